@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Buffer, IsAlignedWritableAndExactlyAsLargeAsAsked) {
+TEST(Buffer, IsAlignedWritableAndOfTheRequestedSize) {
   Allocator allocator;
   for (const int64_t bytes : {0, 1, 63, 64, 65, 100, 1000, 4097, 1 << 20, (2 << 20) + 1, 9 << 20}) {
     const BufferPtr buffer = allocator.allocate(bytes);
@@ -28,7 +28,7 @@ TEST(Buffer, IsAlignedWritableAndExactlyAsLargeAsAsked) {
   EXPECT_EQ(allocator.stats().in_use, 0);
 }
 
-TEST(Buffer, IsReturnedWithItsLastReference) {
+TEST(Buffer, IsFreedWithItsLastReference) {
   Allocator allocator;
   BufferPtr first = allocator.allocate(1000);
   EXPECT_TRUE(first->unique());
@@ -45,7 +45,7 @@ TEST(Buffer, IsReturnedWithItsLastReference) {
   EXPECT_EQ(allocator.stats().in_use, 0);
 }
 
-TEST(Allocator, SteadyStateAsksTheSystemForNothing) {
+TEST(Allocator, SteadyStateMakesNoSystemCalls) {
   if (kAddressSanitizer) GTEST_SKIP() << "nothing is cached under AddressSanitizer";
   Allocator allocator;
   const auto step = [&] {
@@ -62,7 +62,7 @@ TEST(Allocator, SteadyStateAsksTheSystemForNothing) {
   EXPECT_EQ(allocator.stats().cached, 0);
 }
 
-TEST(Allocator, CachesNoMoreThanItsLimitOrWhatIsInUse) {
+TEST(Allocator, CachesAtMostItsLimitOrTheBytesInUse) {
   Allocator allocator({.cache = 1 << 20});
   std::vector<BufferPtr> buffers;
   for (int i = 0; i < 16; ++i) buffers.push_back(allocator.allocate(512 << 10));
@@ -75,7 +75,7 @@ TEST(Allocator, CachesNoMoreThanItsLimitOrWhatIsInUse) {
   EXPECT_EQ(allocator.stats().cached, kAddressSanitizer ? 0 : 1 << 20);
 }
 
-TEST(Allocator, RefusesWhatTheMachineDoesNotHave) {
+TEST(Allocator, ThrowsOutOfMemoryAboveTheLimit) {
   Allocator allocator({.limit = 1 << 20});
   const BufferPtr held = allocator.allocate(600 << 10);
   try {
@@ -91,14 +91,14 @@ TEST(Allocator, RefusesWhatTheMachineDoesNotHave) {
   EXPECT_THROW(allocate(int64_t{1} << 61), OutOfMemory);
 }
 
-TEST(Allocator, DropsItsCacheBeforeItRefuses) {
+TEST(Allocator, FreesItsCacheBeforeItThrows) {
   Allocator allocator({.limit = 1 << 20});
   allocator.allocate(512 << 10).reset();
   const BufferPtr large = allocator.allocate(1 << 20);
   EXPECT_EQ(allocator.stats().cached, 0);
 }
 
-TEST(Allocator, ServesSeveralThreads) {
+TEST(Allocator, IsSafeFromSeveralThreads) {
   Allocator allocator;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)

@@ -122,7 +122,7 @@ TYPED_TEST(ConvOf, AllDirectionsMatchTheDefinitionOnRandomShapes) {
   }
 }
 
-TEST(Conv, EpilogueSeesTheSameValuesWhetherOrNotTheyAreStored) {
+TEST(Conv, EpilogueGetsTheSameValuesWithAndWithoutAResult) {
   std::mt19937 random(12);
   Pool pool({.threads = 2});
   const Conv conv = Conv::prepare({.batch = 5,
@@ -187,7 +187,7 @@ TEST(Conv, EmptyImagesAndBatchesGiveZeroGradients) {
   for (const float value : dw) EXPECT_EQ(value, 0.0f);
 }
 
-TEST(Conv, RefusesWhatItCannotDo) {
+TEST(Conv, RejectsInvalidSpecs) {
   const auto message = [](const ConvSpec& spec) -> std::string {
     try {
       Conv::prepare(spec);

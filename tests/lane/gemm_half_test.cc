@@ -25,7 +25,7 @@ std::vector<T> random_halves(int64_t count, std::mt19937& random) {
   return values;
 }
 
-// Every way of multiplying T here: its kernels, and converting to f32.
+// Every implementation of products of T on this machine: its kernels, and conversion to f32.
 template <class T>
 std::vector<const HalfKernel*> ways() {
   std::vector<const HalfKernel*> found{nullptr};
@@ -44,8 +44,8 @@ double half_ulp(double x) {
   return std::ldexp(1.0, std::max(x == 0 ? least : std::ilogb(x), least) - bits);
 }
 
-// An element by the definition, and how far f32 sums in any order may be from it: each of the k additions may err by
-// one unit of the last place of a sum that is at most sum |a||b|.
+// An element by the definition, and the error bound of f32 sums in any order: each of the k additions errs by at most one
+// unit in the last place of a sum that is at most sum |a||b|.
 struct Exact {
   double value, bound;
 };
@@ -70,8 +70,7 @@ void expect_exact_enough(const GemmSpec& s, const T* a, const T* b, int64_t row,
       << "element " << row << ", " << col << " of " << s.m << "x" << s.n << "x" << s.k;
 }
 
-// Runs a spec into C filled with a mark, and checks every element, or `samples` of them, and that nothing else is
-// written.
+// Runs a spec into C filled with a marker. Checks every element, or `samples` of them, and that nothing else is written.
 template <class T, class Out>
 void check_product(const HalfKernel* kernel, GemmSpec spec, Pool& pool, std::mt19937& random, int samples = 0) {
   SCOPED_TRACE(name_of(kernel));
@@ -104,8 +103,8 @@ class GemmOfHalves : public testing::Test {};
 using Halves = testing::Types<BFloat16, Float16>;
 TYPED_TEST_SUITE(GemmOfHalves, Halves);
 
-// Each extent goes through 1 to 70 while the others are random.
-TYPED_TEST(GemmOfHalves, RaggedSizesStrideAndTransposesAreExactToTheLastSum) {
+// Each extent takes all values from 1 to 70 while the others are random.
+TYPED_TEST(GemmOfHalves, RaggedSizesStridesAndTransposesAreWithinTheErrorBound) {
   using T = TypeParam;
   std::mt19937 random(std::random_device{}());
   Pool pool({.threads = 2});
@@ -134,7 +133,7 @@ TYPED_TEST(GemmOfHalves, RaggedSizesStrideAndTransposesAreExactToTheLastSum) {
       }
 }
 
-TYPED_TEST(GemmOfHalves, LargeProductsAreExactToTheLastSum) {
+TYPED_TEST(GemmOfHalves, LargeProductsAreWithinTheErrorBound) {
   using T = TypeParam;
   std::mt19937 random(3);
   Pool pool({.threads = 3});
@@ -181,8 +180,8 @@ TYPED_TEST(GemmOfHalves, ResultDoesNotDependOnTheNumberOfThreads) {
       }
 }
 
-// What lets the tiles follow the number of threads.
-TYPED_TEST(GemmOfHalves, AnElementOfAKernelFollowsFromItsRowItsColumnAndTheDepthAlone) {
+// This allows the tiles to depend on the number of threads.
+TYPED_TEST(GemmOfHalves, ElementDependsOnItsRowItsColumnAndTheDepthAlone) {
   using T = TypeParam;
   std::mt19937 random(8);
   Pool pool({.threads = 1});
@@ -210,7 +209,7 @@ TYPED_TEST(GemmOfHalves, AnElementOfAKernelFollowsFromItsRowItsColumnAndTheDepth
   }
 }
 
-TYPED_TEST(GemmOfHalves, EpiloguesSeeTheResultOnce) {
+TYPED_TEST(GemmOfHalves, EpiloguesGetEachElementOnce) {
   using T = TypeParam;
   std::mt19937 random(9);
   Pool pool({.threads = 3});
@@ -236,8 +235,8 @@ TYPED_TEST(GemmOfHalves, EpiloguesSeeTheResultOnce) {
     }
 }
 
-// Zeros that fill up panels must not meet what is not finite.
-TYPED_TEST(GemmOfHalves, NotFiniteOperandsReachTheirRowsAndColumnsOnly) {
+// The zeros that pad panels must not be multiplied with infinities or NaN.
+TYPED_TEST(GemmOfHalves, NonFiniteOperandsAffectOnlyTheirRowsAndColumns) {
   using T = TypeParam;
   Pool pool({.threads = 1});
   const int64_t m = 13, n = 17, k = 7;
@@ -260,7 +259,8 @@ TYPED_TEST(GemmOfHalves, NotFiniteOperandsReachTheirRowsAndColumnsOnly) {
   }
 }
 
-// The definition is the test of Conv; here every way must agree with f32 on the same values, on any number of threads.
+// conv_test.cc compares Conv with the definition. Here every implementation must agree with f32 on the same values, on any
+// number of threads.
 TYPED_TEST(GemmOfHalves, ConvolutionsAgreeWithF32) {
   using T = TypeParam;
   std::mt19937 random(10);
@@ -331,7 +331,7 @@ TYPED_TEST(GemmOfHalves, ConvolutionsAgreeWithF32) {
   }
 }
 
-TEST(HalfKernels, TheFirstOfATypeIsTaken) {
+TEST(HalfKernels, FirstKernelOfADtypeIsUsed) {
   for (const DType dtype : {bf16, f16, f32}) {
     const HalfKernel* first = nullptr;
     for (const HalfKernel* const kernel : half_kernels())

@@ -95,8 +95,8 @@ TYPED_TEST(GemmOf, MatchesTheDefinitionOnRandomShapes) {
   }
 }
 
-// Samples, since the definition is slow on shapes large enough to be cut.
-TYPED_TEST(GemmOf, MatchesTheDefinitionWhenCutIntoTilesAndChunks) {
+// Checks samples, since the definition is slow on shapes large enough for several tiles.
+TYPED_TEST(GemmOf, MatchesTheDefinitionInTilesAndChunks) {
   using T = TypeParam;
   std::mt19937 random(6);
   Pool pool({.threads = 4});
@@ -125,7 +125,7 @@ TYPED_TEST(GemmOf, MatchesTheDefinitionWhenCutIntoTilesAndChunks) {
     }
 }
 
-TYPED_TEST(GemmOf, EmptySumsAreZeroAndEmptyResultsAreLeftAlone) {
+TYPED_TEST(GemmOf, EmptySumsAreZeroAndEmptyResultsAreNotWritten) {
   using T = TypeParam;
   Pool pool({.threads = 2});
   std::vector<T> c(12, static_cast<T>(3));
@@ -178,7 +178,7 @@ TEST(Gemm, HalvesCanKeepTheirSumsInFloat) {
   EXPECT_EQ(static_cast<float>(rounded), 512.0f);
 }
 
-TEST(Gemm, ResultDoesNotReadWhatCHeld) {
+TEST(Gemm, DoesNotReadC) {
   Pool pool({.threads = 1});
   const std::vector<float> a(4, 1.0f), b(4, 2.0f);
   std::vector<float> c(4, std::numeric_limits<float>::quiet_NaN());
@@ -186,7 +186,7 @@ TEST(Gemm, ResultDoesNotReadWhatCHeld) {
   for (const float value : c) EXPECT_EQ(value, 4.0f);
 }
 
-TEST(Gemm, RefusesTypesItDoesNotMultiply) {
+TEST(Gemm, RejectsUnsupportedTypes) {
   const auto message = [](const GemmSpec& spec) -> std::string {
     try {
       Gemm::prepare(spec, 1);

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Pool, RunsEveryTaskOnceOnThreadsBelowItsCount) {
+TEST(Pool, RunsEveryTaskOnceWithThreadIndicesBelowItsCount) {
   for (const int threads : {1, 2, 3, 8}) {
     Pool pool({.threads = threads});
     for (const int64_t tasks : {0, 1, 2, 7, 1000}) {
@@ -42,7 +42,7 @@ TEST(Pool, ManyShortRegionsLoseNoTask) {
   EXPECT_EQ(sum, expected);
 }
 
-TEST(Pool, WorkersThatWentToSleepComeBack) {
+TEST(Pool, SleepingWorkersWakeUp) {
   Pool pool({.threads = 2});
   for (int round = 0; round < 20; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // longer than workers spin; nothing waits on it
@@ -56,7 +56,7 @@ TEST(Pool, WorkersThatWentToSleepComeBack) {
   }
 }
 
-TEST(Pool, RangesAreCutByTheGrainAlone) {
+TEST(Pool, RangesDependOnTheGrainAlone) {
   for (const int threads : {1, 3}) {
     Pool pool({.threads = threads});
     std::vector<std::atomic<int64_t>> ends(4);
@@ -81,7 +81,7 @@ TEST(Pool, NestedRegionsRunInlineOnTheSameThread) {
   EXPECT_TRUE(same);
 }
 
-TEST(Pool, ExceptionOfATaskReachesTheCallerAndThePoolLivesOn) {
+TEST(Pool, ExceptionReachesTheCallerAndThePoolStaysUsable) {
   for (const int threads : {1, 2, 4}) {
     Pool pool({.threads = threads});
     for (int round = 0; round < 50; ++round) {
@@ -97,7 +97,7 @@ TEST(Pool, ExceptionOfATaskReachesTheCallerAndThePoolLivesOn) {
   }
 }
 
-TEST(Pool, RegionsOfSeveralCallersFollowOneAnother) {
+TEST(Pool, RegionsOfSeveralCallersRunOneAfterAnother) {
   Pool pool({.threads = 2});
   std::atomic<int> inside = 0, sum = 0;
   std::atomic<bool> mixed = false;
@@ -106,7 +106,7 @@ TEST(Pool, RegionsOfSeveralCallersFollowOneAnother) {
     callers.emplace_back([&, caller] {
       for (int round = 0; round < 500; ++round) {
         pool.parallel_for(4, [&](int64_t, int thread) {
-          // Scratch is exclusive to the running task whoever started the region.
+          // Scratch is exclusive to the running task, whichever thread started the region.
           auto* const mine = static_cast<int*>(pool.scratch(thread, 0, 64));
           *mine = caller;
           if (++inside > 2) mixed = true;
@@ -121,7 +121,7 @@ TEST(Pool, RegionsOfSeveralCallersFollowOneAnother) {
   EXPECT_FALSE(mixed);
 }
 
-TEST(Pool, ScratchIsAlignedKeptAndApartForEverySlot) {
+TEST(Pool, ScratchIsAlignedPersistentAndSeparateForEachSlot) {
   Pool pool({.threads = 1});
   pool.parallel_for(1, [&](int64_t, int thread) {
     std::vector<void*> first;

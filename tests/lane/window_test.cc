@@ -85,7 +85,7 @@ TYPED_TEST(WindowOf, AllFunctionsMatchTheDefinitionOnRandomShapes) {
   }
 }
 
-TEST(Window, NanIsTheMaximumAndTakesTheGradient) {
+TEST(Window, NanIsTheMaximumAndGetsTheGradient) {
   Pool pool({.threads = 1});
   const WindowSpec s{.in = {1, 4}, .window = {1, 4}};
   const std::vector<float> x{1, NAN, 3, NAN}, dy{2};
@@ -97,7 +97,7 @@ TEST(Window, NanIsTheMaximumAndTakesTheGradient) {
   EXPECT_EQ(dx, (std::vector<float>{0, 2, 0, 0}));
 }
 
-TEST(Window, MinusInfinityStillHasAPlace) {
+TEST(Window, MinusInfinityCanBeTheMaximum) {
   Pool pool({.threads = 1});
   const WindowSpec s{.in = {1, 2}, .window = {1, 2}};
   const std::vector<float> x{-INFINITY, -INFINITY}, dy{2};
@@ -115,7 +115,7 @@ TEST(Window, IntegerSumsWrapAround) {
   EXPECT_EQ(y, std::numeric_limits<int32_t>::min());
 }
 
-TEST(Window, RefusesWhatItCannotDo) {
+TEST(Window, RejectsInvalidSpecs) {
   Pool pool({.threads = 1});
   const auto message = [&](const WindowSpec& spec) -> std::string {
     try {

@@ -1,4 +1,4 @@
-// Values that a program itself says the layout of: what follows from that, and what is moved for it.
+// Sharding annotations inside a program: what follows from them, and which moves they cause.
 #include <gtest/gtest.h>
 
 #include "ops/conv.h"
@@ -15,7 +15,7 @@ const LaneCuts kCutRows{{"data"}, {}}, kCutColumns{{}, {"data"}}, kNotCutAtAll{{
 
 using Lines = std::vector<std::string>;
 
-using Cut = std::optional<std::vector<std::string>>;  // of a dimension; none: nothing is said of it
+using Cut = std::optional<std::vector<std::string>>;  // of a dimension; nullopt: open
 const Cut kCut = Lines{"data"}, kNotCut = Lines{};
 
 Value rows(Value x) { return constrain(x, {"data=2", {kCut, kNotCut}, "with_sharding_constraint", "a.cc:7"}); }
@@ -32,7 +32,7 @@ Lines collectives_under(const Program& p, const CutConstraints& in = {}, const C
   return lines;
 }
 
-TEST(Constraint, DecidesWhatItsValueIsMadeOfAndUsedFor) {
+TEST(Constraint, PropagatesToOperandsAndUsers) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), w = b.input({f32, {4, 6}});
   const Program p = b.take(Values{tanh(rows(einsum("bi,io->bo", x, w)))});
@@ -45,7 +45,7 @@ TEST(Constraint, DecidesWhatItsValueIsMadeOfAndUsedFor) {
   EXPECT_EQ(collectives_under(p), Lines());
 }
 
-TEST(Constraint, OwesAMoveWhereItsValueLiesOtherwise) {
+TEST(Constraint, CausesAMoveIfTheValueIsCutDifferently) {
   const auto of_rows = [](Value (*constraint)(Value)) {
     Builder b;
     return collectives_under(b.take(Values{constraint(tanh(b.input({f32, {8, 6}})))}), {kCutRows});
@@ -55,28 +55,28 @@ TEST(Constraint, OwesAMoveWhereItsValueLiesOtherwise) {
   EXPECT_EQ(of_rows(rows), Lines());
 }
 
-TEST(Constraint, OfAConstraintIsAMove) {
+TEST(Constraint, ConstraintOfAConstraintIsAMove) {
   Builder b;
   const Program p = b.take(Values{columns(rows(b.input({f32, {8, 6}})))});
   EXPECT_EQ(collectives_under(p), Lines({"lane_all_to_all f32[24]"}));
   EXPECT_EQ(place(p, kTwoLanes, {}, {}).cuts[p.inputs[0]], kCutRows);
 }
 
-TEST(Constraint, ThatMeetsAnotherInAnOpIsResolvedByAMove) {
+TEST(Constraint, ConflictInAnOpIsResolvedByAMove) {
   Builder b;
   const Value x = b.input({f32, {8, 6}}), y = b.input({f32, {8, 6}});
   const Program p = b.take(Values{add(rows(x), columns(y))});
   EXPECT_EQ(collectives_under(p), Lines({"lane_all_to_all f32[24]"}));
 }
 
-TEST(Constraint, OfASumScattersIt) {
+TEST(Constraint, ConstraintOfASumScattersIt) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{tanh(rows(einsum("bi,bo->io", x, ct)))});
   EXPECT_EQ(collectives_under(p, {kCutRows, kCutRows}), Lines({"lane_reduce_scatter f32[4,6]"}));
 }
 
-TEST(Constraint, SaysNothingOfABatch) {
+TEST(Constraint, LeavesBatchDimensionsOpen) {
   Builder b;
   const Program one = b.take(Values{tanh(columns(b.input({f32, {8, 6}})))});
   const Program p = batch(one, {true}, 4, {}).program;
@@ -85,7 +85,7 @@ TEST(Constraint, SaysNothingOfABatch) {
   EXPECT_EQ(place(p, grid, {said}, {}).cuts[p.outputs[0]], wanted);
 }
 
-TEST(Constraint, OfABatchOfDevicesAlongAnAxisOfItsMeshIsCutByThat) {
+TEST(Constraint, BatchOfDevicesAlongAMeshAxisIsCutByThatAxis) {
   Builder b;
   const Program one = b.take(
       Values{constrain(b.input({f32, {6}, {"data"}}), {"data=4,model=2", {{{"model"}}}, "device_put", "a.cc:1"})});
@@ -96,7 +96,7 @@ TEST(Constraint, OfABatchOfDevicesAlongAnAxisOfItsMeshIsCutByThat) {
       "  return %1\n}\n");
 }
 
-TEST(Constraint, HoldsForTheCotangentToo) {
+TEST(Constraint, AppliesToTheCotangent) {
   Builder b;
   const Program p = b.take(Values{rows(b.input({f32, {8, 6}}))});
   const Program both = joint(p, {true});
@@ -105,7 +105,7 @@ TEST(Constraint, HoldsForTheCotangentToo) {
   EXPECT_EQ(both.eqns[1].attrs, both.eqns[0].attrs);
 }
 
-TEST(Constraint, IsGoneWhenLoweredInBodiesToo) {
+TEST(Constraint, IsRemovedByLoweringAlsoInBodies) {
   Builder b, inner;
   const Program body = inner.take(Values{tanh(rows(inner.input({f32, {8, 6}})))});
   const Value x = b.input({f32, {8, 6}});
@@ -117,8 +117,8 @@ TEST(Constraint, IsGoneWhenLoweredInBodiesToo) {
   EXPECT_EQ(print(drop_annotations(p, "data=2")), print(p));
 }
 
-// [8, 6, 6, 2] images of which each of 4 devices has its own filters: the devices are groups of channels.
-TEST(GroupedConvolution, OfDevicesIsCutAlongThem) {
+// [8, 6, 6, 2] images; each of 4 devices has its own filters: the devices are groups of channels.
+TEST(GroupedConvolution, GroupsOfDevicesAreCutAlongThem) {
   Builder b;
   const Value x = b.input({f32, {8, 6, 6, 2}}), w = b.input({f32, {3, 3, 2, 5}});
   const Value y = conv2d(x, w, {.pad = {1, 1, 1, 1}});

@@ -1,4 +1,4 @@
-// Fusion: what rides on what. Text in, text out.
+// Fusion: groups and epilogues. Text in, text out.
 #include "ops/ops.h"
 #include "passes/passes.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 std::string fused(std::string_view text) { return print(fuse(simplify(parse(text, all_ops())))); }
 
-// Bias and activation ride on the product.
+// Bias and activation are the epilogue of the product.
 TEST(Fuse, DenseLayerIsOneProduct) {
   EXPECT_EQ(fused(R"(program(%0:f32[8,4], %1:f32[4,6], %2:f32[6]) {
   %3:f32[8,6] = einsum[spec="bi,ij->bj"] %0 %1
@@ -30,7 +30,7 @@ TEST(Fuse, DenseLayerIsOneProduct) {
 )");
 }
 
-TEST(Fuse, SgdUpdateRidesOnTheWeightGradient) {
+TEST(Fuse, SgdUpdateIsTheEpilogueOfTheWeightGradient) {
   EXPECT_EQ(fused(R"(program(%0:f32[8,4], %1:f32[8,6], %2:f32[4,6]) {
   %3:f32[4,6] = einsum[spec="bi,bj->ij"] %0 %1
   %4:f32[4,6] = full[dtype=f32, shape=[4,6], value=0.1]
@@ -109,8 +109,8 @@ TEST(Fuse, DiamondIsOneGroup) {
 )");
 }
 
-// exp and add could be one group only if cumsum stood inside it.
-TEST(Fuse, GroupsMakeNoCycle) {
+// exp and add could be one group only if cumsum were in it.
+TEST(Fuse, GroupsFormNoCycle) {
   EXPECT_EQ(fused(R"(program(%0:f32[4]) {
   %1:f32[4] = exp %0
   %2:f32[4] = cumsum[axis=0, reverse=false] %1
@@ -127,7 +127,7 @@ TEST(Fuse, GroupsMakeNoCycle) {
 }
 
 // tanh is read by the epilogue and, through neg, by the product itself.
-TEST(Fuse, OperandsOfAProductAreMadeBeforeIt) {
+TEST(Fuse, OperandsOfAProductAreComputedBeforeIt) {
   EXPECT_EQ(fused(R"(program(%0:f32[4,4]) {
   %1:f32[4,4] = tanh %0
   %2:f32[4,4] = neg %1
@@ -166,7 +166,7 @@ TEST(Fuse, ViewsAreReadInPlace) {
 )");
 }
 
-// A result that others use too is stored once and read by them.
+// A product with other users is stored once and read by them.
 TEST(Fuse, ProductThatIsAlsoAnOutputIsKept) {
   EXPECT_EQ(fused(R"(program(%0:f32[2,3], %1:f32[3,4]) {
   %2:f32[2,4] = einsum[spec="ik,kj->ij"] %0 %1
@@ -184,7 +184,7 @@ TEST(Fuse, ProductThatIsAlsoAnOutputIsKept) {
 }
 
 // Two products cannot both be the head of one group.
-TEST(Fuse, SumOfTwoProductsRidesOnOne) {
+TEST(Fuse, SumOfTwoProductsIsTheEpilogueOfOne) {
   EXPECT_EQ(fused(R"(program(%0:f32[2,3], %1:f32[3,4]) {
   %2:f32[2,4] = einsum[spec="ik,kj->ij"] %0 %1
   %3:f32[2,3] = tanh %0
@@ -204,8 +204,8 @@ TEST(Fuse, SumOfTwoProductsRidesOnOne) {
 )");
 }
 
-// Each rides on its own, so that no more than one is waiting to be added.
-TEST(Fuse, TermsOfASumRideOnTheirProducts) {
+// Each term is the epilogue of its own product, so that at most one is waiting to be added.
+TEST(Fuse, TermsOfASumAreEpiloguesOfTheirProducts) {
   EXPECT_EQ(fused(R"(program(%0:f32[2,3], %1:f32[3,4], %2:f32[2,4]) {
   %3:f32[2,4] = einsum[spec="ik,kj->ij"] %0 %1
   %4:f32[2,4] = add %2 %3
@@ -229,8 +229,8 @@ TEST(Fuse, TermsOfASumRideOnTheirProducts) {
 )");
 }
 
-// The square of a gradient is written for its norm where the update makes it, not before.
-TEST(Fuse, WhatIsReducedTooIsMadeWithItsOtherUses) {
+// The square of a gradient is written for its norm by the update, not earlier.
+TEST(Fuse, ReducedValuesAreComputedWithTheirOtherUses) {
   EXPECT_EQ(fused(R"(program(%0:f32[64], %1:f32[64]) {
   %2:f32[64] = mul %0 %0
   %3:f32[] = reduce_sum[axes=[0]] %2
@@ -247,7 +247,7 @@ TEST(Fuse, WhatIsReducedTooIsMadeWithItsOtherUses) {
   return %4 %3
 }
 )");
-  // Unless the other use waits for the sum.
+  // Unless the other use depends on the sum.
   EXPECT_EQ(fused(R"(program(%0:f32[64]) {
   %1:f32[64] = mul %0 %0
   %2:f32[] = reduce_sum[axes=[0]] %1

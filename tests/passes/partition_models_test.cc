@@ -1,4 +1,4 @@
-// Whole training steps over many lanes: which collectives they owe, and no others.
+// Training steps over many lanes: exactly the required collectives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class EightDevices : public testing::Environment {
 };
 testing::Environment* const environment = testing::AddGlobalTestEnvironment(new EightDevices);
 
-// What a step is traced on; only the types matter.
+// The operands for tracing a step; only the types matter.
 State state_of(const std::string& model) {
   Params params;
   for (const Shape& shape : models::weight_shapes(model)) params.push_back({zeros(shape), zeros({shape.back()})});
@@ -51,8 +51,8 @@ LaneCuts along(size_t rank, size_t dimension, const std::string& axis) {
   return cuts;
 }
 
-// Parameters, then momentum and squares, all of the same layout, then the step count, images and labels cut by "data";
-// results lie like what they replace.
+// Parameters, then momentum and squares, all with the same cuts, then the step count, images and labels cut by "data".
+// Results have the cuts of the values they replace.
 struct Layouts {
   CutConstraints in, out;
 };
@@ -93,7 +93,7 @@ template <class F, class B>
 Program program_of(const F& f, const Params& params, const B& batch) {
   return simplified(detail::trace_call("test", f, params, batch).traced);
 }
-// The first inputs and all results whole, the other inputs cut by "data".
+// The first inputs and all results replicated, the other inputs cut by "data".
 Layouts batch_cut(const Program& p, size_t whole_inputs) {
   Layouts said;
   for (size_t i = 0; i < p.inputs.size(); ++i) {
@@ -129,7 +129,7 @@ TEST(PartitionOfModels, DataParallelStepSumsEachGradientAndTheLossOnce) {
 }
 
 // Parameters are gathered before use and gradients scattered after; what remains are the loss and the gradients' norm.
-TEST(PartitionOfModels, StepOnCutParametersGathersThemAndScattersGradients) {
+TEST(PartitionOfModels, ShardedParametersAreGatheredAndGradientsScattered) {
   for (const char* optimizer : {"sgd", "momentum", "adam"}) {
     SCOPED_TRACE(optimizer);
     const Program p = step_of("mlp", optimizer);
@@ -143,7 +143,7 @@ TEST(PartitionOfModels, StepOnCutParametersGathersThemAndScattersGradients) {
   }
 }
 
-// The first layer cut by columns and the second by rows: the activations between them never meet.
+// The first layer cut by columns and the second by rows: the activations between them need no collective.
 TEST(PartitionOfModels, TensorParallelStepSumsActivationsOnce) {
   const Program p = step_of("mlp", "adam");
   const auto tensor = [](size_t i, size_t rank) {
@@ -156,7 +156,7 @@ TEST(PartitionOfModels, TensorParallelStepSumsActivationsOnce) {
              kScalar, "lane_all_reduce model f32[64,128]", "lane_all_reduce model f32[]"}));
 }
 
-TEST(PartitionOfModels, EvaluationOwesItsSumsOnly) {
+TEST(PartitionOfModels, EvaluationNeedsItsSumsOnly) {
   const auto evaluate = [](const Params& params, const Batch& batch) {
     const Array out = models::logits(params, batch.image);
     const Array right = astype(argmax(out, -1) == batch.label, i32);
@@ -177,7 +177,7 @@ struct Rows {
   Array images, labels, rows;
 };
 
-TEST(PartitionOfModels, LaneTakesItsOwnRowsOfTheDataSet) {
+TEST(PartitionOfModels, LaneGathersItsOwnRowsOfTheDataSet) {
   const auto gradients = [](const Params& params, const Rows& set) {
     const Batch batch{astype(take(set.images, set.rows, 0), f32) / 255.f, take(set.labels, set.rows, 0)};
     return grad(models::loss)(params, batch);
@@ -187,7 +187,7 @@ TEST(PartitionOfModels, LaneTakesItsOwnRowsOfTheDataSet) {
   EXPECT_EQ(collectives_of(p, kDataGrid, batch_cut(p, 8)), kMlpGradients);
 }
 
-TEST(PartitionOfModels, LaneMakesItsOwnPieceOfADropoutMask) {
+TEST(PartitionOfModels, LaneComputesItsOwnShardOfADropoutMask) {
   const auto gradients = [](const Params& params, const std::pair<Batch, Array>& in) {
     const auto loss_of = [&](const Params& p, const Batch& batch) {
       const Array h = relu(dot(batch.image, p[0].w) + p[0].b);
@@ -206,7 +206,7 @@ TEST(PartitionOfModels, LaneMakesItsOwnPieceOfADropoutMask) {
   EXPECT_EQ(made, std::vector<Shape>({{kImages / 2, 256}}));
 }
 
-TEST(PartitionOfModels, NormsOfEachExamplesGradientsNeedNoMeeting) {
+TEST(PartitionOfModels, PerExampleGradientNormsNeedNoCollective) {
   const auto norms = [](const Params& params, const Batch& batch) {
     const auto one = [&](const Array& image, const Array& label) {
       const auto g = grad(models::loss)(params, Batch{expand_dims(image, 0), expand_dims(label, 0)});
@@ -222,7 +222,7 @@ TEST(PartitionOfModels, NormsOfEachExamplesGradientsNeedNoMeeting) {
   EXPECT_EQ(collectives_of(p, kDataGrid, said), Lines());
 }
 
-// The devices of a lane are a dimension of its arrays; what crosses lanes is what crosses them under jit.
+// The devices of a lane are a dimension of its arrays; the same collectives cross lanes as under jit.
 TEST(PartitionOfModels, ShardMapOfAStepSumsEachGradientAndTheLossOnce) {
   const Mesh mesh = make_mesh({{"data", 8}});
   const LaneGrid grid{{{"data", 2, 4}}};

@@ -1,4 +1,4 @@
-// One program over many lanes: the same results as on one, and the collectives that are owed and no more.
+// One program over many lanes: the same results as on one lane, and exactly the required collectives.
 #include <gtest/gtest.h>
 
 #include "ops/einsum.h"
@@ -44,7 +44,7 @@ Program dense_gradient() {
   return b.take(Values{einsum("bi,bo->io", x, ct)});
 }
 
-TEST(Partition, BatchCutNeedsNothingForwardsAndOneSumBackwards) {
+TEST(Partition, BatchCutNeedsOneSumInTheBackwardPass) {
   Builder b;
   const Value x = b.input({f32, {8, 3}}), w = b.input({f32, {3, 5}});
   const Program forward = b.take(Values{tanh(einsum("bi,io->bo", x, w))});
@@ -52,7 +52,7 @@ TEST(Partition, BatchCutNeedsNothingForwardsAndOneSumBackwards) {
   EXPECT_EQ(collectives_of(dense_gradient(), kTwo, {kRows, kRows}, {kWhole}), Lines({"lane_all_reduce data f32[3,5]"}));
 }
 
-TEST(Partition, SumThatIsToBeCutIsScattered) {
+TEST(Partition, SumWithACutResultIsScattered) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{einsum("bi,bo->io", x, ct)});
@@ -60,14 +60,14 @@ TEST(Partition, SumThatIsToBeCutIsScattered) {
   EXPECT_EQ(collectives_of(p, kTwo, {kRows, kRows}, {kColumns}), Lines({"lane_reduce_scatter data f32[6,4]"}));
 }
 
-TEST(Partition, ParametersThatLieCutAreGatheredBeforeUse) {
+TEST(Partition, CutParametersAreGatheredBeforeUse) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), w = b.input({f32, {4, 6}});
   const Program p = b.take(Values{einsum("bi,io->bo", x, w)});
   EXPECT_EQ(collectives_of(p, kTwo, {kRows, kRows}, {kRows}), Lines({"lane_all_gather data f32[2,6]"}));
 }
 
-TEST(Partition, TensorParallelBlockOwesOneSum) {
+TEST(Partition, TensorParallelBlockNeedsOneSum) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), up = b.input({f32, {4, 6}}), down = b.input({f32, {6, 4}});
   const Program p = b.take(Values{einsum("bh,ho->bo", tanh(einsum("bi,ih->bh", x, up)), down)});
@@ -75,7 +75,7 @@ TEST(Partition, TensorParallelBlockOwesOneSum) {
   EXPECT_EQ(collectives_of(p, kGrid, {kRows, columns, rows}, {kRows}), Lines({"lane_all_reduce model f32[4,4]"}));
 }
 
-TEST(Partition, SumMovesThroughLinearOpsAndMergesWithItsLike) {
+TEST(Partition, SumMovesThroughLinearOpsAndMergesWithOthers) {
   Builder b;
   const Value x = b.input({f32, {8, 3}}), ct = b.input({f32, {8, 5}}), y = b.input({f32, {8, 3}});
   const Value sum = add(einsum("bi,bo->io", x, ct), einsum("bi,bo->io", y, ct));
@@ -83,21 +83,21 @@ TEST(Partition, SumMovesThroughLinearOpsAndMergesWithItsLike) {
   EXPECT_EQ(collectives_of(p, kTwo, {kRows, kRows, kRows}, {kWhole}), Lines({"lane_all_reduce data f32[3,5]"}));
 }
 
-TEST(Partition, ReplicatedEvaluationOwesOneScalar) {
+TEST(Partition, ReplicatedEvaluationReducesOneScalar) {
   Builder b;
   const Value x = b.input({f32, {8, 3}}), w = b.input({f32, {3, 5}});
   const Program p = b.take(Values{reduce_sum(tanh(einsum("bi,io->bo", x, w)), {0, 1})});
   EXPECT_EQ(collectives_of(p, kTwo, {kRows, kWhole}, {}), Lines({"lane_all_reduce data f32[]"}));
 }
 
-TEST(Partition, CutMovesFromOneDimensionToAnotherByAnExchange) {
+TEST(Partition, CutMovesBetweenDimensionsByAnAllToAll) {
   Builder b;
   const Value x = b.input({f32, {8, 6}});
   const Program p = b.take(Values{tanh(x)});
   EXPECT_EQ(collectives_of(p, kTwo, {kRows}, {kColumns}), Lines({"lane_all_to_all data f32[24]"}));
 }
 
-TEST(Partition, WhatIsSaidStaysAndTheRestFollowsWithReasons) {
+TEST(Partition, ConstraintsAreKeptAndOtherCutsHaveReasons) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), w = b.input({f32, {4, 6}});
   const Program p = b.take(Values{tanh(einsum("bi,io->bo", x, w))});
@@ -120,7 +120,7 @@ Lines results_of(const Program& p, const LaneGrid& grid, const CutConstraints& i
   return lines;
 }
 
-TEST(Partition, LaneMakesItsPieceOfBitsAndCountsOnly) {
+TEST(Partition, LaneComputesOnlyItsShardOfBitsAndIotas) {
   Builder b;
   const Value key = b.input({u32, {2}});
   const Program p = b.take(Values{random_bits(key, {5, 4}), iota(b, {i32, {5}}, 0)});
@@ -134,36 +134,36 @@ Program reshaped(const Shape& from, const Shape& to) {
   return b.take(Values{tanh(reshape(b.input({f32, from}), to))});
 }
 
-TEST(Partition, CutGoesThroughReshapesThatKeepItsBoundaries) {
+TEST(Partition, CutPassesThroughReshapesThatKeepItsBoundaries) {
   EXPECT_EQ(results_of(reshaped({12, 5}, {6, 2, 5}), kTwo, {kRows}, {}, 1),
             Lines({"reshape f32[3,2,5]", "tanh f32[3,2,5]"}));
   EXPECT_EQ(results_of(reshaped({4, 3, 5}, {60}), kTwo, {LaneCuts{{"data"}, {}, {}}}, {}, 1),
             Lines({"reshape f32[30]", "tanh f32[30]"}));
-  // Of [6, 2] and [4, 3] the halves are the same elements.
+  // The halves of [6, 2] and [4, 3] are the same elements.
   EXPECT_EQ(results_of(reshaped({6, 2}, {4, 3}), kTwo, {kRows}, {}, 1), Lines({"reshape f32[2,3]", "tanh f32[2,3]"}));
   EXPECT_EQ(results_of(reshaped({1, 8}, {8, 1}), kTwo, {kColumns}, {}, 1),
             Lines({"reshape f32[4,1]", "tanh f32[4,1]"}));
 }
 
-// 3 and 3 rows of 6, where 3 blocks are cut into 2 and 1.
+// 6 rows are cut into 3 and 3, but 3 blocks into 2 and 1.
 TEST(Partition, CutStopsAtReshapesWhoseBoundariesDiffer) {
   EXPECT_EQ(results_of(reshaped({6, 5}, {3, 2, 5}), kTwo, {kRows}, {}, 1),
             Lines({"lane_all_gather f32[6,5]", "reshape f32[3,2,5]", "tanh f32[3,2,5]"}));
 }
 
-TEST(Partition, CutByTwoAxesGoesAsFarAsBoundariesAgree) {
+TEST(Partition, CutByTwoAxesPassesAsFarAsBoundariesAgree) {
   EXPECT_EQ(results_of(reshaped({8, 5}, {2, 4, 5}), kGrid, {LaneCuts{{"data", "model"}, {}}}, {}, 1),
             Lines({"lane_all_gather f32[4,5]", "reshape f32[1,4,5]", "tanh f32[1,4,5]"}));
 }
 
-TEST(Partition, WhatIsRepeatedMovesNotItsCopies) {
+TEST(Partition, BroadcastOperandMovesInsteadOfTheResult) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), bias = b.input({f32, {4}});
   const Program p = b.take(Values{add(x, broadcast(bias, {8, 4}, {1}))});
   EXPECT_EQ(collectives_of(p, kTwo, {kRows, LaneCuts{{"data"}}}, {kRows}), Lines({"lane_all_gather data f32[2]"}));
 }
 
-TEST(Partition, RowsWithCutPlacesAreTakenWithoutMeeting) {
+TEST(Partition, RowsWithCutIndicesAreGatheredWithoutCollectives) {
   Builder b;
   const Value images = b.input({u8, {60, 7}}), rows = b.input({i32, {8}});
   const Program p = b.take(Values{gather(images, rows, 0)});
@@ -180,7 +180,7 @@ TEST(Partition, SumOverTwoAxesIsScatteredOverBothAtOnce) {
             Lines({"lane_reduce_scatter data f32[4,6]", "lane_reduce_scatter model f32[6,2]"}));
 }
 
-TEST(Partition, SumIsPaidBeforePiecesAreGathered) {
+TEST(Partition, SumIsReducedBeforeShardsAreGathered) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{einsum("bi,bo->io", x, ct)});
@@ -188,7 +188,7 @@ TEST(Partition, SumIsPaidBeforePiecesAreGathered) {
             Lines({"lane_all_reduce data f32[4,3]", "lane_all_gather model f32[3,4]"}));
 }
 
-TEST(Partition, SumWithSeveralUsesIsPaidOnce) {
+TEST(Partition, SumWithSeveralUsesIsReducedOnce) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Value sum = einsum("bi,bo->io", x, ct);
@@ -196,7 +196,7 @@ TEST(Partition, SumWithSeveralUsesIsPaidOnce) {
   EXPECT_EQ(collectives_of(p, kTwo, {kRows, kRows}, {}), Lines({"lane_all_reduce data f32[4,6]"}));
 }
 
-TEST(Partition, OutputMayBeAnInputOrStandTwice) {
+TEST(Partition, OutputMayBeAnInputOrOccurTwice) {
   Builder b;
   const Value x = b.input({f32, {8, 4}});
   const Value y = tanh(x);
@@ -207,7 +207,7 @@ TEST(Partition, OutputMayBeAnInputOrStandTwice) {
   EXPECT_EQ(collectives(partition(p, kTwo, placement, 0)), Lines({"lane_all_gather data f32[4,4]"}));
 }
 
-// Programs that random ones do not hit often, in all kinds of layouts.
+// Programs that random generation rarely produces, with random cuts.
 class Chosen {
  public:
   explicit Chosen(const std::function<Values(Builder&, const Values&)>& f, const std::vector<Type>& types) {
@@ -222,7 +222,7 @@ class Chosen {
       r_.inputs.push_back(std::move(x));
     }
   }
-  // Whole numbers, so that sums are exact in any order.
+  // Integers, so that sums are exact in any order.
   void expect_same_on_lanes() const {
     for (uint32_t seed = 0; seed < 150; ++seed)
       ASSERT_EQ(difference_on_lanes(r_, seed), "") << "seed " << seed << "\n" << print(r_.program);
@@ -232,7 +232,7 @@ class Chosen {
   RandomProgram r_;
 };
 
-TEST(Partition, BitsAndCountsDoNotDependOnCuts) {
+TEST(Partition, BitsAndIotasDoNotDependOnCuts) {
   Chosen(
       [](Builder& b, const Values& v) {
         return Values{random_bits(v[0], {5, 4, 3}), random_bits(v[1], {6, 2}), iota(b, {i64, {7, 3}}, 0),
@@ -254,7 +254,7 @@ TEST(Partition, ReshapesDoNotDependOnCuts) {
       .expect_same_on_lanes();
 }
 
-TEST(Partition, SumsOwedOverSeveralAxesDoNotDependOnCuts) {
+TEST(Partition, SumsOverSeveralAxesDoNotDependOnCuts) {
   Chosen(
       [](Builder&, const Values& v) {
         const Value g = einsum("bi,bo->io", v[0], v[1]), h = einsum("bi,bo->io", v[1], v[0]);
@@ -266,7 +266,7 @@ TEST(Partition, SumsOwedOverSeveralAxesDoNotDependOnCuts) {
       .expect_same_on_lanes();
 }
 
-TEST(Partition, EmptyPiecesDoNotMatter) {
+TEST(Partition, EmptyShardsAreSupported) {
   Chosen(
       [](Builder&, const Values& v) {
         return Values{reduce_max(v[0], {0}),           reduce_min(v[0], {1}),     reduce_sum(v[1], {0}), neg(v[1]),

@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kPrograms = 500;
 
-// What is wrong, or nothing.
+// Describes the first difference; empty if there is none.
 std::string difference(const HostArrays& got, const HostArrays& wanted, const std::vector<double>& error) {
   if (got.size() != wanted.size()) return fmt::format("{} outputs, wanted {}", got.size(), wanted.size());
   for (size_t k = 0; k < got.size(); ++k) {
@@ -57,7 +57,7 @@ void expect_always(Property property, bool smooth = false) {
   }
 }
 
-TEST(RandomPrograms, SimplifyChangesNoResult) {
+TEST(RandomPrograms, SimplifyDoesNotChangeResults) {
   expect_always([](const RandomProgram& r, uint32_t) {
     return difference(eager(simplify(r.program), r.inputs), eager(r.program, r.inputs), r.error);
   });
@@ -69,7 +69,7 @@ TEST(RandomPrograms, PlanEqualsEquationByEquation) {
   });
 }
 
-TEST(RandomPrograms, DonationChangesNoResult) {
+TEST(RandomPrograms, DonationDoesNotChangeResults) {
   expect_always([](const RandomProgram& r, uint32_t seed) {
     const HostArrays wanted = eager(r.program, r.inputs);
     std::mt19937 random(seed);
@@ -102,7 +102,7 @@ std::vector<bool> floating_inputs(const Program& p) {
   return out;
 }
 
-TEST(RandomPrograms, EveryPassMakesCheckedProgramsThatRoundTrip) {
+TEST(RandomPrograms, EveryPassReturnsValidProgramsThatRoundTrip) {
   expect_always([](const RandomProgram& r, uint32_t) {
     const Program& p = r.program;
     const Program both = joint(p, floating_inputs(p));
@@ -155,7 +155,7 @@ TEST(RandomPrograms, GradientOfBatchIsBatchOfGradient) {
       true);
 }
 
-// A cut program, put together again, is the program.
+// The two parts of a split program compute the same as the program.
 TEST(RandomPrograms, SplitComputesTheSame) {
   expect_always(
       [](const RandomProgram& r, uint32_t seed) {

@@ -1,6 +1,6 @@
-// Random well-typed programs for property tests. The generator knows, for every value it makes, how large its elements
-// can be and how far two right ways of computing them may differ, so that results are compared exactly where they must
-// agree exactly and within a derived bound where sums may be taken in another order. One thread.
+// Random well-typed programs for property tests. For every value the generator tracks a bound of its elements and of the
+// rounding error. So results are compared exactly where they must be equal, and within a derived bound where sums may be
+// computed in another order. Used by one thread.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ namespace lockstep {
 
 struct RandomProgram {
   Program program;
-  std::vector<double> error;  // per output: how far results may differ; 0: not a bit
+  std::vector<double> error;  // per output: the allowed difference; 0: exact
   HostArrays inputs;
 };
 
-// An equation to be put into a program, and what its operands hold.
+// An equation to insert into a program, and the values of its operands.
 struct RandomEquation {
   const Op* op;
   Attrs attrs;
@@ -35,8 +35,8 @@ using RandomEquations = std::function<RandomEquation(std::mt19937&)>;
 
 class RandomPrograms {
  public:
-  // `smooth`: all floats are f64, and no kink stands behind a value that is not exact.
-  // `more`, if any, makes equations for one step of a few.
+  // `smooth`: all floats are f64, and no non-differentiable op is applied to an inexact value.
+  // `more`, if given, makes the equations of some steps.
   RandomPrograms(uint32_t seed, bool smooth, RandomEquations more = {})
       : random_(seed), smooth_(smooth), more_(std::move(more)) {}
 
@@ -50,19 +50,19 @@ class RandomPrograms {
     for (int tries = 0; tries < 20 * steps && static_cast<int>(known_.size()) < inputs + steps; ++tries) step();
     RandomProgram out;
     Values outputs;
-    // Values that nothing uses yet, so that most of the program is alive, and now and then any other.
+    // Unused values, so that most of the program is live, and sometimes any other.
     const Program so_far = b_.finish({});
     std::vector<bool> used(so_far.types.size(), false);
     for (const Eqn& eqn : so_far.eqns)
       for (ValueId id : eqn.in) used[id] = true;
-    for (const Known& v : known_) {
+    for (const TrackedValue& v : known_) {
       if (used[v.value.id()] ? pick(0, 30) != 0 : pick(0, 3) == 0) continue;
       outputs.push_back(v.value);
       out.error.push_back(v.error);
     }
     outputs.push_back(known_.back().value);
     out.error.push_back(known_.back().error);
-    for (const Known& v : aside_) {
+    for (const TrackedValue& v : aside_) {
       outputs.push_back(v.value);
       out.error.push_back(v.error);
     }
@@ -75,9 +75,9 @@ class RandomPrograms {
   }
 
  private:
-  struct Known {
+  struct TrackedValue {
     Value value;
-    double bound;  // of the magnitude of elements; floats only
+    double bound;  // of the absolute value of elements; floats only
     double error;  // absolute; 0: exact
   };
 
@@ -90,29 +90,29 @@ class RandomPrograms {
     if (smooth_) return pick(0, 4) ? f64 : i32;
     return pick_of(std::vector<DType>{f32, f32, f32, f64, i32, boolean});
   }
-  // Mostly recent values, so that long chains are made.
-  const Known& any() {
+  // Prefers recent values, which makes long chains.
+  const TrackedValue& any() {
     const size_t last = pick(0, 2) ? std::min<size_t>(known_.size(), 5) : known_.size();
     return known_[known_.size() - 1 - random_() % last];
   }
 
   // A value that `fits`, or null.
   template <class F>
-  const Known* find(F&& fits) {
+  const TrackedValue* find(F&& fits) {
     const size_t n = known_.size(), first = random_() % n;
     for (size_t i = 0; i < n; ++i) {
-      const Known& v = known_[(first + i) % n];
+      const TrackedValue& v = known_[(first + i) % n];
       if (fits(v)) return &v;
     }
     return nullptr;
   }
-  const Known* like(const Type& t) {
-    return find([&](const Known& v) { return v.value.type() == t; });
+  const TrackedValue* like(const Type& t) {
+    return find([&](const TrackedValue& v) { return v.value.type() == t; });
   }
 
   static double epsilon(DType t) { return t == f32 ? 1.2e-7 : 2.3e-16; }
 
-  // Adds a result. What may grow without limit is tamed, and what is too uncertain to be compared is left dead.
+  // Adds a result. Bounds values that may grow, and leaves values dead that are too inexact to compare.
   void keep(Value v, double bound, double error) {
     if (count(v.shape()) > 400 || v.rank() > 4) return;
     if (!is_floating(v.dtype())) return known_.push_back({v, 0, 0});
@@ -123,11 +123,11 @@ class RandomPrograms {
     }
     if (error < 1e-3) known_.push_back({v, bound, error});
   }
-  void keep_like(Value v, const Known& x) { keep(v, x.bound, x.error); }
+  void keep_like(Value v, const TrackedValue& x) { keep(v, x.bound, x.error); }
 
-  // May a step that jumps, or bends, be taken at x?
-  bool may_jump(const Known& x) const { return x.error == 0; }
-  bool may_bend(const Known& x) const { return !smooth_ || x.error == 0; }
+  // Whether a discontinuous, or a non-differentiable, op may be applied to x.
+  bool may_jump(const TrackedValue& x) const { return x.error == 0; }
+  bool may_bend(const TrackedValue& x) const { return !smooth_ || x.error == 0; }
 
   HostArray make_array(const Type& t) {
     HostArray x(t);
@@ -142,7 +142,7 @@ class RandomPrograms {
 
   void step() {
     if (more_ && pick(0, 5) == 0) return equation(more_(random_));
-    const Known x = any();
+    const TrackedValue x = any();
     switch (pick(0, 13)) {
       case 0:
       case 1:
@@ -170,8 +170,8 @@ class RandomPrograms {
     }
   }
 
-  // Its operands are new inputs, of which something may be said. Elements that only move, or are computed one by one,
-  // are the same wherever that happens.
+  // Its operands are new inputs, which may be annotated. Elements that are only moved, or computed elementwise, are equal
+  // on any lane.
   void equation(const RandomEquation& made) {
     Values in;
     for (const HostArray& x : made.in) {
@@ -191,7 +191,7 @@ class RandomPrograms {
       const DType t = out[k].dtype();
       const double unit = t == bf16 ? 0x1p-7 : t == f16 ? 0x1p-10 : t == f32 ? 1e-5 : 1e-12;
       const bool exact = !is_floating(t) || made.op->loop || made.op->view;
-      const Known v{out[k], bound, exact || !finite ? 0 : 4 * unit * std::max(bound, 1.0)};
+      const TrackedValue v{out[k], bound, exact || !finite ? 0 : 4 * unit * std::max(bound, 1.0)};
       const bool usual = t == f32 || t == f64 || t == i32 || t == boolean;
       if (usual && finite && count(out[k].shape()) > 0)
         keep(v.value, v.bound, v.error);
@@ -212,7 +212,7 @@ class RandomPrograms {
     return constrain(v, said);
   }
 
-  void unary(const Known& x) {
+  void unary(const TrackedValue& x) {
     const Value v = x.value;
     if (v.dtype() == boolean) return keep(bit_not(v), 0, 0);
     if (v.dtype() == i32) {
@@ -248,8 +248,8 @@ class RandomPrograms {
     }
   }
 
-  void binary(const Known& x) {
-    const Known y = *like(x.value.type());
+  void binary(const TrackedValue& x) {
+    const TrackedValue y = *like(x.value.type());
     const Value a = x.value, c = y.value;
     if (a.dtype() == boolean) return keep(pick(0, 1) ? bit_and(a, c) : bit_xor(a, c), 0, 0);
     switch (pick(0, 6)) {
@@ -272,13 +272,13 @@ class RandomPrograms {
     }
   }
 
-  void choose(const Known& x) {
-    const Known y = *like(x.value.type());
-    if (const Known* p = like({boolean, x.value.shape()}))
+  void choose(const TrackedValue& x) {
+    const TrackedValue y = *like(x.value.type());
+    if (const TrackedValue* p = like({boolean, x.value.shape()}))
       keep(select(p->value, x.value, y.value), std::max(x.bound, y.bound), std::max(x.error, y.error));
   }
 
-  void constant(const Known& x) {
+  void constant(const TrackedValue& x) {
     const Type t = x.value.type();
     if (t.dtype == i32 && t.rank() > 0 && pick(0, 1))
       return keep(iota(b_, t, pick(0, static_cast<int>(t.rank()) - 1)), 0, 0);
@@ -286,7 +286,7 @@ class RandomPrograms {
     keep(full(b_, t, pick_of(std::vector<double>{0.0, -0.0, 1.0, 0.5, -1.25})), 2, 0);
   }
 
-  void rearrange(const Known& x) {
+  void rearrange(const TrackedValue& x) {
     const Value v = x.value;
     const Shape& s = v.shape();
     const auto rank = static_cast<int>(v.rank());
@@ -322,7 +322,7 @@ class RandomPrograms {
       }
       case 6: {
         if (rank == 0) return;
-        const Known y = *like(v.type());
+        const TrackedValue y = *like(v.type());
         return keep(concatenate({v, y.value}, pick(0, rank - 1)), std::max(x.bound, y.bound),
                     std::max(x.error, y.error));
       }
@@ -331,7 +331,7 @@ class RandomPrograms {
     }
   }
 
-  void reduce(const Known& x) {
+  void reduce(const TrackedValue& x) {
     const Value v = x.value;
     if (v.rank() == 0) return;
     const auto axis = pick(0, static_cast<int>(v.rank()) - 1);
@@ -351,18 +351,17 @@ class RandomPrograms {
     }
   }
 
-  // A contraction over the last dimension of x and some dimension of another, as matrix product, product with a vector,
-  // or outer.
-  void contract(const Known& x) {
+  // A contraction over the last dimension of x and some dimension of another value: a matrix, vector or outer product.
+  void contract(const TrackedValue& x) {
     const Value v = x.value;
     if (v.dtype() == boolean || v.rank() == 0) return;
     const int64_t n = v.shape().back();
     const std::string own = std::string("abcd").substr(0, static_cast<size_t>(v.rank()));
-    const Known* y = find([&](const Known& k) {
+    const TrackedValue* y = find([&](const TrackedValue& k) {
       return k.value.dtype() == v.dtype() && k.value.rank() >= 1 && k.value.rank() <= 2 && k.value.shape()[0] == n;
     });
     if (!y) return;
-    const Known other = *y;
+    const TrackedValue other = *y;
     const std::string kept = own.substr(0, own.size() - 1),
                       term = own.substr(own.size() - 1) + (other.value.rank() == 2 ? "z" : "");
     std::string result = kept + term.substr(1);
@@ -373,10 +372,10 @@ class RandomPrograms {
              m * m * epsilon(v.dtype()) * x.bound * other.bound);
   }
 
-  void index(const Known& x) {
+  void index(const TrackedValue& x) {
     const Value v = x.value;
     if (v.rank() == 0 || count(v.shape()) == 0) return;
-    const Known* i = find([](const Known& k) { return k.value.dtype() == i32 && k.value.rank() <= 1; });
+    const TrackedValue* i = find([](const TrackedValue& k) { return k.value.dtype() == i32 && k.value.rank() <= 1; });
     if (!i) return;
     const Value at = i->value;
     const auto axis = pick(0, static_cast<int>(v.rank()) - 1);
@@ -385,7 +384,7 @@ class RandomPrograms {
         return keep_like(gather(v, at, axis), x);
       case 1: {
         if (v.dtype() == boolean) return;
-        const Known taken{gather(v, at, axis), x.bound, x.error};
+        const TrackedValue taken{gather(v, at, axis), x.bound, x.error};
         const auto n = static_cast<double>(count(at.shape())) + 1;
         return keep(scatter_add(v, at, taken.value, axis), n * x.bound,
                     n * x.error + n * n * epsilon(v.dtype()) * x.bound);
@@ -405,14 +404,14 @@ class RandomPrograms {
   }
   static Value neg_or_same(Value v) { return v.dtype() == boolean ? v : neg(v); }
 
-  // Programs inside the program.
-  void nest(const Known& x) {
+  // Nested programs.
+  void nest(const TrackedValue& x) {
     const Value v = x.value;
     if (!is_floating(v.dtype())) return;
     auto body_of = [](const std::vector<Type>& types, auto&& f) {
       return std::make_shared<const Program>(trace(types, f));
     };
-    if (const Known* p = like({boolean, {}}); p && pick(0, 1)) {
+    if (const TrackedValue* p = like({boolean, {}}); p && pick(0, 1)) {
       const auto yes = body_of({v.type()}, [](const Values& in) { return Values{tanh(in[0])}; });
       const auto no = body_of({v.type()}, [](const Values& in) { return Values{in[0]}; });
       return keep_like(cond(p->value, yes, no, {v})[0], x);
@@ -436,9 +435,9 @@ class RandomPrograms {
   bool smooth_;
   RandomEquations more_;
   Builder b_;
-  std::vector<Known> known_;
-  std::vector<Known> aside_;            // outputs that no step goes on from
-  std::map<ValueId, HostArray> given_;  // what inputs hold
+  std::vector<TrackedValue> known_;
+  std::vector<TrackedValue> aside_;     // outputs that no step uses
+  std::map<ValueId, HostArray> given_;  // values of inputs
 };
 
 }  // namespace lockstep

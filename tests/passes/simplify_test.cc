@@ -9,7 +9,7 @@ namespace {
 
 std::string simplified(std::string_view text) { return print(simplify(parse(text, all_ops()))); }
 
-TEST(Simplify, ComputesOnceAndDropsTheDead) {
+TEST(Simplify, RemovesDuplicatesAndDeadCode) {
   EXPECT_EQ(simplified(R"(program(%0:f32[4], %1:f32[4]) {
   %2:f32[4] = tanh %0
   %3:f32[4] = tanh %0
@@ -25,7 +25,7 @@ TEST(Simplify, ComputesOnceAndDropsTheDead) {
 )");
 }
 
-TEST(Simplify, FoldsConstantsAndUndoneViews) {
+TEST(Simplify, FoldsConstantsAndInverseViews) {
   EXPECT_EQ(simplified(R"(program(%0:f32[2,3]) {
   %1:f32[] = full[dtype=f32, shape=[], value=2.0]
   %2:f32[] = full[dtype=f32, shape=[], value=3.0]
@@ -76,7 +76,7 @@ TEST(Simplify, KeepsEquationsThatDifferInAnAttribute) {
 }
 
 // x + 0.0 is 0.0, not x, for x = -0.0.
-TEST(Simplify, MindsTheSignOfZero) {
+TEST(Simplify, PreservesTheSignOfZero) {
   const std::string kept = R"(program(%0:f32[2]) {
   %1:f32[2] = full[dtype=f32, shape=[2], value=0.0]
   %2:f32[2] = add %0 %1
@@ -97,7 +97,7 @@ TEST(Simplify, KeepsUnusedInputsAndRepeatedOutputs) {
             "program(%0:f32[], %1:f32[]) {\n  return %1 %1\n}\n");
 }
 
-// What a remat computes again must not be replaced by its first computation.
+// The recomputation of a remat must not be replaced by the first computation.
 TEST(Lower, KeepsRematerialisedWorkApart) {
   const Program both = joint(parse(R"(program(%0:f32[4]) {
   %1:f32[4] = remat[body=program(%0:f32[4]) {

@@ -1,4 +1,4 @@
-// Gradients, batching and cutting of one small network. Text in, text out.
+// Gradients, batching and splitting of one small network. Text in, text out.
 #include <gtest/gtest.h>
 
 #include "ops/ops.h"
@@ -36,7 +36,7 @@ TEST(Joint, HasOutputsThenGradients) {
 )");
 }
 
-TEST(Joint, InputsThatDoNotMatterGetZeros) {
+TEST(Joint, UnusedInputsGetZeros) {
   EXPECT_EQ(print(joint(read("program(%0:f32[2], %1:f32[3]) {\n  %2:f32[2] = sin %0\n  return %2\n}"), {false, true})),
             R"(program(%0:f32[2], %1:f32[3], %2:f32[2]) {
   %3:f32[2] = sin %0
@@ -80,7 +80,7 @@ TEST(Joint, RematComputesItsBodyAgain) {
 )");
 }
 
-TEST(Batch, AddsALeadingAxisWhereItReaches) {
+TEST(Batch, AddsALeadingAxisToDependentValues) {
   const BatchedProgram b = batch(read(kNetwork), {true, false, false}, 8, {});
   EXPECT_EQ(b.batched, std::vector<bool>{true});
   EXPECT_EQ(print(b.program), R"(program(%0:f32[8,4], %1:f32[4,3], %2:f32[3]) {
@@ -92,7 +92,7 @@ TEST(Batch, AddsALeadingAxisWhereItReaches) {
 )");
 }
 
-TEST(Batch, LeavesWhatItDoesNotReachUnlessForced) {
+TEST(Batch, LeavesOtherValuesUnlessForced) {
   const Program p =
       read("program(%0:f32[2], %1:f32[3]) {\n  %2:f32[2] = sin %0\n  %3:f32[3] = cos %1\n  return %2 %3\n}");
   EXPECT_EQ(batch(p, {true, false}, 4, {}).batched, (std::vector<bool>{true, false}));
@@ -107,7 +107,7 @@ TEST(Batch, LeavesWhatItDoesNotReachUnlessForced) {
 )");
 }
 
-TEST(Split, CutsAtTheCotangent) {
+TEST(Split, SplitsAtTheCotangent) {
   const Split s = split(joint(read(kNetwork), {false, true, true}), 3, 1);
   EXPECT_EQ(s.outputs, 1u);
   EXPECT_EQ(s.residual_input, (std::vector<int>{2, -1, -1, 0}));

@@ -1,4 +1,4 @@
-// `lockstep blame`: what it says about dumps made here, and about those of processes that were stopped.
+// `lockstep blame` on dumps that the test writes, and on dumps of processes that were stopped.
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,9 +15,9 @@ namespace {
 
 using Outcome = FlightRecord::Outcome;
 constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kNoon = 1'800'014'400LL * 1000 * kMs;  // 12:00 of some day
+constexpr int64_t kNoon = 1'800'014'400LL * 1000 * kMs;  // noon UTC
 
-// Dumps of three processes, on two hosts the second of which has its clock 5 s ahead.
+// Dumps of three processes on two hosts. The clock of the second host is 5 s ahead.
 class Job {
  public:
   explicit Job(int processes, int lanes = 1) {
@@ -39,7 +39,7 @@ class Job {
 
   FlightDump& dump(int process) { return dumps_[static_cast<size_t>(process)]; }
 
-  // One lane's part in the next operation of a group. ended: 0 when it waits.
+  // Adds a lane's record of the next collective of a group. ended: 0 if the lane still waits.
   void add(int lane, const std::string& group, const std::vector<int>& lanes, const std::string& operation,
            int64_t began_ms, int64_t ended_ms) {
     const int process = lane / dumps_[0].lanes;
@@ -54,7 +54,7 @@ class Job {
                           ended_ms == 0 ? Outcome::in_flight : Outcome::done});
   }
 
-  // The paths of the dumps of these.
+  // Writes the dumps of these processes and returns their paths.
   std::vector<std::string> write(const std::string& folder, const std::vector<int>& processes) {
     std::vector<std::string> out;
     for (const int p : processes) {
@@ -73,7 +73,7 @@ class Job {
 
 const std::vector<int> kAll = {0, 1, 2};
 
-// Everybody in turn is the last, process 1 by more; then process 2 does not come.
+// Each process is the last one once, process 1 by the longest time. Then process 2 is missing.
 Job stuck_job() {
   Job job(3);
   for (int step = 0; step < 4; ++step) {
@@ -89,7 +89,7 @@ Job stuck_job() {
   return job;
 }
 
-TEST(BlameCommand, NamesTheOneWhoIsMissingAndThoseWhoWereLate) {
+TEST(BlameCommand, NamesMissingAndLateProcesses) {
   const TempDir dir;
   stuck_job().write(dir.path(), {0, 1, 2});
   const detail::ProcessResult result = run_lockstep({"blame", dir.path()});
@@ -142,7 +142,7 @@ TEST(BlameCommand, FindsTheDumpsOfARun) {
       << none.output;
 }
 
-TEST(BlameCommand, AProcessWithoutADumpIsSuspected) {
+TEST(BlameCommand, ProcessWithoutADumpIsSuspected) {
   const TempDir dir;
   std::vector<std::string> arguments = stuck_job().write(dir.path(), {0, 1});
   arguments.insert(arguments.begin(), "blame");
@@ -156,7 +156,7 @@ TEST(BlameCommand, AProcessWithoutADumpIsSuspected) {
       << text;
 }
 
-TEST(BlameCommand, WhoIsMissingBecauseItWaitsElsewhereIsNotToBlame) {
+TEST(BlameCommand, ProcessThatWaitsElsewhereIsNotBlamed) {
   Job job(3, 2);  // lanes 0 to 5
   const std::vector<int> all = {0, 1, 2, 3, 4, 5};
   for (const int lane : {0, 1, 2, 5}) job.add(lane, "world", all, "barrier", 1000, 0);
@@ -180,7 +180,7 @@ TEST(BlameCommand, WhoIsMissingBecauseItWaitsElsewhereIsNotToBlame) {
       << text;
 }
 
-TEST(BlameCommand, OperationsInDifferentOrdersAreRecognised) {
+TEST(BlameCommand, CollectivesInDifferentOrdersAreADeadlock) {
   Job job(2);
   job.add(0, "a", {0, 1}, "barrier", 1000, 0);
   job.add(1, "b", {0, 1}, "barrier", 1000, 0);
@@ -192,7 +192,7 @@ TEST(BlameCommand, OperationsInDifferentOrdersAreRecognised) {
       << text;
 }
 
-TEST(BlameCommand, OneThatWasAskedBeforeTheOthersWaitedIsNotMissing) {
+TEST(BlameCommand, ProcessThatDumpedBeforeTheOthersWaitedIsNotMissing) {
   Job job(2);
   job.add(0, "world", {0, 1}, "barrier", 1000, 1001);
   job.add(1, "world", {0, 1}, "barrier", 1000, 1001);
@@ -226,12 +226,11 @@ void expect_failure(std::vector<std::string> arguments, const std::string& messa
   EXPECT_EQ(result.output, "lockstep: " + message + "\n");
 }
 
-TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
+TEST(BlameCommand, DumpsOfDifferentJobsAreRejected) {
   const TempDir dir;
-  expect_failure({dir.path()}, "blame: " + dir.path() +
-                                   " holds no lockstep_flight_*.json, nor does a folder flight in it; processes write "
-                                   "them when the job fails and when they "
-                                   "receive SIGUSR2, and say where");
+  expect_failure({dir.path()}, "blame: neither " + dir.path() +
+                                   " nor its subfolder flight contains lockstep_flight_*.json; processes write such "
+                                   "files when the job fails or on SIGUSR2, and print where");
   Job job = stuck_job();
   const std::string first = job.write(dir.path(), {0})[0];
   expect_failure({first, first}, "blame: two flight records of process 0; omit the older one");
@@ -246,7 +245,7 @@ TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
       {other, first},
       "blame: flight records of different jobs, 77777777 and 3f9a0c21; give those of one job, such as the newest: "
       "lockstep_flight_77777777_*.json");
-  // Of a folder, which holds those of all starts of a run, the last written count.
+  // A folder holds the dumps of all starts of a run; only those of the last start are used.
   const auto now = std::filesystem::file_time_type::clock::now();
   for (const std::string& path : {first, third}) std::filesystem::last_write_time(path, now - std::chrono::hours(1));
   const detail::ProcessResult last = run_lockstep({"blame", dir.path()});
@@ -258,7 +257,7 @@ TEST(BlameCommand, DumpsThatDoNotFitTogetherAreRefused) {
   EXPECT_EQ(result.output.rfind("lockstep: blame: " + first + " is not a flight record: ", 0), 0u) << result.output;
 }
 
-TEST(BlameCommand, OtherFilesAreNoFlightRecords) {
+TEST(BlameCommand, OtherFilesAreRejected) {
   const detail::ProcessResult result = run_lockstep({"blame", "/etc/passwd"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.output.rfind("lockstep: blame: /etc/passwd is not a flight record: its text: not JSON: ", 0), 0u)
@@ -266,7 +265,7 @@ TEST(BlameCommand, OtherFilesAreNoFlightRecords) {
   EXPECT_EQ(result.output.find("json.exception"), std::string::npos) << result.output;
 }
 
-TEST(BlameCommand, OnlyOwnDumpsAreReadUnasked) {
+TEST(BlameCommand, DumpsOfOtherUsersAreReadOnlyWhenGiven) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   const TempDir dir;
   const std::string folder = dir.path() + "/lockstep-flight-3f9a0c21";
@@ -315,7 +314,7 @@ TEST(BlameCommand, NamesAProcessThatWasStopped) {
       third(training_command(2, port, dir.path()));
   ASSERT_TRUE(first.says("step 1/")) << first.err();
   third.send(SIGSTOP);
-  // The others may have to come to where they wait for it.
+  // The other processes may need some time to reach the collective in which they wait.
   std::string text;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
   do {
@@ -332,7 +331,7 @@ TEST(BlameCommand, NamesAProcessThatWasStopped) {
   EXPECT_TRUE(third.says("flight record of process 2 written to " + dir.path())) << third.err();
 }
 
-TEST(BlameCommand, ProcessesThatAreLeftWriteWhatTheyKnow) {
+TEST(BlameCommand, RemainingProcessesWriteDumps) {
   const TempDir dir;
   const int port = free_port();
   RunningProgram first(training_command(0, port, dir.path())), second(training_command(1, port, dir.path())),

@@ -1,4 +1,4 @@
-// Commands that need no training: what they print, and what they say about wrong flags.
+// Commands that need no training: their output, and their messages about wrong flags.
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -31,7 +31,7 @@ TEST(TrainCommand, EveryFlagSetsItsKey) {
     const std::string value = is_switch ? "true" : initial.empty() ? "x" : initial;
     TrainConfig wanted;
     ASSERT_EQ(assign(wanted, key, value), "");
-    // Values that are no sensible run by themselves are refused after they were understood.
+    // Some values are rejected after parsing, because they need other settings.
     const ProcessResult result =
         run_lockstep(is_switch ? std::vector<std::string>{"train", "--print-config", key.flag()}
                                : std::vector<std::string>{"train", "--print-config", key.flag(), value});
@@ -44,7 +44,7 @@ TEST(TrainCommand, EveryFlagSetsItsKey) {
   }
 }
 
-TEST(TrainCommand, FlagsComeBeforeTheFile) {
+TEST(TrainCommand, FlagsOverrideTheFile) {
   const TempDir dir;
   const std::string file = dir.path() + "/run.yaml";
   write_file(file, "batch-size: 64\nmodel: cnn\nsteps: 7\nstrict: true\nexpect: [loss<1]\n");
@@ -60,7 +60,7 @@ TEST(TrainCommand, FlagsComeBeforeTheFile) {
   EXPECT_EQ(result.output, to_yaml(wanted));
 }
 
-TEST(TrainCommand, ShardsCollectAndKeepTheirCommas) {
+TEST(TrainCommand, ShardFlagsAccumulateAndKeepTheirCommas) {
   TrainConfig wanted;
   wanted.mesh = "data=4,model=2";
   wanted.shard = {"dense/0/w=,model", "dense/1/w=model"};
@@ -70,7 +70,7 @@ TEST(TrainCommand, ShardsCollectAndKeepTheirCommas) {
   EXPECT_EQ(result.output, to_yaml(wanted));
 }
 
-TEST(TrainCommand, WrongFlagsSayWhatToDo) {
+TEST(TrainCommand, WrongFlagsAreUsageErrors) {
   expect_usage_error({"train", "--batchsize", "3"},
                      "train: unknown flag --batchsize; did you mean \"--batch-size\"? see `lockstep train --help`");
   expect_usage_error({"train", "--lr", "3"},
@@ -89,7 +89,7 @@ TEST(TrainCommand, WrongFlagsSayWhatToDo) {
   expect_usage_error({"train", "--loggers", "csv"}, "train: loggers: csv writes a file; set log_dir");
 }
 
-TEST(TrainCommand, WrongFilesSayWhere) {
+TEST(TrainCommand, ErrorsInFilesNameTheLine) {
   const TempDir dir;
   const std::string file = dir.path() + "/run.yaml";
   write_file(file, "model: mlp\nlr: 1\n");
@@ -109,14 +109,14 @@ TEST(DevicesCommand, PrintsLocalAndGlobalDevices) {
             "# Global devices:[ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n");
 }
 
-TEST(DevicesCommand, RefusesWhatIsNoNumberOfDevices) {
+TEST(DevicesCommand, RejectsInvalidDeviceCounts) {
   for (const char* wrong : {"0", "-1", "two", "3x"})
     expect_usage_error({"devices", "--devices", wrong},
                        "devices: --devices: \"" + std::string(wrong) +
                            "\" is not auto, all or a number of at least 1; see `lockstep devices --help`");
 }
 
-TEST(AllreduceCommand, SumsAOneFromEveryDevice) {
+TEST(AllreduceCommand, AllReducesAOneFromEveryDevice) {
   const ProcessResult result = run_lockstep({"allreduce", "--devices", "8"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.output, "Total devices: 8  |  Devices per task: 8\nProcess 0 has y=[8.]\n");
@@ -131,14 +131,14 @@ TEST(AllreduceCommand, BenchPrintsALinePerSize) {
   EXPECT_EQ(run_lockstep({"allreduce", "--max-size", "1KiB"}).exit_code, 2);
 }
 
-TEST(AllreduceCommand, SizesThatMakeNoSenseAreRefused) {
+TEST(AllreduceCommand, RejectsInvalidSizes) {
   for (const char* wrong : {"-1", "0", "3", "2TiB", "18446744073709551615", "99999999EiB", "1.5MiB", "much", ""})
     expect_usage_error({"allreduce", "--bench", "--max-size", wrong},
                        "allreduce: --max-size: \"" + std::string(wrong) +
                            "\" is not a size from 4B to 1TiB, such as 1MiB; see `lockstep allreduce --help`");
 }
 
-TEST(EvalCommand, BatchesHaveAtLeastOneExample) {
+TEST(EvalCommand, RejectsInvalidBatchSizes) {
   for (const char* wrong : {"0", "-1", "2.5", "many", "99999999999999999999"})
     expect_usage_error({"eval", "run", "--batch-size", wrong},
                        "eval: --batch-size: \"" + std::string(wrong) +
@@ -186,14 +186,14 @@ TEST(InspectCommand, ShowsTheNewestCheckpointOfAFolder) {
   EXPECT_NE(damaged.output.find(name), std::string::npos) << damaged.output;
 }
 
-TEST(InspectCommand, FolderWithoutACheckpointIsRefused) {
+TEST(InspectCommand, FolderWithoutACheckpointIsAnError) {
   const TempDir dir;
   const ProcessResult result = run_lockstep({"inspect", dir.path()});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find(dir.path()), std::string::npos) << result.output;
 }
 
-TEST(CompletionCommand, KnowsItsShells) {
+TEST(CompletionCommand, RejectsUnknownShells) {
   const ProcessResult result = run_lockstep({"completion", "fish"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.output.find("\"fish\" is not one of bash, zsh"), std::string::npos) << result.output;

@@ -13,7 +13,7 @@ namespace {
 using detail::ProcessResult;
 using Words = std::vector<std::string>;
 
-// With these variables and no others, on the CPU.
+// Runs doctor with only these variables, on the CPU.
 ProcessResult doctor(const Words& variables, const Words& flags = {}) {
   Words words = {"env", "-i", "ASAN_OPTIONS=detect_leaks=0", "LOCKSTEP_PLATFORM=cpu"};
   words.insert(words.end(), variables.begin(), variables.end());
@@ -29,13 +29,13 @@ void expect_lacks_text(const ProcessResult& result, const std::string& text) {
   EXPECT_EQ(result.output.find(text), std::string::npos) << "\"" << text << "\" in:\n" << result.output;
 }
 
-// One of two processes.
+// The variables of one of two processes.
 Words explicit_variables(int port, int id) {
   return {fmt::format("LOCKSTEP_COORDINATOR=127.0.0.1:{}", port), "LOCKSTEP_NUM_PROCESSES=2",
           fmt::format("LOCKSTEP_PROCESS_ID={}", id), "LOCKSTEP_TOKEN=0123456789abcdef"};
 }
 
-// Without it several processes are a fault by themselves.
+// Without the control plane, several processes are a problem of their own.
 #ifdef LOCKSTEP_WITH_GRPC
 #define NEEDS_CONTROL_PLANE() static_cast<void>(0)
 #else

@@ -1,5 +1,4 @@
-// What `lockstep train` says about settings, data and folders that are wrong: one line, an exit code, and nothing left
-// behind.
+// Messages and exit codes of `lockstep train` for wrong settings, data and folders. Nothing is left behind.
 #include <fmt/format.h>
 
 #include "cli/training.h"
@@ -9,7 +8,7 @@ namespace {
 
 constexpr const char* kSeeHelp = "; see `lockstep train --help`";
 
-// The run is refused with this message and has printed nothing else.
+// Expects the run to fail with exactly this message.
 void expect_refused(const Words& flags, int exit_code, const std::string& message) {
   const RunningProgram::Result result = train(flags);
   EXPECT_EQ(result.exit_code, exit_code) << message;
@@ -21,7 +20,7 @@ void write_text(const std::string& path, const std::string& text) {
   FileSystem::real().write(path, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-TEST(TrainErrors, Flags) {
+TEST(TrainErrors, WrongFlags) {
   expect_refused({"--learning_rate", "1"}, 2,
                  "train: unknown flag --learning_rate; did you mean \"--learning-rate\"? see `lockstep train --help`");
   expect_refused({"--setps=5"}, 2,
@@ -44,7 +43,7 @@ TEST(TrainErrors, Flags) {
                  "grad_norm, examples_per_second");
 }
 
-TEST(TrainErrors, EmptyValues) {
+TEST(TrainErrors, EmptyValuesAreRejected) {
   for (const char* flag : {"--checkpoint-dir=", "--expect=", "--steps="})
     expect_refused({flag, "--quiet"}, 2, fmt::format("{} has no value; give one, or omit the flag", flag));
   EXPECT_FALSE(FileSystem::real().exists("--quiet"));
@@ -56,24 +55,24 @@ TEST(TrainErrors, EmptyValues) {
                  std::string("train: --expect: \"\" has an empty element; give it a value, or remove it") + kSeeHelp);
 }
 
-TEST(TrainErrors, SwitchesTakeNoOtherValueThanTrueOrFalse) {
+TEST(TrainErrors, SwitchesTakeOnlyTrueOrFalse) {
   for (const char* value : {"x", "2", "99999999999999999999"})
     expect_refused({fmt::format("--strict={}", value)}, 2,
                    fmt::format("--strict: \"{}\" is not true or false; write --strict alone to turn it on", value));
 }
 
-TEST(TrainErrors, FlagsAtTheEndOfTheLineNeedAValue) {
+TEST(TrainErrors, FlagAtTheEndOfTheLineNeedsAValue) {
   expect_refused({"--learning-rate"}, 2, std::string("train: --learning-rate needs a value") + kSeeHelp);
 }
 
-TEST(TrainErrors, Length) {
+TEST(TrainErrors, TooManyEpochs) {
   // Twelve steps an epoch.
   expect_refused({"--epochs", "768614336404564651", "--quiet"}, 2,
                  "train: 768614336404564651 epochs of 12 steps overflow the step counter; give at most "
                  "768614336404564650 epochs");
 }
 
-TEST(TrainErrors, Devices) {
+TEST(TrainErrors, DevicesThatDoNotFit) {
   for (const char* devices : {"0", "-1", "abc", "99999999999"})
     expect_refused({"--devices", devices}, 2,
                    fmt::format("train: devices: \"{}\" is not auto, all or a number of at least 1", devices));
@@ -103,7 +102,7 @@ TEST(TrainErrors, SettingsWithoutEffectAreReported) {
   EXPECT_EQ(plain.err.find("note:"), std::string::npos) << plain.err;
 }
 
-TEST(TrainErrors, ConfigurationFiles) {
+TEST(TrainErrors, ConfigurationFilesNameFileAndLine) {
   const TempDir dir;
   const std::string file = dir.path() + "/run.yaml";
   const auto expect_bad = [&](const std::string& text, const std::string& message) {
@@ -142,7 +141,7 @@ TEST(TrainErrors, ConfigurationFiles) {
   expect_contains(missing.err, dir.path() + "/none.yaml: No such file or directory; check the path\n");
 }
 
-TEST(TrainErrors, Data) {
+TEST(TrainErrors, MissingOrTooLittleData) {
   const TempDir dir;
   expect_refused({"--batch-size", "601"}, 2,
                  "train: batch_size is 601, but the training set has 600 examples; use at most 600");
@@ -151,22 +150,24 @@ TEST(TrainErrors, Data) {
   EXPECT_EQ(missing.err, "lockstep: open " + dir.path() + "/images: No such file or directory; check the path\n");
   const RunningProgram::Result folder = train({"--dataset", "mnist", "--data-dir", dir.path()});
   EXPECT_EQ(folder.exit_code, 1);
-  EXPECT_EQ(folder.err, fmt::format("lockstep: data: {0} has no train-images-idx3-ubyte (raw or .gz); put the file "
-                                    "there, run `lockstep data fetch mnist --dir {0}`, or remove the folder setting to use "
-                                    "the cache\n",
-                                    dir.path()));
+  EXPECT_EQ(folder.err,
+            fmt::format("lockstep: data: {0} has no train-images-idx3-ubyte (raw or .gz); put the file "
+                        "there, run `lockstep data fetch mnist --dir {0}`, or remove the folder setting to use "
+                        "the cache\n",
+                        dir.path()));
   expect_refused({"--dataset", "mnits"}, 2,
                  "train: dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, "
                  "synthetic, or give two or four IDX files separated by commas");
 }
 
-TEST(TrainErrors, FoldersThatCannotBeWritten) {
+TEST(TrainErrors, FoldersThatAreNotWritable) {
   const TempDir dir;
   const std::string file = dir.path() + "/file";
   write_text(file, "x");
   for (const char* flag : {"--checkpoint-dir", "--log-dir"}) {
-    expect_refused({"--steps", "2", flag, file + "/run"}, 1,
-                   "create folder " + file + "/run: Not a directory; a component of the path is a file; check the path");
+    expect_refused(
+        {"--steps", "2", flag, file + "/run"}, 1,
+        "create folder " + file + "/run: Not a directory; a component of the path is a file; check the path");
     const RunningProgram::Result system = train({"--steps", "2", flag, "/proc/lockstep"});
     EXPECT_EQ(system.exit_code, 1);
     EXPECT_TRUE(system.err.starts_with("lockstep: create folder /proc/lockstep: ")) << system.err;
@@ -174,7 +175,7 @@ TEST(TrainErrors, FoldersThatCannotBeWritten) {
   }
 }
 
-TEST(TrainErrors, CheckpointsOfAnotherRun) {
+TEST(TrainErrors, CheckpointsOfAnotherRunAreRejected) {
   const TempDir dir;
   const std::string run = dir.path() + "/run";
   ASSERT_EQ(train({"--steps", "4", "--checkpoint-every", "2", "--checkpoint-dir", run}).exit_code, 0);
@@ -197,10 +198,10 @@ TEST(TrainErrors, CheckpointsOfAnotherRun) {
       {"--steps", "3", "--checkpoint-dir", run}, 1,
       "train: the checkpoint is at step 4, after the end of the run at step 3; raise --steps or --epochs, or "
       "start a new run with --resume none");
-  EXPECT_EQ(read_text(run + "/config.yaml"), config);  // that of the run that is there
+  EXPECT_EQ(read_text(run + "/config.yaml"), config);  // unchanged
 }
 
-TEST(TrainErrors, ResumeNamesWhatIsNotThere) {
+TEST(TrainErrors, ResumeFromAMissingCheckpointIsAnError) {
   const TempDir dir;
   const std::string run = dir.path() + "/run", none = dir.path() + "/none";
   ASSERT_EQ(train({"--steps", "4", "--checkpoint-every", "2", "--checkpoint-dir", run}).exit_code, 0);

@@ -1,4 +1,4 @@
-// Files that users name: pipes and devices are read and written as such, and nothing of theirs is replaced.
+// Files given on the command line: pipes and devices are read and written in place, and links are not replaced.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ ProcessResult shell(const std::string& line) {
   return detail::run_process({"bash", "-c", line}, std::chrono::seconds(60));
 }
 
-TEST(FilesOfUsers, ConfigurationComesThroughAPipe) {
+TEST(UserFiles, ConfigurationComesThroughAPipe) {
   const std::string small = fmt::format("dataset: {}\nbatch_size: 50\nsteps: 2\nquiet: true\n", small_dataset());
   for (const char* from : {"<(cat)", "/dev/stdin", "-"}) {
     const ProcessResult result = shell(fmt::format("printf '%s' '{}' | {} train {}", small, program_path(), from));
@@ -25,7 +25,7 @@ TEST(FilesOfUsers, ConfigurationComesThroughAPipe) {
   }
 }
 
-TEST(FilesOfUsers, OwnConfigurationStaysAsItIs) {
+TEST(UserFiles, ConfigurationOfTheUserIsNotOverwritten) {
   const TempDir dir;
   const std::string config = dir.path() + "/config.yaml";
   const std::string own = fmt::format("# mine\ndataset: {}\nbatch_size: 50\nsteps: 2\nquiet: true\n", small_dataset());
@@ -37,11 +37,11 @@ TEST(FilesOfUsers, OwnConfigurationStaysAsItIs) {
     EXPECT_EQ(read_text(config), own);
     const std::string kept = read_text(dir.path() + "/run-config.yaml");
     expect_contains(kept, "checkpoint_dir: ");
-    expect_contains(kept, "\nresume: auto\n");  // who uses it again goes on
+    expect_contains(kept, "\nresume: auto\n");  // a run with this file resumes
   }
 }
 
-TEST(FilesOfUsers, ManifestsComeThroughAPipe) {
+TEST(UserFiles, ManifestsComeThroughAPipe) {
   const std::string job =
       "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\nspec:\n  completionMode: Indexed\n  completions: 1\n  "
       "parallelism: 1\n"
@@ -53,7 +53,7 @@ TEST(FilesOfUsers, ManifestsComeThroughAPipe) {
   }
 }
 
-TEST(FilesOfUsers, InputThatNeverEndsIsRefused) {
+TEST(UserFiles, EndlessInputIsRejected) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer reserves more address space than the limit of this test";
   for (const char* command :
        {"train /dev/zero", "apply --dry-run -f /dev/zero", "train - </dev/zero",
@@ -64,7 +64,7 @@ TEST(FilesOfUsers, InputThatNeverEndsIsRefused) {
   }
 }
 
-TEST(FilesOfUsers, DeepInputIsRefused) {
+TEST(UserFiles, DeeplyNestedInputIsRejected) {
   const TempDir dir;
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   const auto file = [&](const char* name, const std::string& text) {
@@ -88,7 +88,7 @@ TEST(FilesOfUsers, DeepInputIsRefused) {
   }
 }
 
-TEST(FilesOfUsers, FilesFoundInAFolderAreRegular) {
+TEST(UserFiles, SpecialFilesInAFolderAreRejected) {
   const TempDir dir;
   ASSERT_EQ(::mkfifo((dir.path() + "/a.yaml").c_str(), 0600), 0);
   const ProcessResult result = run_lockstep({"apply", "--dry-run", "-f", dir.path()});
@@ -96,7 +96,7 @@ TEST(FilesOfUsers, FilesFoundInAFolderAreRegular) {
   expect_contains(result.output, "a.yaml: it is a pipe; a regular file is required");
 }
 
-TEST(FilesOfUsers, NothingIsWrittenThroughLinksInARun) {
+TEST(UserFiles, NothingIsWrittenThroughLinksInARun) {
   for (const char* name : {".lock", "metrics.jsonl", "metrics.csv"}) {
     const TempDir dir;
     const std::string victim = dir.path() + "/victim", run = dir.path() + "/run";
@@ -112,7 +112,7 @@ TEST(FilesOfUsers, NothingIsWrittenThroughLinksInARun) {
   }
 }
 
-TEST(FilesOfUsers, NamesInCheckpointsAreEscaped) {
+TEST(UserFiles, NamesInCheckpointsAreEscaped) {
   const TempDir dir;
   const std::string run = dir.path() + "/run";
   Checkpoint checkpoint;
@@ -131,7 +131,7 @@ TEST(FilesOfUsers, NamesInCheckpointsAreEscaped) {
   }
 }
 
-TEST(FilesOfUsers, OutputGoesWhereALinkLeads) {
+TEST(UserFiles, OutputFollowsALink) {
   const TempDir dir;
   const std::string target = dir.path() + "/target", link = dir.path() + "/link";
   FileSystem::real().write(target, std::vector<uint8_t>());
@@ -141,7 +141,7 @@ TEST(FilesOfUsers, OutputGoesWhereALinkLeads) {
   expect_contains(read_text(target), "kind: Job");
 }
 
-TEST(FilesOfUsers, OutputGoesThroughAPipe) {
+TEST(UserFiles, OutputGoesThroughAPipe) {
   const TempDir dir;
   const std::string pipe = dir.path() + "/pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

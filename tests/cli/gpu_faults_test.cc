@@ -1,5 +1,5 @@
-// What becomes of a run whose GPU fails, of one that has too little memory, and of one whose driver is too old. Needs a
-// GPU that fails when it is told to: the one that this machine's processors stand in for (tests/emulated).
+// Training on a GPU that fails, that has too little memory, or whose driver is too old. Needs the emulated GPU
+// (tests/emulated), which fails on request.
 #include "cli/training.h"
 #include "lane/gpu_report.h"
 
@@ -21,7 +21,7 @@ class GpuFault : public testing::Test {
   const TempDir dir_;
 };
 
-TEST_F(GpuFault, GpuThatIsLostLeavesTheLastCheckpointAndTheRunGoesOn) {
+TEST_F(GpuFault, LostGpuLeavesACheckpointToResumeFrom) {
   const auto command = [&](const std::string& name) {
     return train_command({"--platform", "cuda", "--steps", "16", "--checkpoint-every", "2", "--checkpoint-dir",
                           dir_.path() + "/" + name});
@@ -48,8 +48,8 @@ TEST_F(GpuFault, GpuThatIsLostLeavesTheLastCheckpointAndTheRunGoesOn) {
   expect_same_weights(run_dir, dir_.path() + "/whole");
 }
 
-// One that says nothing more is waited for until LOCKSTEP_GPU_TIMEOUT, and not once more at the end.
-TEST_F(GpuFault, GpuThatHangsIsGivenUpAndTheLastCheckpointIsThere) {
+// A GPU that does not respond is waited for until LOCKSTEP_GPU_TIMEOUT, and not again at exit.
+TEST_F(GpuFault, HungGpuTimesOutAndLeavesACheckpoint) {
   const std::string run_dir = dir_.path() + "/run", sign = dir_.path() + "/hangs";
   RunningProgram running(
       Words{"env", "LOCKSTEP_EMULATED_HANGS_WITH=" + sign, "LOCKSTEP_GPU_TIMEOUT=1.5"} +
@@ -64,7 +64,7 @@ TEST_F(GpuFault, GpuThatHangsIsGivenUpAndTheLastCheckpointIsThere) {
   EXPECT_FALSE(list_checkpoints(run_dir).empty());
 }
 
-TEST_F(GpuFault, TimeoutThatIsNoneIsAnError) {
+TEST_F(GpuFault, InvalidTimeoutIsAnError) {
   for (const char* wrong : {"0", "-1", "soon", "5s", "inf", "nan"}) {
     const auto result =
         run({std::string("LOCKSTEP_GPU_TIMEOUT=") + wrong},
@@ -75,7 +75,7 @@ TEST_F(GpuFault, TimeoutThatIsNoneIsAnError) {
   }
 }
 
-TEST_F(GpuFault, TooLittleMemorySaysWhatWasAskedFor) {
+TEST_F(GpuFault, OutOfMemoryNamesTheRequest) {
   const auto result =
       run({"LOCKSTEP_EMULATED_MEMORY=2"},
           train_command({"--platform", "cuda", "--steps", "2", "--checkpoint-dir", dir_.path() + "/run"}));
@@ -85,12 +85,12 @@ TEST_F(GpuFault, TooLittleMemorySaysWhatWasAskedFor) {
   expect_contains(result.err, "; use a smaller batch, or see with nvidia-smi which processes use the rest");
 }
 
-// Another process has it: nothing is begun, and what a run has saved stays as it is.
-TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
+// A GPU that another process uses: training does not start, and existing checkpoints are unchanged.
+TEST_F(GpuFault, GpuInUseIsReported) {
   struct Case {
     const char* taken;
     int exit_code;
-    std::string says, remedy;
+    std::string message, remedy;
   };
   const std::vector<Case> cases = {
       {"memory", 1, "cuda: GPU 0 has too little free memory for another process: out of memory",
@@ -107,30 +107,30 @@ TEST_F(GpuFault, GpuThatIsTakenSaysByWhat) {
     const std::string variable = std::string("LOCKSTEP_EMULATED_TAKEN=") + each.taken;
     const auto result = run({variable}, command("4"));
     EXPECT_EQ(result.exit_code, each.exit_code) << result.err;
-    expect_contains(result.err, each.says);
+    expect_contains(result.err, each.message);
     expect_contains(result.err, each.remedy);
     expect_lacks(result.err, "computing on");
     const auto doctor = run({variable}, {program_path(), "doctor", "--platform", "cuda"});
     EXPECT_EQ(doctor.exit_code, 1) << doctor.out;
-    expect_contains(doctor.out, "1 problem found\n- " + each.says);
+    expect_contains(doctor.out, "1 problem found\n- " + each.message);
     const auto devices = run({variable}, {program_path(), "devices", "--platform", "cuda"});
     expect_contains(devices.out, "not usable now");
-    expect_contains(devices.out, "\n# " + each.says);
+    expect_contains(devices.out, "\n# " + each.message);
   }
   const auto again = run({}, command("4"));
   EXPECT_EQ(again.exit_code, 0) << again.err;
   expect_contains(again.err, "resuming from step 2 of 4");
 }
 
-// There was room to begin, and none for a library that is needed later.
-TEST_F(GpuFault, LibraryWithoutMemoryIsWantOfMemory) {
+// The memory suffices at the start, but not for a library that is loaded later.
+TEST_F(GpuFault, LibraryThatDoesNotFitIsOutOfMemory) {
   const auto result = run({"LOCKSTEP_EMULATED_TAKEN=rest"}, train_command({"--platform", "cuda", "--steps", "2"}));
   EXPECT_EQ(result.exit_code, 1) << result.err;
   expect_contains(result.err, "cuda: create the cuBLASLt handle");
   expect_contains(result.err, "; use a smaller batch, or see with nvidia-smi which processes use the rest");
 }
 
-TEST_F(GpuFault, DriverThatIsTooOldSaysSo) {
+TEST_F(GpuFault, OldDriverIsReported) {
   const auto result = run({"LOCKSTEP_EMULATED_DRIVER=12040"}, {program_path(), "devices", "--platform", "cuda"});
   EXPECT_EQ(result.exit_code, 1) << result.err;
   expect_contains(result.err, "cuda: the driver supports CUDA 12.4, but the libraries are CUDA ");

@@ -1,4 +1,4 @@
-// The life of jobs on this machine through the program, as a user types it.
+// Local jobs from apply to delete, through the command line.
 #include <nlohmann/json.hpp>
 
 #include "cli/training.h"
@@ -7,14 +7,14 @@
 namespace lockstep {
 namespace {
 
-// A folder of jobs that belong to this test alone, and are gone after it.
+// A state folder of this test, which the destructor removes with its jobs.
 class Jobs : public testing::Test {
  protected:
   void TearDown() override { run_lockstep({"delete", "--all", "-A"}); }
 
   std::string path(const std::string& name) const { return dir_.path() + "/" + name; }
 
-  // A JAXJob of two replicas that run a line of shell.
+  // The manifest of a JAXJob with two replicas that run a shell command.
   std::string manifest(const std::string& name, const std::string& line, const std::string& policy = "Never") {
     const std::string text = "apiVersion: kubeflow.org/v1\nkind: JAXJob\nmetadata:\n  name: " + name +
                              "\n  namespace: kubeflow\n  labels: {app: " + name +
@@ -33,7 +33,7 @@ class Jobs : public testing::Test {
     words.insert(words.begin(), program_path());
     return RunningProgram(words).wait();
   }
-  // What it prints on standard output, when all goes well.
+  // Runs a command that must succeed and returns its standard output.
   std::string out(const Words& words) const {
     const RunningProgram::Result result = run(words);
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -60,7 +60,7 @@ class Jobs : public testing::Test {
 
 const Words kSpace = {"-n", "kubeflow"};
 
-TEST_F(Jobs, LifeFromApplyToDelete) {
+TEST_F(Jobs, LifecycleFromApplyToDelete) {
   start("mnist", "echo hello from $PROCESS_ID of $NUM_PROCESSES");
   EXPECT_EQ(wait_for("condition=Succeeded", "mnist").out, "jaxjob.kubeflow.org/mnist condition met\n");
   EXPECT_EQ(wait_for("condition=complete", "mnist").exit_code, 0);
@@ -92,7 +92,7 @@ TEST_F(Jobs, LifeFromApplyToDelete) {
   EXPECT_EQ(run({"get", "jobs", "-A"}).err, "No resources found\n");
 }
 
-TEST_F(Jobs, ObjectsComeAsYamlAndJson) {
+TEST_F(Jobs, GetPrintsObjectsAsYamlAndJson) {
   start("mnist", "exit 0");
   wait_for("condition=Succeeded", "mnist");
   for (const char* word : {"job", "jobs", "jaxjob", "jaxjobs", "jaxjobs.kubeflow.org", "JAXJob"}) {
@@ -115,8 +115,8 @@ TEST_F(Jobs, ObjectsComeAsYamlAndJson) {
   EXPECT_EQ(run(Words{"get", "jobs.batch"} + kSpace).err, "No resources found in kubeflow namespace.\n");
 }
 
-TEST_F(Jobs, FailureIsSeenEverywhere) {
-  // One alone: were both to fail, the faster one could end the job before the other is started at all.
+TEST_F(Jobs, FailureIsShownByEveryCommand) {
+  // Only one replica fails: if both did, the faster one could end the job before the other starts.
   const std::string command = "[ $PROCESS_ID = 0 ] || exec sleep 1000; echo what went wrong; exit 3";
   start("bad", command);
   const RunningProgram::Result waited = wait_for("condition=Succeeded", "bad");
@@ -144,7 +144,7 @@ TEST_F(Jobs, FailureIsSeenEverywhere) {
                "suspend: bad has already ended as Failed; to run it again, delete it and apply it again");
 }
 
-TEST_F(Jobs, RestartsKeepWhatWasPrintedBefore) {
+TEST_F(Jobs, RestartsKeepThePreviousLog) {
   const std::string mark = path("mark");
   start("twice",
         "if [ $PROCESS_ID = 1 ] || [ -e " + mark + " ]; then echo second; else touch " + mark +
@@ -162,7 +162,8 @@ TEST_F(Jobs, SuspendedJobsAreResumed) {
   EXPECT_EQ(out(Words{"suspend", "jaxjobs/long"} + kSpace), "jaxjob.kubeflow.org/long suspended\n");
   EXPECT_EQ(wait_for("condition=Suspended", "long").exit_code, 0);
   EXPECT_EQ(out(Words{"suspend", "long"} + kSpace), "jaxjob.kubeflow.org/long unchanged\n");
-  for (int i = 0; i < 500 && !out(Words{"get", "pods"} + kSpace).empty(); ++i) continue;  // they take their time to end
+  for (int i = 0; i < 500 && !out(Words{"get", "pods"} + kSpace).empty(); ++i)
+    continue;  // until the replicas have ended
   expect_error(Words{"describe", "pod/long-worker-0"} + kSpace,
                "describe: long-worker-0 is not running now; `lockstep describe long` shows why");
   EXPECT_EQ(out(Words{"resume", "long"} + kSpace), "jaxjob.kubeflow.org/long resumed\n");
@@ -190,7 +191,7 @@ TEST_F(Jobs, SuspendedJobsAreResumed) {
 TEST_F(Jobs, WatchingPrintsALineForEveryChange) {
   start("quick", "exec sleep 1000");
   EXPECT_EQ(wait_for("condition=Running", "quick").exit_code, 0);
-  // To where says() looks.
+  // says() reads standard error.
   const std::string words = "exec '" + program_path() + "' get -n kubeflow -w --timeout 60s ";
   RunningProgram jobs({"sh", "-c", words + "jobs >&2"}), pods({"sh", "-c", words + "pods -o name quick-worker-0 >&2"});
   EXPECT_TRUE(jobs.says("NAME    STATE     AGE\nquick   Running   "));
@@ -204,7 +205,7 @@ TEST_F(Jobs, WatchingPrintsALineForEveryChange) {
   EXPECT_EQ(lines_of(out(Words{"get", "jobs", "-w", "--timeout", "10ms", "--no-headers"} + kSpace)).size(), 1u);
 }
 
-TEST_F(Jobs, ApplyingAgainChangesOrDoesNot) {
+TEST_F(Jobs, ApplyAgainIsUnchangedOrConfigured) {
   start("steady", "exec sleep 1000");
   EXPECT_EQ(out({"apply", "-f", path("steady.yaml")}), "jaxjob.kubeflow.org/steady unchanged\n");
   EXPECT_EQ(out({"apply", "-f", manifest("steady", "exec sleep 1000", "OnFailure")}),
@@ -214,7 +215,7 @@ TEST_F(Jobs, ApplyingAgainChangesOrDoesNot) {
   EXPECT_TRUE(other.err.find("steady") != std::string::npos) << other.err;
 }
 
-TEST_F(Jobs, ManifestsComeFromFilesFoldersAndPipes) {
+TEST_F(Jobs, ManifestsAreReadFromFilesFoldersAndPipes) {
   const std::string folder = path("jobs");
   FileSystem::real().make_dirs(folder);
   FileSystem::real().rename(manifest("one", "exit 0"), folder + "/1.yaml");
@@ -242,7 +243,7 @@ TEST_F(Jobs, ManifestsComeFromFilesFoldersAndPipes) {
   expect_contains(missing.err, "none.yaml: No such file or directory");
 }
 
-TEST_F(Jobs, ManifestWithNothingButAnImageTrains) {
+TEST_F(Jobs, ManifestWithOnlyAnImageTrains) {
   const std::string text =
       "apiVersion: kubeflow.org/v1\nkind: JAXJob\nmetadata:\n  name: jaxjob-mnist\n  namespace: kubeflow\nspec:\n"
       "  jaxReplicaSpecs:\n    Worker:\n      replicas: 2\n      restartPolicy: OnFailure\n      template:\n"
@@ -256,7 +257,7 @@ TEST_F(Jobs, ManifestWithNothingButAnImageTrains) {
             "and without a command they run `lockstep train`\n");
   EXPECT_EQ(wait_for("condition=Running", "jaxjob-mnist").exit_code, 0);
   expect_contains(out(Words{"describe", "jaxjob-mnist"} + kSpace), "  Command:            lockstep train\n");
-#ifdef LOCKSTEP_WITH_GRPC  // without the control plane two processes do not meet
+#ifdef LOCKSTEP_WITH_GRPC  // two processes need the control plane
   if (run_lockstep({"data", "verify", "mnist"}).exit_code == 0) {
     RunningProgram follower({"sh", "-c", "exec '" + program_path() + "' logs -f jaxjob-mnist -n kubeflow >&2"});
     EXPECT_TRUE(follower.says("mlp on 2 devices: 4690 steps\n")) << follower.err();
@@ -264,7 +265,7 @@ TEST_F(Jobs, ManifestWithNothingButAnImageTrains) {
 #endif
 }
 
-TEST_F(Jobs, WrongNamesSayWhatThereIs) {
+TEST_F(Jobs, UnknownNamesGetSuggestions) {
   start("mnist", "exit 0");
   expect_error({"logs", "mnist"},
                "job \"mnist\" not found in namespace default; it exists in namespace kubeflow: add -n kubeflow");

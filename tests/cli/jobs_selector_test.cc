@@ -1,4 +1,4 @@
-// Labels choose as in Kubernetes.
+// Label selectors work as in Kubernetes.
 #include <gtest/gtest.h>
 
 #include "jobs/selector.h"
@@ -9,7 +9,7 @@ namespace {
 
 bool matches(const char* selector, const Labels& labels) { return Selector::parse(selector).matches(labels); }
 
-TEST(JobSelector, ChoosesByEqualityAndSets) {
+TEST(JobSelector, SelectsByEqualityAndSets) {
   const Labels labels = {{"app", "x"}, {"example.com/tier", "front"}, {"empty", ""}};
   for (const char* right :
        {"", " ", "app=x", "app==x", " app = x ", "app=x,example.com/tier=front", "app!=y", "other!=x", "app in (y, x)",
@@ -29,7 +29,7 @@ void expect_selector_refused(const char* selector, const std::string& what) {
   }
 }
 
-TEST(JobSelector, MistakesAreNamedWithTheirPlace) {
+TEST(JobSelector, ErrorsNameThePosition) {
   expect_selector_refused("=x", "a key is missing before \"=x\"");
   expect_selector_refused("a=b,", "a key is missing at the end");
   expect_selector_refused("a=b c", "\",\" is missing before \"c\"");

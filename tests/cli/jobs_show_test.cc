@@ -1,4 +1,4 @@
-// What `get` and `describe` show of jobs and replicas.
+// Output of `get` and `describe` for jobs and replicas.
 #include <gtest/gtest.h>
 
 #include "jobs/show.h"
@@ -74,7 +74,7 @@ TEST(JobShow, PodsHaveKubectlsColumns) {
   EXPECT_EQ(pod_row(job, waiting, {}, kNow), (TableRow{"jaxjob-mnist-worker-1", "0/1", "Pending", "0", "108m"}));
 }
 
-TEST(JobShow, WidePodsSayWhereAndHowTheyEnded) {
+TEST(JobShow, WidePodsShowNodeAndExitCode) {
   const Job job = mnist();
   EXPECT_EQ(pod_header({true, true}),
             (TableRow{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "NODE", "PID", "EXIT CODE"}));
@@ -87,7 +87,7 @@ TEST(JobShow, WidePodsSayWhereAndHowTheyEnded) {
             (TableRow{"jaxjob-mnist-worker-0", "0/1", "OOMKilled", "0", "108m", "<none>", "<none>", "137"}));
 }
 
-TEST(JobShow, RestartsSayWhenTheLastWas) {
+TEST(JobShow, RestartsShowTheTimeOfTheLastOne) {
   Pod pod = running(0);
   pod.attempt = 2;
   pod.started = kNow - seconds(12);
@@ -95,7 +95,7 @@ TEST(JobShow, RestartsSayWhenTheLastWas) {
             (TableRow{"jaxjob-mnist-worker-0", "1/1", "Running", "2 (12s ago)", "12s"}));
 }
 
-TEST(JobShow, NewsAreWhatChangedAndNotHowOldItIs) {
+TEST(JobShow, FingerprintsIgnoreAges) {
   const Job job = mnist();
   EXPECT_EQ(pod_row_key(job, running(0)), pod_row_key(job, running(0)));
   EXPECT_NE(pod_row_key(job, running(0)), pod_row_key(job, failed(0, 1)));
@@ -122,7 +122,7 @@ TEST(JobShow, NamesAreThoseOfKubectl) {
   EXPECT_EQ(name_of(job.kind), "Job");
 }
 
-TEST(JobShow, EventsSayWhatHappenedToWhom) {
+TEST(JobShow, EventsShowReasonAndObject) {
   const JobEvent event = {kNow - seconds(30), true, "pod/jaxjob-mnist-worker-1", "Failed", "exit code 1"};
   EXPECT_EQ(event_header({false, true}), (TableRow{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}));
   EXPECT_EQ(event_row(mnist(), event, {}, kNow),
@@ -216,7 +216,7 @@ TEST(JobShow, DescriptionOfAPodHoldsItsOwnEvents) {
   EXPECT_EQ(text.find("Started   "), std::string::npos) << text;
 }
 
-TEST(JobShow, WaitingEndsWhenTheJobHasEndedOtherwise) {
+TEST(JobShow, WaitFailsWhenTheJobHasEndedOtherwise) {
   Job job = mnist();
   EXPECT_EQ(check_condition(job, "Running", true), ConditionResult::met);
   EXPECT_EQ(check_condition(job, "Succeeded", true), ConditionResult::not_yet);
@@ -227,7 +227,7 @@ TEST(JobShow, WaitingEndsWhenTheJobHasEndedOtherwise) {
   EXPECT_EQ(check_condition(job, "Failed", true), ConditionResult::met);
   EXPECT_EQ(check_condition(job, "Running", false), ConditionResult::met);
   EXPECT_EQ(check_condition(job, "Suspended", true), ConditionResult::never);
-  job.status.conditions.erase(job.status.conditions.begin() + 1);  // nobody saw it run
+  job.status.conditions.erase(job.status.conditions.begin() + 1);  // never observed while running
   EXPECT_EQ(check_condition(job, "Running", true), ConditionResult::never);
   EXPECT_EQ(check_condition(job, "Running", false), ConditionResult::met);
 }

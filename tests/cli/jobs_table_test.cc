@@ -1,4 +1,4 @@
-// Tables, ages and lengths of time are kubectl's.
+// Tables, ages and durations are formatted as by kubectl.
 #include <gtest/gtest.h>
 
 #include "jobs/table.h"
@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-TEST(JobTable, ColumnsStandThreeSpacesApart) {
+TEST(JobTable, ColumnsAreSeparatedByThreeSpaces) {
   EXPECT_EQ(TableLayout().format({{"NAME", "READY", "STATUS", "RESTARTS", "AGE"},
                                   {"jaxjob-mnist-worker-0", "0/1", "Completed", "0", "108m"},
                                   {"jaxjob-mnist-worker-1", "0/1", "Completed", "0", "108m"}}),
@@ -26,7 +26,7 @@ TEST(JobTable, ColumnsAreAtLeastSixWide) {
   EXPECT_EQ(TableLayout().format({{"ABCD", "B"}}), "ABCD   B\n");
 }
 
-TEST(JobTable, LaterRowsStandBelowEarlierOnes) {
+TEST(JobTable, LaterRowsKeepTheColumnsOfEarlierOnes) {
   TableLayout columns;
   EXPECT_EQ(columns.format({{"a-long-name", "1"}}), "a-long-name   1\n");
   EXPECT_EQ(columns.format({{"b", "2"}}), "b             2\n");
@@ -61,7 +61,7 @@ TEST(JobTable, AgesGetCoarserAsTheyGrow) {
   EXPECT_EQ(age_text(days(8 * 365 + 7)), "8y");
 }
 
-TEST(JobTable, WhatHasNotBegunHasNoAge) {
+TEST(JobTable, UnstartedObjectsHaveNoAge) {
   const JobTime now{seconds(1'000'000)};
   EXPECT_EQ(age_text(std::nullopt, now), "<unknown>");
   EXPECT_EQ(age_text(JobTime{}, now), "<unknown>");
@@ -74,7 +74,7 @@ TEST(JobTable, TimesAreUtc) {
   EXPECT_EQ(time_text(std::nullopt), "<none>");
 }
 
-TEST(JobTable, LengthsOfTimeAreReadWithTheirUnits) {
+TEST(JobTable, DurationsAreParsedWithUnits) {
   EXPECT_EQ(parse_duration("60s"), milliseconds(60'000));
   EXPECT_EQ(parse_duration("60"), milliseconds(60'000));
   EXPECT_EQ(parse_duration("0"), milliseconds(0));

@@ -61,7 +61,7 @@ TEST(JobCommands, NamespacesMustBeDnsLabels) {
               help(command[0]));
 }
 
-// Slurm's programs are installed, and no controller runs.
+// Slurm's programs are installed, but no controller runs.
 TEST(JobCommands, UnreachableSlurmIsAnError) {
   const TempDir dir;
   for (const char* name : {"sbatch", "scontrol", "squeue", "scancel"}) {

@@ -1,4 +1,4 @@
-// lockstep launch, with shells as the processes of a job.
+// lockstep launch with shells as the processes of a job.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -35,7 +35,7 @@ std::multiset<std::string> sorted_lines_of(const std::string& text) {
 }
 using Lines = std::multiset<std::string>;
 
-TEST(Launch, TellsEveryProcessWhoItIs) {
+TEST(Launch, EveryProcessGetsItsRank) {
   const auto result =
       launch({"-n", "3", "--devices", "8", "--lanes=2", "--collectives", "gloo", "--heartbeat-timeout", "2.5",
               "--collective-timeout", "7"},
@@ -47,7 +47,7 @@ TEST(Launch, TellsEveryProcessWhoItIs) {
   EXPECT_EQ(result.err, "");
 }
 
-TEST(Launch, OneCoordinatorAndOneTokenForAll) {
+TEST(Launch, AllProcessesShareCoordinatorAndToken) {
   const auto result = launch({"-n", "2"}, "echo $LOCKSTEP_COORDINATOR $LOCKSTEP_TOKEN");
   const Lines lines = sorted_lines_of(result.out);
   ASSERT_EQ(lines.size(), 2u);
@@ -57,7 +57,7 @@ TEST(Launch, OneCoordinatorAndOneTokenForAll) {
   EXPECT_NE(again.out.substr(again.out.rfind(' ')), lines.begin()->substr(lines.begin()->rfind(' ')) + "\n");
 }
 
-TEST(Launch, OtherLaunchersVariablesDoNotConfuse) {
+TEST(Launch, VariablesOfOtherLaunchersAreIgnored) {
   const ScopedVariable ompi("OMPI_COMM_WORLD_SIZE", "7"), rank("OMPI_COMM_WORLD_RANK", "x"),
       jax("JAX_COORDINATOR_ADDRESS", "nowhere:1"), bind("JAX_COORDINATOR_BIND_ADDRESS", "1.2.3.4:5"),
       port("LOCKSTEP_COORDINATOR_PORT", "9"), slurm("SLURM_JOB_ID", "3"), id("LOCKSTEP_PROCESS_ID", "5"),
@@ -71,20 +71,20 @@ TEST(Launch, OtherLaunchersVariablesDoNotConfuse) {
   EXPECT_FALSE(has(result.out, "1.2.3.4"));
 }
 
-TEST(Launch, CoresAreDividedUnlessToldOtherwise) {
+TEST(Launch, CoresAreDividedUnlessPinningIsOff) {
   const std::string script = "sed -n 's/Cpus_allowed_list:\\t//p' /proc/self/status";
-  const auto whole = launch({"-n", "1"}, script);
+  const auto all = launch({"-n", "1"}, script);
   const Lines pinned = sorted_lines_of(launch({"-n", "2"}, script).out),
               free = sorted_lines_of(launch({"-n", "2", "--no-pin"}, script).out);
   ASSERT_EQ(pinned.size(), 2u);
   ASSERT_EQ(free.size(), 2u);
   EXPECT_EQ(free.begin()->substr(4), free.rbegin()->substr(4));
-  EXPECT_EQ(free.begin()->substr(4) + "\n", whole.out.substr(4));
+  EXPECT_EQ(free.begin()->substr(4) + "\n", all.out.substr(4));
   const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
   const Lines shared = sorted_lines_of(launch({"-n", std::to_string(cores + 1)}, script).out);
   EXPECT_EQ(shared.size(), static_cast<size_t>(cores + 1));
-  EXPECT_EQ(shared.begin()->substr(4) + "\n", whole.out.substr(4));
-  if (whole.out.find_first_of(",-") != std::string::npos) {  // there are several
+  EXPECT_EQ(shared.begin()->substr(4) + "\n", all.out.substr(4));
+  if (all.out.find_first_of(",-") != std::string::npos) {  // several cores
     EXPECT_NE(pinned.begin()->substr(4), pinned.rbegin()->substr(4));
   }
 }
@@ -107,7 +107,7 @@ TEST(Launch, OutputKeepsItsStreamAndItsBytes) {
                                                                     "error", "no newline"}));
 }
 
-TEST(Launch, AFullDiskEndsTheLogAndNothingElse) {
+TEST(Launch, FullDiskEndsOnlyTheLog) {
   const TempDir dir;
   // As on a full disk: no file may grow. The output goes through a pipe.
   const Words limited = {"bash", "-c", "set -o pipefail; (ulimit -f 0; exec \"$0\" \"$@\" 2>&1) | cat"};
@@ -125,7 +125,7 @@ TEST(Launch, AFullDiskEndsTheLogAndNothingElse) {
   EXPECT_FALSE(FileSystem::real().exists(target));
 }
 
-TEST(Launch, MuchOutputIsNeitherLostNorMixed) {
+TEST(Launch, LargeOutputIsNeitherLostNorInterleaved) {
   const TempDir dir;
   const auto result = launch({"-n", "3", "--logs", dir.path()},
                              "awk -v id=$LOCKSTEP_PROCESS_ID 'BEGIN { for (i = 0; i < 100000; ++i) "
@@ -153,13 +153,13 @@ TEST(Launch, MuchOutputIsNeitherLostNorMixed) {
   EXPECT_TRUE(log.ends_with("\n" + std::string(200000, 'x') + "\n"));
 }
 
-TEST(Launch, QuietRanksShowTheFirstOnly) {
+TEST(Launch, QuietRanksShowOnlyProcess0) {
   const auto result = launch({"-n", "3", "--quiet-ranks"}, "echo $LOCKSTEP_PROCESS_ID");
   EXPECT_EQ(result.out, "[0] 0\n");
 }
 
-TEST(Launch, TheFirstCauseIsNamedLast) {
-  // The others notice, and stop by themselves; the one that failed has printed much.
+TEST(Launch, FirstCauseIsPrintedLast) {
+  // The other processes notice and stop. The one that failed has printed much output.
   const auto result = launch({"-n", "3", "--quiet-ranks"},
                              "if [ $LOCKSTEP_PROCESS_ID = 1 ]; then for i in $(seq 30); do echo line $i; done; kill -s "
                              "KILL $$; fi; exit 75");
@@ -170,7 +170,7 @@ TEST(Launch, TheFirstCauseIsNamedLast) {
   EXPECT_TRUE(has(last_line(result.err), "; the others stopped because of it; --max-restarts N starts")) << result.err;
 }
 
-TEST(Launch, LinesThatWereShownAreNotRepeated) {
+TEST(Launch, PrintedLinesAreNotRepeated) {
   const auto result = launch({"-n", "2"}, "[ $LOCKSTEP_PROCESS_ID = 1 ] && echo the reason >&2 && exit 4; exit 75");
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_EQ(result.err.find("the reason"), result.err.rfind("the reason")) << result.err;
@@ -196,9 +196,9 @@ TEST(Launch, ExitCodesAreThoseOfTheFirstCause) {
   EXPECT_EQ(launch({"-n", "1"}, "kill -s SEGV $$").exit_code, 139);
 }
 
-TEST(Launch, OthersThatDoNotStopAreToldAndThenKilled) {
+TEST(Launch, OthersGetSigtermAndThenSigkill) {
   const TempDir dir;
-  // One fails when the other is ready for what it is told.
+  // One process fails once the other has installed its trap.
   const auto run = [&](const std::string& trap, const std::string& then) {
     const std::string ready = "'" + dir.path() + "/ready'";
     const auto result = launch({"-n", "2", "--grace", "0.2"}, "if [ $LOCKSTEP_PROCESS_ID = 1 ]; then until [ -e " +
@@ -207,16 +207,16 @@ TEST(Launch, OthersThatDoNotStopAreToldAndThenKilled) {
     std::filesystem::remove(dir.path() + "/ready");
     return result;
   };
-  const auto told = run("trap 'echo told; exit 0' TERM", "sleep 600 & wait");
-  EXPECT_EQ(told.exit_code, 4);
-  EXPECT_EQ(told.out, "[0] told\n");
+  const auto stopped = run("trap 'echo stopping; exit 0' TERM", "sleep 600 & wait");
+  EXPECT_EQ(stopped.exit_code, 4);
+  EXPECT_EQ(stopped.out, "[0] stopping\n");
   const auto killed = run("trap '' TERM", "while :; do sleep 600; done");
   EXPECT_EQ(killed.exit_code, 4);
   EXPECT_TRUE(has(killed.err, "process 1 ended with exit code 4 after")) << killed.err;
   EXPECT_TRUE(has(killed.err, "; the other one stopped because of it")) << killed.err;
 }
 
-TEST(Launch, SignalsGoToAll) {
+TEST(Launch, SignalsReachAllProcesses) {
   RunningProgram program(
       launch_words({"-n", "2"},
                    "trap 'echo usr1 >&2' USR1; trap 'echo usr2 >&2' USR2; trap 'echo int >&2; exit 130' "
@@ -233,7 +233,7 @@ TEST(Launch, SignalsGoToAll) {
   EXPECT_EQ(last_line(result.err), "lockstep launch: stopped by SIGINT");
 }
 
-TEST(Launch, AnOrderlyEndAfterASignalIsSuccessWhenAllEndWell) {
+TEST(Launch, StopAfterASignalSucceedsIfAllProcessesDo) {
   RunningProgram program(
       launch_words({"-n", "2"}, "trap 'exit 0' TERM; echo ready >&2; while :; do sleep 600 & wait $!; done"));
   ASSERT_TRUE(program.says("[0] ready") && program.says("[1] ready"));
@@ -241,7 +241,7 @@ TEST(Launch, AnOrderlyEndAfterASignalIsSuccessWhenAllEndWell) {
   EXPECT_EQ(program.wait().exit_code, 0);
 }
 
-TEST(Launch, AFailureWhileStoppingIsSaid) {
+TEST(Launch, FailureWhileStoppingIsReported) {
   RunningProgram program(launch_words(
       {"-n", "2"},
       "trap 'exit $((LOCKSTEP_PROCESS_ID * 9))' TERM; echo ready >&2; while :; do sleep 600 & wait $!; done"));
@@ -252,7 +252,7 @@ TEST(Launch, AFailureWhileStoppingIsSaid) {
   EXPECT_TRUE(has(result.err, "stopped by SIGTERM; meanwhile process 1 ended with exit code 9")) << result.err;
 }
 
-TEST(Launch, ASecondInterruptAndATimeoutKill) {
+TEST(Launch, SecondInterruptAndTimeoutKill) {
   const std::string stubborn = "trap 'echo no >&2' INT TERM; echo ready >&2; while :; do sleep 600 & wait $!; done";
   RunningProgram program(launch_words({"-n", "2"}, stubborn));
   ASSERT_TRUE(program.says("[0] ready") && program.says("[1] ready"));
@@ -267,7 +267,7 @@ TEST(Launch, ASecondInterruptAndATimeoutKill) {
   EXPECT_EQ(slow.wait().exit_code, 143);
 }
 
-TEST(Launch, NobodyStaysWhenTheLauncherIsKilled) {
+TEST(Launch, ProcessesEndWhenTheLauncherIsKilled) {
   RunningProgram program(launch_words({"-n", "2"}, "echo pid $$ ready >&2; exec sleep 600"));
   ASSERT_TRUE(program.says("[0] pid"));
   ASSERT_TRUE(program.says("[1] pid"));
@@ -278,9 +278,9 @@ TEST(Launch, NobodyStaysWhenTheLauncherIsKilled) {
   for (const pid_t child : children) EXPECT_TRUE(is_gone_soon(child));
 }
 
-TEST(Launch, RestartsWhatMayHelp) {
+TEST(Launch, RestartsAfterACrash) {
   const TempDir dir;
-  // Crashes twice; both must be there again for the third time.
+  // Crashes twice. The third start needs both processes.
   const auto result =
       launch({"-n", "2", "--max-restarts", "5", "--restart-delay", "0.01", "--logs", dir.path()},
              "cd '" + dir.path() +
@@ -304,7 +304,7 @@ TEST(Launch, GivesUpAfterTheLastRestart) {
   EXPECT_EQ(last_line(result.err), "lockstep launch: giving up after 1 restart");
 }
 
-TEST(Launch, DoesNotRestartWhatFailsAgain) {
+TEST(Launch, DoesNotRestartAfterAnError) {
   for (const char* code : {"1", "2", "3"}) {
     const auto result = launch({"-n", "2", "--max-restarts", "3"}, std::string("exit ") + code);
     EXPECT_EQ(result.exit_code, std::stoi(code));
@@ -319,7 +319,7 @@ TEST(Launch, CanBeStoppedBeforeARestart) {
   EXPECT_EQ(program.wait().exit_code, 143);
 }
 
-TEST(Launch, SaysWhatARestartMeansForTraining) {
+TEST(Launch, RestartMessageTellsHowTrainingContinues) {
   const TempDir dir;
   RunningProgram program({program_path(), "launch", "-n", "1", "--max-restarts", "1", "--restart-delay", "600", "--",
                           "train", "--dataset", "synthetic", "--checkpoint-dir", dir.path(), "--steps", "1000000"});
@@ -335,7 +335,7 @@ TEST(Launch, SaysWhatARestartMeansForTraining) {
   EXPECT_EQ(program.wait().exit_code, 130);
 }
 
-// An ssh that stays here.
+// An ssh that runs the command on this host.
 std::string fake_ssh(const TempDir& dir) {
   const std::string path = dir.path() + "/ssh";
   const std::string text =
@@ -345,7 +345,7 @@ std::string fake_ssh(const TempDir& dir) {
   return path + " -p 22";
 }
 
-TEST(Launch, OtherMachinesAreReachedThroughSsh) {
+TEST(Launch, OtherHostsAreReachedThroughSsh) {
   const TempDir dir;
   const auto result =
       launch({"--hosts", "far:2,localhost,b", "--ssh", fake_ssh(dir), "--devices", "3"},
@@ -361,14 +361,14 @@ TEST(Launch, OtherMachinesAreReachedThroughSsh) {
   EXPECT_TRUE(has(calls, "-p 22 far exec sh -c")) << calls;
 }
 
-TEST(Launch, HostsMayComeFromAFile) {
+TEST(Launch, HostsAreReadFromAFile) {
   const TempDir dir;
   const std::string text = "localhost slots=2\n", file = dir.path() + "/hosts";
   FileSystem::real().write(file, std::vector<uint8_t>(text.begin(), text.end()));
   EXPECT_EQ(sorted_lines_of(launch({"--hosts", "@" + file}, "echo x").out), (Lines{"[0] x", "[1] x"}));
 }
 
-TEST(Launch, SignalsAndLossesReachOtherMachines) {
+TEST(Launch, SignalsAndLossesReachOtherHosts) {
   const TempDir dir;
   const std::string waiting = "echo pid $$ ready >&2; while :; do sleep 600 & wait $!; done";
   RunningProgram program(
@@ -380,14 +380,14 @@ TEST(Launch, SignalsAndLossesReachOtherMachines) {
   const auto killed =
       launch({"--hosts", "a,b", "--ssh", fake_ssh(dir)}, "[ $LOCKSTEP_PROCESS_ID = 1 ] && kill -s KILL $$; exit 75");
   EXPECT_EQ(killed.exit_code, 137);
-  // ssh's own failure is one that may go away.
+  // A failure of ssh itself is transient.
   const auto away =
       launch({"--hosts", "a,b", "--max-restarts", "1", "--restart-delay", "0", "--ssh", fake_ssh(dir)}, "exit 255");
   EXPECT_EQ(away.exit_code, 75);
   EXPECT_TRUE(has(away.err, "restart 1 of 1")) << away.err;
 }
 
-TEST(Launch, ATakenPortIsGivenUpForAnother) {
+TEST(Launch, UsedPortIsReplacedByAnother) {
   const TempDir dir;
   const std::string go = dir.path() + "/go";
   ASSERT_EQ(::mkfifo(go.c_str(), 0600), 0);
@@ -397,7 +397,7 @@ TEST(Launch, ATakenPortIsGivenUpForAnother) {
           "'; mkdir first_$LOCKSTEP_PROCESS_ID 2>/dev/null || { echo again at ${LOCKSTEP_COORDINATOR#*:}; exit 0; }; "
           "[ $LOCKSTEP_PROCESS_ID = 1 ] && exit 75; echo port ${LOCKSTEP_COORDINATOR#*:}. >&2; read x < go; exit 1"));
   ASSERT_TRUE(program.says("."));
-  // This process is faster than process 0, which then fails.
+  // This process takes the port before process 0 does, which then fails.
   const std::string err = program.err(),
                     port = err.substr(err.find("port ") + 5, err.find('.') - err.find("port ") - 5);
   const Descriptor taken(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -417,7 +417,7 @@ TEST(Launch, ATakenPortIsGivenUpForAnother) {
   EXPECT_FALSE(has(result.out, "again at " + port + "\n")) << result.out;
 }
 
-// What comes out of the terminal behind a child's standard error, up to a text or to the end.
+// Reads from the terminal of a child's standard error, up to a text or to the end.
 std::string read_terminal(Child& child, const std::string& until = "") {
   std::string out;
   char bytes[4096];
@@ -431,7 +431,7 @@ std::string read_terminal(Child& child, const std::string& until = "") {
   }
 }
 
-TEST(Launch, OnATerminalTheFirstMayDraw) {
+TEST(Launch, Process0MayRedrawLinesOnATerminal) {
   const TempDir dir;
   for (const char* name : {"/drawn", "/seen"}) ASSERT_EQ(::mkfifo((dir.path() + name).c_str(), 0600), 0);
   const std::string script =
@@ -445,7 +445,7 @@ TEST(Launch, OnATerminalTheFirstMayDraw) {
   std::string text = read_terminal(child, "other");
   std::ofstream(dir.path() + "/seen") << "\n";
   text += read_terminal(child);
-  EXPECT_TRUE(has(text, "\033[36m[0]\033[0m 24 96\n")) << text;  // four are the prefix's
+  EXPECT_TRUE(has(text, "\033[36m[0]\033[0m 24 96\n")) << text;  // the prefix takes four columns
   EXPECT_TRUE(has(text, "\r\033[36m[0]\033[0m bar 1\033[K\r\033[K\033[33m[1]\033[0m other\n\033[36m[0]\033[0m bar 1"))
       << text;
   EXPECT_TRUE(has(text, "\r\033[K\033[36m[0]\033[0m done\n")) << text;
@@ -460,7 +460,7 @@ TEST(Launch, OnATerminalTheFirstMayDraw) {
   EXPECT_FALSE(has(colorless, "\033[3")) << colorless;
 }
 
-TEST(Launch, AJobGoesOnWhenNobodyReads) {
+TEST(Launch, JobContinuesWithoutAReader) {
   const TempDir dir;
   const detail::ProcessResult result = detail::run_process(
       {"bash", "-c",

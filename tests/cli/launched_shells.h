@@ -1,4 +1,4 @@
-// Jobs of `lockstep launch` whose processes are shells, and what it prints about them.
+// Helpers for jobs of `lockstep launch` whose processes are shells.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ TEST(Cli, HelpListsCommandsAndFlags) {
   EXPECT_NE(run_lockstep({"data", "fetch", "--help"}).output.find("--dir"), std::string::npos);
 }
 
-TEST(Cli, HelpIsACommandToo) {
+TEST(Cli, HelpIsAlsoACommand) {
   const std::string all = run_lockstep({"--help"}).output;
   for (const Words& words : {Words{}, Words{"help"}, Words{"help", "--help"}}) {
     const detail::ProcessResult result = run_lockstep(words);
@@ -83,7 +83,7 @@ TEST(Cli, WrongCommandLinesNameTheMistakeAndTheHelp) {
   expect_usage_error({"data", "fetch", "mnist", "more"},
                      "data fetch: unexpected argument \"more\"; see `lockstep data fetch --help`");
   expect_usage_error({"data", "fetch"}, "data fetch: NAME is required; see `lockstep data fetch --help`");
-  // Flags after a misspelt command belong to the command that was meant.
+  // Flags after a misspelt command are not reported as wrong.
   expect_usage_error({"trian", "--model", "cnn"},
                      "unknown command \"trian\"; did you mean \"train\"? see `lockstep --help`");
   expect_usage_error({"data", "fetsh", "mnist", "--dir", "x"},

@@ -16,13 +16,13 @@ TEST(PlatformFlag, ChoosesTheCpu) {
   }
 }
 
-TEST(PlatformFlag, ComesBeforeTheVariable) {
+TEST(PlatformFlag, OverridesTheVariable) {
   const Words words = {"env", "LOCKSTEP_PLATFORM=cuda", program_path(), "allreduce", "--platform", "cpu"};
   EXPECT_EQ(detail::run_process(words, std::chrono::seconds(60)).output,
             "Total devices: 1  |  Devices per task: 1\nProcess 0 has y=[1.]\n");
 }
 
-TEST(PlatformFlag, RejectsWhatIsNone) {
+TEST(PlatformFlag, RejectsUnknownPlatforms) {
   for (const char* command : {"devices", "allreduce", "doctor"})
     expect_usage_error(
         {command, "--platform", "tpu"},
@@ -31,7 +31,7 @@ TEST(PlatformFlag, RejectsWhatIsNone) {
                      "train: platform: unknown value \"tpu\"; choose auto, cpu or cuda; did you mean \"cpu\"?");
 }
 
-TEST(PlatformFlag, OfAGpuThatIsNotThereSaysWhyAndWhatToDo) {
+TEST(PlatformFlag, MissingGpuNamesReasonAndRemedy) {
   if (nvidia_hardware_present()) GTEST_SKIP() << "there is NVIDIA hardware";
   for (const Words& words : {Words{"devices"}, Words{"allreduce"}, Words{"train", "--dataset", "synthetic"}}) {
     const ProcessResult result = run_lockstep(words + Words{"--platform", "cuda"});
@@ -44,7 +44,7 @@ TEST(PlatformFlag, OfAGpuThatIsNotThereSaysWhyAndWhatToDo) {
   expect_contains(doctor.output, "1 problem found\n- cuda: ");
 }
 
-TEST(PlatformFlag, GoesToTheProcessesOfLaunch) {
+TEST(PlatformFlag, IsPassedOnByLaunch) {
   const ProcessResult result = run_lockstep({"launch", "-n", "1", "--platform", "tpu", "--", "devices"});
   EXPECT_EQ(result.exit_code, 2);
   expect_contains(result.output, "launch: --platform: \"tpu\" is not auto, cpu or cuda");
@@ -53,7 +53,7 @@ TEST(PlatformFlag, GoesToTheProcessesOfLaunch) {
   expect_contains(shown.output, "cpu\n");
 }
 
-TEST(PlatformOfSeveralProcesses, ThatIsNotThereSaysWhyAndWhatToDo) {
+TEST(PlatformOfSeveralProcesses, MissingGpuNamesReasonAndRemedy) {
 #ifndef LOCKSTEP_WITH_GRPC
   GTEST_SKIP() << "the control plane is left out";
 #endif
@@ -64,7 +64,7 @@ TEST(PlatformOfSeveralProcesses, ThatIsNotThereSaysWhyAndWhatToDo) {
   expect_contains(result.output, ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
 }
 
-// The last loss of a run of 24 steps whose halves are computed on these.
+// The last loss of a run whose first and second 12 steps use these platforms.
 double loss_of(const std::string& dir, const char* first, const char* second) {
   const Words flags = {"--schedule", "constant", "--checkpoint-dir", dir};
   const auto begun = train(flags + Words{"--steps", "12", "--platform", first});

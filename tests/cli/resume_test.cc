@@ -1,5 +1,5 @@
-// Runs that are killed, stopped, out of disk or handed damaged checkpoints end as if nothing had happened, or say what
-// was lost.
+// Runs that are killed or stopped, that run out of disk space, or that find damaged checkpoints either end with the
+// same result or report the loss.
 #include <fmt/format.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Sends runs of 40 steps a signal at random moments until `kills` were ended by it, starting each again until it is
-// over; every one must end like the one that was left alone.
+// Sends a signal to runs of 40 steps at random moments until it has ended `kills` of them, and restarts each run until
+// it is complete. Every run must end like one without signals.
 void expect_no_harm(int signal, const Words& flags, int kills, unsigned seed) {
   const TempDir dir;
   const std::string wanted = dir.path() + "/wanted";
@@ -43,7 +43,7 @@ void expect_no_harm(int signal, const Words& flags, int kills, unsigned seed) {
       over = result.exit_code == 0;
       ASSERT_TRUE(over || result.exit_code == 128 + signal) << result.exit_code << "\n" << result.err;
       killed += !over;
-      // What was there is there, and what is there is whole.
+      // Every earlier checkpoint still exists, and every checkpoint is complete.
       if (newest > 0 && over) {
         ++resumed;
         expect_lacks(result.err, "skipping step");
@@ -74,7 +74,7 @@ TEST(Resume, KilledRunsWithDropoutAndFloat16EndByteEqual) {
                  25, 2);
 }
 
-TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
+TEST(Resume, SignalsSaveACheckpointToResumeFrom) {
   std::signal(SIGHUP, SIG_DFL);  // the tests themselves may run under nohup
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const TempDir dir;
@@ -106,7 +106,7 @@ TEST(Resume, SignalsSaveACheckpointToGoOnFrom) {
   }
 }
 
-TEST(Resume, SignalWithoutACheckpointFolderSaysThatNothingIsSaved) {
+TEST(Resume, SignalWithoutACheckpointFolderReportsThatNothingWasSaved) {
   RunningProgram program(train_command({"--steps", "1000000", "--log-every", "1", "--expect", "loss<0"}));
   ASSERT_TRUE(program.says("\nstep 2/"));
   program.send(SIGTERM);
@@ -117,7 +117,7 @@ TEST(Resume, SignalWithoutACheckpointFolderSaysThatNothingIsSaved) {
   expect_lacks(stopped.err, "expected");
 }
 
-TEST(Resume, SecondRunInAFolderIsRefused) {
+TEST(Resume, SecondRunInAFolderIsRejected) {
   const TempDir dir;
   const std::string run = dir.path() + "/run";
   RunningProgram first(train_command({"--steps", "1000000", "--log-every", "1", "--checkpoint-dir", run}));
@@ -126,8 +126,8 @@ TEST(Resume, SecondRunInAFolderIsRefused) {
   const RunningProgram::Result second = train({"--steps", "3", "--checkpoint-dir", run, "--resume", "none"});
   EXPECT_EQ(second.exit_code, 1);
   EXPECT_EQ(second.out, "");
-  expect_contains(second.err, fmt::format("lockstep: train: {} is already in use by pid {} on host ",
-                                          run, first.pid()));
+  expect_contains(second.err,
+                  fmt::format("lockstep: train: {} is already in use by pid {} on host ", run, first.pid()));
   expect_contains(second.err, "; wait for it, stop it, or choose another --checkpoint-dir\n");
   EXPECT_EQ(read_text(run + "/config.yaml"), settings);
 
@@ -136,7 +136,7 @@ TEST(Resume, SecondRunInAFolderIsRefused) {
   EXPECT_EQ(train({"--steps", "3", "--checkpoint-dir", run, "--resume", "none"}).exit_code, 0);
 }
 
-// Has the process a handler for the signal?
+// Whether the process has a handler for the signal.
 bool catches(pid_t pid, int signal) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);)
@@ -144,13 +144,13 @@ bool catches(pid_t pid, int signal) {
   return false;
 }
 
-TEST(Signals, EndARunThatDoesNotTrainYetAtOnce) {
+TEST(Signals, KillARunThatDoesNotTrainYet) {
 #ifndef LOCKSTEP_WITH_GRPC
   GTEST_SKIP() << "the control plane is left out";
 #endif
   std::signal(SIGHUP, SIG_DFL);  // the tests themselves may run under nohup
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-    // The second of two processes waits for the first one, which never comes.
+    // The second of two processes waits for the first one, which is never started.
     RunningProgram program({"env", "LOCKSTEP_COORDINATOR=127.0.0.1:1", "LOCKSTEP_NUM_PROCESSES=2",
                             "LOCKSTEP_PROCESS_ID=1", "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef", program_path(),
                             "train", "--dataset", "synthetic", "--quiet"});
@@ -162,7 +162,7 @@ TEST(Signals, EndARunThatDoesNotTrainYetAtOnce) {
   }
 }
 
-TEST(Signals, AnIgnoredHangUpStaysIgnored) {
+TEST(Signals, IgnoredHangupStaysIgnored) {
   RunningProgram program(Words{"sh", "-c", "trap '' HUP; exec \"$0\" \"$@\""} +
                          train_command({"--steps", "1000000", "--log-every", "1"}));
   ASSERT_TRUE(program.says("\nstep 2/"));
@@ -190,7 +190,7 @@ class Damaged : public ::testing::Test {
   const Words flags_ = {"--steps", "15", "--checkpoint-every", "5"};
 };
 
-TEST_F(Damaged, NewestIsPassedOverForTheOneBefore) {
+TEST_F(Damaged, DamagedNewestIsSkipped) {
   flip_byte(shard(15));
   const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -211,7 +211,7 @@ TEST_F(Damaged, ManifestIsCheckedToo) {
   expect_same_result(run_, wanted_);
 }
 
-TEST_F(Damaged, MissingManifestIsPassedOverToo) {
+TEST_F(Damaged, MissingManifestIsSkippedToo) {
   FileSystem::real().remove(checkpoint_path(run_, 15) + "/manifest.json");
   const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -221,7 +221,7 @@ TEST_F(Damaged, MissingManifestIsPassedOverToo) {
   expect_same_result(run_, wanted_);
 }
 
-TEST_F(Damaged, CheckpointsWithoutManifestsAreAnErrorAndNothingIsWrittenOver) {
+TEST_F(Damaged, OnlyCheckpointsWithoutManifestsAreAnError) {
   for (const int64_t step : {5, 10, 15}) FileSystem::real().remove(checkpoint_path(run_, step) + "/manifest.json");
   const std::vector<uint8_t> before = FileSystem::real().read_file(shard(15));
   const RunningProgram::Result result = again();
@@ -230,34 +230,35 @@ TEST_F(Damaged, CheckpointsWithoutManifestsAreAnErrorAndNothingIsWrittenOver) {
   EXPECT_EQ(FileSystem::real().read_file(shard(15)), before);
 }
 
-TEST_F(Damaged, AllOfThemAreAnErrorAndStayAsTheyAre) {
+TEST_F(Damaged, OnlyDamagedCheckpointsAreAnErrorAndStayUnchanged) {
   for (const int64_t step : {5, 10, 15}) flip_byte(shard(step));
   const std::vector<uint8_t> before = FileSystem::real().read_file(shard(15));
   const RunningProgram::Result result = again();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "");
-  EXPECT_TRUE(result.err.ends_with("\nlockstep: resume: 3 checkpoints in " + run_ +
-                                   ", but none is complete; restore a backup, or start a new run with --resume none or another "
-                                   "--checkpoint-dir\n"))
+  EXPECT_TRUE(
+      result.err.ends_with("\nlockstep: resume: 3 checkpoints in " + run_ +
+                           ", but none is complete; restore a backup, or start a new run with --resume none or another "
+                           "--checkpoint-dir\n"))
       << result.err;
   EXPECT_EQ(FileSystem::real().read_file(shard(15)), before);
 
   const RunningProgram::Result anew = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "none"});
   EXPECT_EQ(anew.exit_code, 0) << anew.err;
-  // What was there is kept, and out of the way of the new run.
+  // The earlier checkpoints are moved aside.
   expect_contains(anew.err, "lockstep: the checkpoints of an earlier run were moved to " + run_ + "/previous-1\n");
   EXPECT_EQ(FileSystem::real().read_file(run_ + "/previous-1/step_00000015/shard-00000-of-00001.safetensors"), before);
   expect_same_weights(run_, wanted_);
 }
 
-TEST_F(Damaged, NamedOneIsRefused) {
+TEST_F(Damaged, DamagedCheckpointGivenByPathIsRejected) {
   flip_byte(shard(10));
   const RunningProgram::Result result = train(flags_ + Words{"--checkpoint-dir", run_, "--resume", "10"});
   EXPECT_EQ(result.exit_code, 1);
   expect_contains(result.err, shard(10));
 }
 
-TEST_F(Damaged, GoingBackToAStepPutsTheLaterOnesAside) {
+TEST_F(Damaged, ResumingFromAnEarlierStepMovesLaterOnesAside) {
   const std::string stale =
       run_ + "/.step_00000020.old-elsewhere-1-1";  // of a save that was interrupted on another host
   ASSERT_EQ(train({"--steps", "20", "--checkpoint-dir", dir_.path() + "/more"}).exit_code, 0);
@@ -276,7 +277,7 @@ TEST_F(Damaged, GoingBackToAStepPutsTheLaterOnesAside) {
   expect_lacks(on.err, "previous-2");
 }
 
-TEST_F(Damaged, GoingBackByPathPutsTheLaterOnesAsideToo) {
+TEST_F(Damaged, ResumingFromAnEarlierPathMovesLaterOnesAside) {
   const RunningProgram::Result newest =
       train(flags_ + Words{"--checkpoint-dir", run_, "--resume", checkpoint_path(run_, 15)});
   EXPECT_EQ(newest.exit_code, 0) << newest.err;
@@ -289,7 +290,7 @@ TEST_F(Damaged, GoingBackByPathPutsTheLaterOnesAsideToo) {
   expect_same_weights(run_, wanted_);
 }
 
-// A file system of a few megabytes: room for one checkpoint and not for two.
+// A file system with room for one checkpoint but not for two.
 class SmallDisk {
  public:
   SmallDisk() { mounted_ = ::mount("none", dir_.path().c_str(), "tmpfs", 0, "size=4m") == 0; }
@@ -304,7 +305,7 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
+TEST(FullDisk, TrainingContinuesAndSavedCheckpointsStayComplete) {
   for (const bool quiet : {false, true}) {
     const SmallDisk disk;
     if (!disk.mounted()) GTEST_SKIP() << "this user may not mount";
@@ -323,7 +324,7 @@ TEST(FullDisk, TrainingGoesOnAndWhatIsSavedStaysWhole) {
   }
 }
 
-TEST(FullDisk, FilesThatMayNotGrowAreNoReasonToDie) {
+TEST(FullDisk, FileSizeLimitDoesNotKillTheRun) {
   if (kThreadSanitizer) GTEST_SKIP() << "a part of ThreadSanitizer's own memory is a file, which may not grow either";
   const TempDir dir;
   const std::string run = dir.path() + "/run";

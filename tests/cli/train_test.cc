@@ -11,14 +11,14 @@
 namespace lockstep {
 namespace {
 
-// The number after a word.
+// Returns the number after a word.
 double number_after(const std::string& text, const std::string& word) {
   const size_t at = text.find(word);
   EXPECT_NE(at, std::string::npos) << word << " in " << text;
   return at == std::string::npos ? -1 : std::strtod(text.c_str() + at + word.size(), nullptr);
 }
 
-TEST(Train, LearnsAndTheLastLineSaysSo) {
+TEST(Train, LearnsAndPrintsTheAccuracyLast) {
   const RunningProgram::Result result = train({"--epochs", "4", "--expect", "test_accuracy>=0.9", "--strict"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_GE(number_after(result.out, "mlp test accuracy "), 90) << result.out;
@@ -31,19 +31,19 @@ TEST(Train, LearnsAndTheLastLineSaysSo) {
       << result.err;
 }
 
-TEST(Train, QuietPrintsTheResultOnly) {
+TEST(Train, QuietPrintsOnlyTheResult) {
   const RunningProgram::Result result = train({"--steps", "24", "--quiet"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(lines_of(result.out).size(), 1u) << result.out;
 }
 
-// The command with its streams as a shell makes them, such as "2>/dev/full".
+// The command with redirections of a shell, such as "2>/dev/full".
 Words redirected(const Words& command, const std::string& streams) {
   return Words{"sh", "-c", "exec \"$0\" \"$@\" " + streams} + command;
 }
 
-TEST(Train, GoesOnWhenStderrCannotBeWritten) {
+TEST(Train, ContinuesWhenStderrIsNotWritable) {
   for (const char* streams : {"2>/dev/full", "2>&-"}) {
     const TempDir dir;
     const Words flags = {"--steps", "3", "--checkpoint-dir", dir.path()};
@@ -54,14 +54,14 @@ TEST(Train, GoesOnWhenStderrCannotBeWritten) {
     EXPECT_EQ(result.exit_code, 0) << streams;
     expect_contains(result.out, " % after 3 steps ");
     EXPECT_EQ(list_checkpoints(dir.path()), std::vector<int64_t>{3});
-    EXPECT_EQ(run({"--expect", "loss<0"}).exit_code, 3) << streams;  // goes on from there
+    EXPECT_EQ(run({"--expect", "loss<0"}).exit_code, 3) << streams;  // resumes the run
     EXPECT_EQ(run({"--resume", "none", "--quiet"}).exit_code, 0) << streams;
     EXPECT_EQ(run({"--batch-size", "0"}).exit_code, 2) << streams;
   }
 }
 
-// As `| head` does. Only what is printed while it trains shows that the reader has ended.
-TEST(Train, ReaderThatEndsStopsTheRunAfterACheckpoint) {
+// As with `| head`. Only a write during training shows that the reader has exited.
+TEST(Train, ExitOfTheReaderStopsTheRunAfterACheckpoint) {
   const TempDir dir;
   const auto piped = [&](const Words& flags) {
     const Words command = train_command(Words{"--steps", "1000000", "--log-every", "1"} + flags);
@@ -83,7 +83,7 @@ TEST(Train, ResultThatCannotBeWrittenIsAFailure) {
       << result.err;
 }
 
-TEST(Train, LogEverySaysHowOftenLinesCome) {
+TEST(Train, LogEverySetsTheIntervalOfLines) {
   const RunningProgram::Result result = train({"--steps", "6", "--log-every", "2"});
   for (const char* line : {"\nstep 1/6  loss ", "\nstep 2/6  loss ", "\nstep 4/6  loss ", "\nstep 6/6  loss "})
     expect_contains(result.err, line);
@@ -102,17 +102,17 @@ TEST(Train, UnmetExpectationIsExitCode3WithBothValues) {
   expect_contains(result.out, "mlp test accuracy ");
 }
 
-TEST(Train, AlarmNamesTheLayerAndTheRunGoesOn) {
+TEST(Train, AlarmNamesTheLayerAndTrainingContinues) {
   const RunningProgram::Result result = train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30"});
   EXPECT_EQ(result.exit_code, 0);
   const std::string alarm =
       "alarm: loss is nan at step 2; the first parameter without a finite gradient is dense/0/w; ";
   expect_contains(result.err, alarm);
-  EXPECT_EQ(result.err.find(alarm), result.err.rfind(alarm)) << "said twice:\n" << result.err;
+  EXPECT_EQ(result.err.find(alarm), result.err.rfind(alarm)) << "printed twice:\n" << result.err;
   expect_contains(result.out, "after 15 steps");
 }
 
-TEST(Train, StrictEndsAtTheAlarmAndKeepsTheCheckpointBefore) {
+TEST(Train, StrictStopsAtTheAlarmAndKeepsThePreviousCheckpoint) {
   const TempDir dir;
   const RunningProgram::Result result = train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30",
                                                "--strict", "--checkpoint-dir", dir.path(), "--checkpoint-every", "1"});
@@ -152,7 +152,7 @@ TEST(Train, ConfigurationIsKeptAndRepeatsTheRun) {
                       first, "--log-dir", dir.path() + "/log"})
           .wait();
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  expect_contains(run.out, "after 15 steps (1 epoch)");  // the flag came before the file
+  expect_contains(run.out, "after 15 steps (1 epoch)");  // the flag overrides the file
   const std::string kept = read_text(first + "/config.yaml");
   EXPECT_EQ(kept, read_text(dir.path() + "/log/config.yaml"));
   const TrainConfig config = parse_yaml(kept, "config.yaml");
@@ -178,7 +178,7 @@ TEST(Train, DevicesDoNotChangeTheResult) {
   expect_same_weights(dir.path() + "/8", dir.path() + "/1");
 }
 
-TEST(Train, AccumulationEndsNearTheWholeBatch) {
+TEST(Train, AccumulationIsCloseToTheFullBatch) {
   const TempDir dir;
   for (const char* pieces : {"1", "4"})
     ASSERT_EQ(train({"--steps", "12", "--optimizer", "momentum", "--learning-rate", "0.01", "--accumulate", pieces,
@@ -202,7 +202,7 @@ TEST(Train, AccumulationEndsNearTheWholeBatch) {
   EXPECT_LT(furthest, 1e-5);
 }
 
-TEST(Train, CheckpointsEndLikeTheRunSays) {
+TEST(Train, CheckpointsHaveThePrintedAccuracy) {
   const TempDir dir;
   const RunningProgram::Result run = train({"--steps", "20", "--eval-every", "7", "--checkpoint-dir", dir.path()});
   ASSERT_EQ(run.exit_code, 0) << run.err;
@@ -221,7 +221,7 @@ TEST(Train, CheckpointsEndLikeTheRunSays) {
     expect_contains(eval.out, "examples 100\n");
   }
 
-  // A run that is over says the same again, and trains nothing.
+  // A finished run prints its result again and does not train.
   const RunningProgram::Result again = train({"--steps", "20", "--checkpoint-dir", dir.path(), "--expect", "loss<3",
                                               "--expect", "test_accuracy>0.01", "--expect", "grad_norm<1000"});
   EXPECT_EQ(again.exit_code, 3) << again.err;
@@ -231,7 +231,7 @@ TEST(Train, CheckpointsEndLikeTheRunSays) {
   EXPECT_EQ(again.out.substr(0, again.out.find(" in ")), run.out.substr(0, run.out.find(" in ")));
 }
 
-TEST(Eval, DataOfAnotherShapeOrWithMoreClassesIsRefused) {
+TEST(Eval, DataOfAnotherShapeOrWithMoreClassesIsRejected) {
   const TempDir dir;
   ASSERT_EQ(train({"--steps", "2", "--checkpoint-dir", dir.path() + "/run"}).exit_code, 0);
   const std::string images = dir.path() + "/images", labels = dir.path() + "/labels";
@@ -246,9 +246,9 @@ TEST(Eval, DataOfAnotherShapeOrWithMoreClassesIsRefused) {
   FileSystem::real().write(labels, encode_idx({{2}, {1, 12}}));
   const detail::ProcessResult classes = eval();
   EXPECT_EQ(classes.exit_code, 1);
-  EXPECT_EQ(classes.output,
-            "lockstep: eval: the data has 13 classes and the model tells 10 apart; name the data of the model with "
-            "--dataset\n");
+  EXPECT_EQ(
+      classes.output,
+      "lockstep: eval: the data has 13 classes but the model has 10; select the model's data set with --dataset\n");
 }
 
 TEST(Inspect, VerifyNamesTheDamagedShardOfARun) {
@@ -267,7 +267,7 @@ TEST(Inspect, VerifyNamesTheDamagedShardOfARun) {
   expect_contains(damaged.output, shard);
 }
 
-// The steps in the rows of metrics.csv that have a loss, and all in metrics.jsonl of that kind.
+// The steps of the rows of metrics.csv with a loss, and of the matching rows of metrics.jsonl.
 std::vector<int64_t> csv_steps(const std::string& dir) {
   std::vector<int64_t> out;
   const std::vector<std::string> lines = lines_of(read_text(dir + "/metrics.csv"));
@@ -276,7 +276,7 @@ std::vector<int64_t> csv_steps(const std::string& dir) {
   for (size_t i = 1; i < lines.size(); ++i) {
     EXPECT_EQ(std::count(lines[i].begin(), lines[i].end(), ','), commas) << lines[i];
     const size_t loss = lines[i].find(',', lines[i].find(',') + 1) + 1;
-    if (lines[i][loss] != ',') out.push_back(std::stoll(lines[i]));  // not of an evaluation
+    if (lines[i][loss] != ',') out.push_back(std::stoll(lines[i]));  // not an evaluation
   }
   return out;
 }
@@ -305,7 +305,7 @@ TEST(Train, LogFilesHaveEveryStepOnceAlsoAfterAResume) {
                           [](const std::string& name) { return name.starts_with("events.out.tfevents."); }),
             1);
 
-  // As after a crash between checkpoints: the steps after the 12th are made again.
+  // As after a crash between checkpoints: the steps after step 12 are repeated.
   FileSystem::real().remove_tree(checkpoint_path(run, 14));
   ASSERT_EQ(train(flags + Words{"--steps", "18"}).exit_code, 0);
   for (int64_t step = 15; step <= 18; ++step) wanted.push_back(step);

@@ -1,5 +1,5 @@
-// What the tests of `lockstep train` share: a small data set in files, runs of the program, and comparisons of what
-// they left behind.
+// Helpers for tests of `lockstep train`: a small data set in files, runs of the program, and comparisons of their
+// checkpoints.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// IDX files of 600 examples to train on and 100 to test with, made once; as --dataset wants them.
+// Paths of IDX files with 600 training and 100 test examples, written once, in the form of --dataset.
 inline const std::string& small_dataset() {
   static const TempDir dir;
   static const std::string paths = [] {
@@ -31,7 +31,7 @@ inline const std::string& small_dataset() {
   return paths;
 }
 
-// `lockstep train` on it with batches of 50: twelve steps an epoch.
+// The command `lockstep train` on that data with batches of 50: twelve steps per epoch.
 inline Words train_command(const Words& flags) {
   return Words{program_path(), "train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
 }
@@ -57,7 +57,7 @@ inline void flip_byte(const std::string& path) {
   FileSystem::real().write(path, bytes);
 }
 
-// The manifest of the newest checkpoint, without what differs between runs that compute the same.
+// The manifest of the newest checkpoint, without settings that do not change the result.
 inline nlohmann::json manifest_of(const std::string& dir) {
   const std::string path = checkpoint_path(dir, list_checkpoints(dir).back());
   const std::string text = read_text(path + "/manifest.json");
@@ -68,7 +68,7 @@ inline nlohmann::json manifest_of(const std::string& dir) {
   return manifest;
 }
 
-// Both folders' newest checkpoints have the same step and the same arrays, to the byte.
+// Expects the newest checkpoints of both folders to have the same step and byte-equal arrays.
 inline void expect_same_weights(const std::string& dir, const std::string& wanted) {
   const std::vector<int64_t> steps = list_checkpoints(dir), wanted_steps = list_checkpoints(wanted);
   ASSERT_FALSE(steps.empty());
@@ -84,7 +84,7 @@ inline void expect_same_weights(const std::string& dir, const std::string& wante
   }
 }
 
-// And the same cursor, settings, metrics and mesh.
+// Also expects the same cursor, settings, metrics and mesh.
 inline void expect_same_result(const std::string& dir, const std::string& wanted) {
   expect_same_weights(dir, wanted);
   EXPECT_EQ(manifest_of(dir), manifest_of(wanted));

@@ -6,8 +6,8 @@
 //
 //   build/benchmarks/comm_ranks [-n 2] [--rounds 41]      # starts its processes itself, with mpirun if available
 //
-// us: time of one all-reduce. x raw: speed relative to the library itself (MPI_Allreduce, gloo::allreduce). x MPI: speed
-// relative to MPI_Allreduce.
+// us: time of one all-reduce. x raw: speed relative to the library itself (MPI_Allreduce, gloo::allreduce). x MPI:
+// speed relative to MPI_Allreduce.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>

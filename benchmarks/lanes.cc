@@ -46,10 +46,10 @@ models::Batch make_batch() {
 
 void time_steps(const std::string& model) {
   const Mesh mesh = make_mesh({"data"});
-  const NamedSharding cut(mesh, P("data")), whole(mesh, P());
-  const auto step = jit(train_step, {.donate = {0}, .in_shardings = {whole, cut}});
-  models::State state = device_put(models::create_state(models::init(model, 0)), whole);
-  const models::Batch batch = device_put(make_batch(), cut);
+  const NamedSharding sharded(mesh, P("data")), replicated(mesh, P());
+  const auto step = jit(train_step, {.donate = {0}, .in_shardings = {replicated, sharded}});
+  models::State state = device_put(models::create_state(models::init(model, 0)), replicated);
+  const models::Batch batch = device_put(make_batch(), sharded);
   const auto begin = Clock::now();
   const double cpu_before = cpu_ms();
   step.work_bytes(state, batch);
@@ -128,12 +128,13 @@ struct Lane {
 };
 
 // The step over lanes along "data", with parameters replicated or, if `sharded`, sharded like the batch.
-void time_talk(const std::string& model, bool sharded, const CollectiveScheduleOptions& options, const char* what) {
+void time_communication(const std::string& model, bool sharded, const CollectiveScheduleOptions& options,
+                        const char* what) {
   const LaneGrid grid{{{"data", Lanes::local().count(), 1}}};
   const auto call =
       detail::trace_call("benchmark", train_step, models::create_state(models::init(model, 0)), make_batch());
   const Program global = simplify(inline_bodies(*call.traced.program, Inline::early));
-  const auto said = [&](const std::vector<ValueId>& ids, size_t batch) {
+  const auto constraints = [&](const std::vector<ValueId>& ids, size_t batch) {
     CutConstraints out;
     for (size_t i = 0; i < ids.size(); ++i) {
       out.emplace_back(global.types[ids[i]].shape.size());
@@ -141,8 +142,8 @@ void time_talk(const std::string& model, bool sharded, const CollectiveScheduleO
     }
     return out;
   };
-  const Placement placement =
-      place(global, grid, said(global.inputs, global.inputs.size() - 2), said(global.outputs, global.outputs.size()));
+  const Placement placement = place(global, grid, constraints(global.inputs, global.inputs.size() - 2),
+                                    constraints(global.outputs, global.outputs.size()));
   const CollectiveSchedule schedule = schedule_collectives(partition(global, grid, placement, 0), options);
   LaneComms comms(grid, false);
   std::vector<Lane> lanes(static_cast<size_t>(grid.lanes()));
@@ -193,8 +194,8 @@ int main(int argc, char** argv) {
   set_cpu_devices(8);
   time_steps(model);
   if (Lanes::local().count() == 1) return 0;
-  time_talk(model, false, {.bucket_bytes = int64_t{1} << 40, .prefetch = 0}, "data parallel, one bucket");
-  time_talk(model, false, {}, "data parallel");
-  time_talk(model, true, {.prefetch = 0}, "fully sharded, at once");
-  time_talk(model, true, {}, "fully sharded");
+  time_communication(model, false, {.bucket_bytes = int64_t{1} << 40, .prefetch = 0}, "data parallel, one bucket");
+  time_communication(model, false, {}, "data parallel");
+  time_communication(model, true, {.prefetch = 0}, "fully sharded, no prefetch");
+  time_communication(model, true, {}, "fully sharded");
 }

@@ -2,9 +2,9 @@
 //
 //   build/benchmarks/training [mlp1024|mlp|cnn] [rounds]
 //
-// For each model: the median time of a compiled step (loss, gradients, update; batch 128); the lower bound, which is the
-// sum over the step's matrix products of the faster of OpenBLAS and our kernel on the same shapes; and their ratio.
-// Then the cost of calling a compiled function, of compiling the step, and of an empty parallel region.
+// For each model: the median time of a compiled step (loss, gradients, update; batch 128); the lower bound, which is
+// the sum over the step's matrix products of the faster of OpenBLAS and our kernel on the same shapes; and their
+// ratio. Then the cost of calling a compiled function, of compiling the step, and of an empty parallel region.
 #include <cblas.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -115,8 +115,8 @@ void bench_model(const std::string& model, int rounds) {
   std::vector<double> steps;
   std::vector<std::vector<double>> ours(shapes.size()), library(shapes.size());
   for (int round = -2; round < rounds; ++round) {
-    // Steps are timed in a long series: after a pause the scheduler may leave the pool's threads on the caller's core, and
-    // needs about 25 ms to spread them out again.
+    // Steps are timed in a long series: after a pause the scheduler may leave the pool's threads on the caller's
+    // core, and needs about 25 ms to spread them out again.
     for (const auto begin = Clock::now(); seconds_since(begin) < kSettle;) state = step(state, batch).state;
     for (int i = 0; i < 5; ++i) {
       const auto begin = Clock::now();

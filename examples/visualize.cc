@@ -24,11 +24,11 @@ int main(int argc, char** argv) try {
   const Mesh line = make_mesh({"data"}), grid = make_mesh({{"data", -1}, {"model", half}});
   const Shape batch{128, 784};
 
-  draw("rows cut, as a batch is", {line, P("data")}, batch);
-  draw("the same whole on every device, as parameters are", {line, P()}, batch);
-  draw("rows and columns cut", {grid, P("data", "model")}, batch);
-  draw("columns cut, and held by several devices", {grid, P({}, "model")}, batch);
-  draw("pieces that are not equal", {line, P("data")}, {97});
+  draw("rows sharded, like a batch", {line, P("data")}, batch);
+  draw("replicated, like parameters", {line, P()}, batch);
+  draw("rows and columns sharded", {grid, P("data", "model")}, batch);
+  draw("columns sharded and replicated over data", {grid, P({}, "model")}, batch);
+  draw("uneven shards", {line, P("data")}, {97});
 
   if (const std::string file = flags.text("svg"); !file.empty()) {
     std::ofstream out(file);

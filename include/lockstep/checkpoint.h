@@ -32,8 +32,8 @@ struct Checkpoint {
   std::map<std::string, double> metrics = {};      // the latest values, such as "test_accuracy"
 };
 
-// The contents of a checkpoint, without array data. CheckpointInfo has one entry per array; an array is stored as one or
-// more pieces; each piece is in one shard, a safetensors file.
+// The contents of a checkpoint, without array data. CheckpointInfo has one entry per array; an array is stored as one
+// or more pieces; each piece is in one shard, a safetensors file.
 struct CheckpointPiece {
   IndexBox box;        // which part of the array
   std::string shard;   // the file
@@ -116,8 +116,8 @@ struct CheckpointerOptions {
   // The checkpoint with the best value of this metric is kept too; empty: no metric.
   std::string best_metric = "test_accuracy";
   bool higher_is_better = true;
-  // The step that the run resumed from. Checkpoints above it that already existed were skipped; they are neither counted
-  // nor removed. None: all complete checkpoints count.
+  // The step that the run resumed from. Checkpoints above it that already existed were skipped; they are neither
+  // counted nor removed. None: all complete checkpoints count.
   std::optional<int64_t> resumed_step = {};
   int64_t shard_bytes = SaveOptions{}.shard_bytes;
   FileSystem* files = nullptr;  // null: the real file system

@@ -86,8 +86,8 @@ DatasetFiles dataset_files(std::string_view name, const DataOptions& options = {
 // patterns. The same seed gives the same images on every machine. Throws Error for a negative number.
 Dataset synthetic_digits(int64_t train, int64_t test, uint64_t seed = 0);
 
-// Ensures that options.dir, or the cache, contains the four files with correct checksums. Fetches files that are missing
-// or wrong. Returns the folder. Throws as load_dataset does.
+// Ensures that options.dir, or the cache, contains the four files with correct checksums. Fetches files that are
+// missing or wrong. Returns the folder. Throws as load_dataset does.
 std::string fetch_dataset(std::string_view name, const DataOptions& options = {});
 
 // The result of verify_dataset for one file.

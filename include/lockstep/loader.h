@@ -1,13 +1,13 @@
-// Loader: produces batches of a data set in an order determined by (seed, epoch). Its state is a global cursor, so a run
-// can resume in the middle of an epoch, with any number of processes, without repeating or skipping an example. Every
-// example is used once per epoch; the last batch is smaller if the batch size does not divide their number.
+// Loader: produces batches of a data set in an order determined by (seed, epoch). Its state is a global cursor, so a
+// run can resume in the middle of an epoch, with any number of processes, without repeating or skipping an example.
+// Every example is used once per epoch; the last batch is smaller if the batch size does not divide their number.
 //
 //   Loader loader(data.train, {.batch_size = 128, .seed = 7});
 //   for (;;) { LoaderBatch batch = loader.next(); ... }
 //
-// A set given as an ImageDataset is resident: it is stored in memory as two arrays, and a batch is a list of row numbers
-// that the compiled step gathers. A set given as ImageFiles is streamed: a background thread reads batches ahead from
-// disk. Not thread-safe.
+// A set given as an ImageDataset is resident: it is stored in memory as two arrays, and a batch is a list of row
+// numbers that the compiled step gathers. A set given as ImageFiles is streamed: a background thread reads batches
+// ahead from disk. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -80,8 +80,8 @@ struct LoaderBatches {
 
 class Loader {
  public:
-  // A resident set; its memory is moved, not copied. Throws Error when the batch size is not positive or larger than the
-  // set, the process index is out of range, or the sizes and labels of the set are inconsistent.
+  // A resident set; its memory is moved, not copied. Throws Error when the batch size is not positive or larger than
+  // the set, the process index is out of range, or the sizes and labels of the set are inconsistent.
   Loader(ImageDataset set, const LoaderOptions& options);
   // A streamed set; only its labels are kept in memory. Throws as load_idx_pair does when the headers are wrong, and
   // Error for .gz files, because these do not allow random access.

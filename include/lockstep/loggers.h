@@ -1,5 +1,6 @@
-// Loggers receive the metrics of a run: terminal, JSON lines, CSV, TensorBoard. The training thread calls them; they are
-// not thread-safe. A logger that cannot write (disk full) prints one warning and stops logging; training continues.
+// Loggers receive the metrics of a run: terminal, JSON lines, CSV, TensorBoard. The training thread calls them; they
+// are not thread-safe. A logger that cannot write (disk full) prints one warning and stops logging; training
+// continues.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ struct CrossEntropyOptions {
 };
 
 // -log softmax(logits)[label]. logits: [..., classes]. labels: integers [...], or floating-point class weights
-// [..., classes] such as one-hot vectors. The loss is proportional to the sum of the weights. NaN for an integer outside
-// [0, classes).
+// [..., classes] such as one-hot vectors. The loss is proportional to the sum of the weights. NaN for an integer
+// outside [0, classes).
 Array softmax_cross_entropy(const Array& logits, const Array& labels, const CrossEntropyOptions& options = {});
 
 // The mean of (prediction - target)^2 over all dimensions but the first. The shapes must be equal.

@@ -57,10 +57,10 @@ struct Update {
   OptimizerState state;
 };
 
-// The initial state, and one update. Parameters are given as a list of leaves with their paths. Parameters and state are
-// f32 or f64; gradients are converted to that type. The scalars of a step (rate, bias corrections) are computed in f64
-// and rounded to the parameters' type at the end. Pass `norm` if the norm of the gradients is already known (see
-// global_norm); otherwise it is computed when needed.
+// The initial state, and one update. Parameters are given as a list of leaves with their paths. Parameters and state
+// are f32 or f64; gradients are converted to that type. The scalars of a step (rate, bias corrections) are computed
+// in f64 and rounded to the parameters' type at the end. Pass `norm` if the norm of the gradients is already known
+// (see global_norm); otherwise it is computed when needed.
 OptimizerState create_state(const Optimizer&, const std::vector<Array>& params);
 Update update(const Optimizer&, const std::vector<std::string>& paths, const std::vector<Array>& params,
               const std::vector<Array>& grads, const OptimizerState&, const Array& norm = {});

@@ -24,8 +24,8 @@ struct Schedule {
   double decay = 0.1;        // exponential, step: the factor per `every` steps
   int64_t every = 1;         // steps per factor; `exponential` decays continuously, `step` once every `every` steps
 
-  // The f32 rate of update number `step` (the first is 0), for a traced or concrete integer, or elementwise for several.
-  // Computed in f64 and rounded once, so it equals at(step) rounded to f32.
+  // The f32 rate of update number `step` (the first is 0), for a traced or concrete integer, or elementwise for
+  // several. Computed in f64 and rounded once, so it equals at(step) rounded to f32.
   Array operator()(const Array& step) const;
   // The same in double.
   double at(int64_t step) const;

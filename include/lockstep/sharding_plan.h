@@ -1,5 +1,6 @@
-// How a training run is distributed over a mesh. A ShardingPlan names the mesh axis that shards the batch, the axes that
-// shard each parameter, and what is also sharded along the batch axis (ZeRO). Lockstep derives the communication.
+// How a training run is distributed over a mesh. A ShardingPlan names the mesh axis that shards the batch, the axes
+// that shard each parameter, and what is also sharded along the batch axis (ZeRO). Lockstep derives the
+// communication.
 //
 //   ShardingPlan plan = data_parallel();  // every device holds all parameters and optimizer state
 //   ShardingPlan plan = fsdp();           // parameters, gradients and optimizer state are sharded

@@ -43,8 +43,8 @@ class Fetcher {
     std::string source;
   };
 
-  // Fetches the file with the correct checksum from the first source that has it. Throws IoError with the reasons of all
-  // sources; `cache_reason` is why the cached file could not be used.
+  // Fetches the file with the correct checksum from the first source that has it. Throws IoError with the reasons of
+  // all sources; `cache_reason` is why the cached file could not be used.
   Fetched fetch(const FileSpec& file, const std::string& cache_reason) {
     for (size_t i = 0; i < env_.sources.size(); ++i) {
       if (!failures_[i].empty()) continue;

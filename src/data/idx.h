@@ -18,9 +18,9 @@ struct IdxData {
   std::vector<uint8_t> bytes;
 };
 
-// Reads a file, raw or gzip (detected by its first bytes). Throws Error naming the file and the values when it is not an
-// IDX file of bytes, is truncated, has trailing bytes, or has another shape than expected. Throws IoError when it cannot
-// be read.
+// Reads a file, raw or gzip (detected by its first bytes). Throws Error naming the file and the values when it is not
+// an IDX file of bytes, is truncated, has trailing bytes, or has another shape than expected. Throws IoError when it
+// cannot be read.
 IdxData read_idx(const std::string& path, FileSystem& files = FileSystem::real(), const Shape* expected = nullptr);
 
 // The header of a raw file.

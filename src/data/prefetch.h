@@ -27,8 +27,8 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next batch. An exception of `make` is rethrown here, after the batches made before it; then there are no further
-  // batches. Throws IoError when no batch arrives within the deadline; the next call waits again.
+  // The next batch. An exception of `make` is rethrown here, after the batches made before it; then there are no
+  // further batches. Throws IoError when no batch arrives within the deadline; the next call waits again.
   LoaderBatch next();
 
   // Whether next() has rethrown an exception of `make`.

@@ -28,8 +28,8 @@ class SplitMix64 {
   uint64_t state_;
 };
 
-// A smooth random pattern: a coarse grid of random numbers, interpolated and clamped so that about a third of the pixels
-// are bright.
+// A smooth random pattern: a coarse grid of random numbers, interpolated and clamped so that about a third of the
+// pixels are bright.
 std::vector<int64_t> pattern(SplitMix64& numbers) {
   constexpr int64_t kCell = 4, kGrid = kExtent / kCell + 1;
   constexpr int64_t kFloor = 120, kGain = 3;

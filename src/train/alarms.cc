@@ -21,8 +21,8 @@ double trimmed_mean(std::vector<double> values) {
   return std::accumulate(values.begin() + cut, values.end() - cut, 0.0) / static_cast<double>(values.size() - 2 * cut);
 }
 
-// The z-score of the Mann-Whitney rank test that losses of the first window are higher than those of the second. It does
-// not depend on the size of noise or outliers.
+// The z-score of the Mann-Whitney rank test that losses of the first window are higher than those of the second. It
+// does not depend on the size of noise or outliers.
 double fall_z_score(const std::vector<double>& first, const std::vector<double>& recent) {
   double wins = 0;
   for (const double a : first)

@@ -1,8 +1,8 @@
 // Writes a checkpoint to its folder and reads it back, in one process or in several that each hold some lanes. Pure
 // functions except for the files, safe from any thread.
 //
-// Several processes write one checkpoint collectively (collective_save.h). Each writes shards with the pieces of its own
-// lanes; process 0 writes the manifest:
+// Several processes write one checkpoint collectively (collective_save.h). Each writes shards with the pieces of its
+// own lanes; process 0 writes the manifest:
 //
 //   process 0:  create the staged folder (checkpoint_folder.h)
 //   all:        CheckpointInfo part = write_part(files, staged, contents_of(checkpoint, {index, count}), shard_bytes);

@@ -1,5 +1,5 @@
-// Reading checkpoints. The needed parts of a shard are read in windows of complete chunks. Each chunk is verified before
-// data is copied from it.
+// Reading checkpoints. The needed parts of a shard are read in windows of complete chunks. Each chunk is verified
+// before data is copied from it.
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -19,8 +19,8 @@
 
 namespace lockstep {
 
-// Settings that do not fit this machine or the data, such as more devices than available or a batch larger than the data
-// set. Thrown before anything is started.
+// Settings that do not fit this machine or the data, such as more devices than available or a batch larger than the
+// data set. Thrown before anything is started.
 class SettingsError : public Error {
  public:
   SettingsError(std::string setting, const std::string& message) : Error(message), key(std::move(setting)) {}
@@ -124,8 +124,8 @@ std::string to_yaml(const TrainConfig& config);
 // Throws Error when values are invalid, alone or in combination, naming the key, the values and the remedy.
 void validate(const TrainConfig& config);
 
-// "data=4,model=-1" -> {{"data", 4}, {"model", -1}}; empty for an empty text. Throws Error on a syntax error, a duplicate
-// axis, or more than one size of -1.
+// "data=4,model=-1" -> {{"data", 4}, {"model", -1}}; empty for an empty text. Throws Error on a syntax error, a
+// duplicate axis, or more than one size of -1.
 std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text);
 
 // The plan described by --shard and --zero. Throws Error for a rule with a syntax error.
@@ -141,8 +141,8 @@ Optimizer make_optimizer(const TrainConfig& config, int64_t total_steps);
 // Sets the default number of epochs of the model if neither steps nor epochs is given.
 TrainConfig with_default_length(TrainConfig config);
 
-// The names for make_loggers(): the configured loggers, or by default console (unless quiet) and, with log_dir, all file
-// loggers.
+// The names for make_loggers(): the configured loggers, or by default console (unless quiet) and, with log_dir, all
+// file loggers.
 std::string logger_names(const TrainConfig& config);
 
 }  // namespace lockstep

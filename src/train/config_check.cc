@@ -97,8 +97,8 @@ void check_expectations(const TrainConfig& config) {
                                      {"examples_per_second", 0}});
 }
 
-// Throws Error if the setting `name` is not at its default although the setting `chooser` has none of the values `users`
-// that make use of it.
+// Throws Error if the setting `name` is not at its default although the setting `chooser` has none of the values
+// `users` that make use of it.
 void check_used(const TrainConfig& config, std::string_view name, std::string_view chooser,
                 const std::vector<std::string>& users) {
   const ConfigKey *key = find_config_key(name), *choice = find_config_key(chooser);

@@ -5,8 +5,8 @@
 
 namespace lockstep::detail {
 
-// Memory that a run holds between steps on each lane of this process, so without the workspace. `specs`: the sharding of
-// each parameter.
+// Memory that a run holds between steps on each lane of this process, so without the workspace. `specs`: the sharding
+// of each parameter.
 std::vector<LaneMemory> persistent_memory(const Model& model, const EngineOptions& options,
                                           const std::vector<ParameterSpecs>& specs);
 

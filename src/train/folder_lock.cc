@@ -10,8 +10,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "base/printable.h"
 #include "base/print_stderr.h"
+#include "base/printable.h"
 
 namespace lockstep {
 namespace {
@@ -78,8 +78,8 @@ FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patienc
       if (std::chrono::steady_clock::now() >= deadline) {
         const std::string holder = read_holder(file_);
         if (is_on_other_host(holder)) {
-          print_stderr("lockstep: warning: {} may also be writing to {}; if it is still running, stop one of the two\n", holder,
-              dir);
+          print_stderr("lockstep: warning: {} may also be writing to {}; if it is still running, stop one of the two\n",
+                       holder, dir);
           return;
         }
         throw_error("train: {} is already in use by {}; wait for it, stop it, or choose another --checkpoint-dir", dir,

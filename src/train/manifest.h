@@ -1,5 +1,5 @@
-// Encodes and decodes manifest.json of a checkpoint. docs/reference/checkpoint-format.md has the format. Pure functions,
-// safe from any thread.
+// Encodes and decodes manifest.json of a checkpoint. docs/reference/checkpoint-format.md has the format. Pure
+// functions, safe from any thread.
 #pragma once
 
 #include <string>

@@ -179,8 +179,8 @@ void report_platform() {
     const GpuReport report = report_first_gpu();
     if (!report.gpus.empty() && !report.gpus[0].why_not.empty()) return;  // its first use reports the error
     print_stderr("lockstep: computing on {}{}\n",
-        report.used.size() > 1 ? fmt::format("{} GPUs; the first: ", report.used.size()) : "",
-        report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
+                 report.used.size() > 1 ? fmt::format("{} GPUs; the first: ", report.used.size()) : "",
+                 report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
   } else if (const std::string why = detail::DeviceTable::instance().why_no_gpu(); !why.empty()) {
     print_stderr("lockstep: computing on the CPU: {}\n", why);
   }
@@ -190,9 +190,10 @@ void report_platform() {
 void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
   if (const int64_t idle = device_count() - mesh.size(); idle > 0)
     print_stderr("lockstep: note: the mesh {} uses {} of {} devices, {} idle; data=-1 uses all of them\n", config.mesh,
-        mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
+                 mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
   if (config.zero > 0 && !lane_grid(mesh, World::instance().lanes()).find(make_sharding_plan(config).data_axis))
-    print_stderr("lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
+    print_stderr(
+        "lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
         "state; use several processes or GPUs\n",
         config.zero, make_sharding_plan(config).data_axis);
 }
@@ -202,14 +203,15 @@ void report_examples_read(const Loader& train) {
   const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
   if (verbose && *verbose && std::string_view(verbose) != "0")
     print_stderr("lockstep: process {} has read {} of {}\n", process_index(), counted(train.examples_read(), "example"),
-        train.count());
+                 train.count());
 }
 
 int64_t steps_of_epochs(int64_t epochs, const Loader& train) {
   const int64_t each = train.batches_per_epoch(), most = std::numeric_limits<int64_t>::max() / each;
   if (epochs > most)
-    throw SettingsError("epochs", fmt::format("train: {} epochs of {} overflow the step counter; give at most {} epochs",
-                                              epochs, counted(each, "step"), most));
+    throw SettingsError("epochs",
+                        fmt::format("train: {} epochs of {} overflow the step counter; give at most {} epochs", epochs,
+                                    counted(each, "step"), most));
   return epochs * each;
 }
 
@@ -320,7 +322,8 @@ class Run {
     if (outcome.ended_by_alarm)
       print_stderr("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
-      print_stderr("lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; fix the "
+      print_stderr(
+          "lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; fix the "
           "disk, then run the same command to resume from the previous checkpoint\n",
           outcome.step, config_.checkpoint_dir);
   }
@@ -334,8 +337,8 @@ class Run {
       return met;
     }
     if (is_first_process())
-      print_stderr("lockstep: expected {}, but {} was not measured: the run was already complete\n", to_string(expectation),
-          expectation.metric);
+      print_stderr("lockstep: expected {}, but {} was not measured: the run was already complete\n",
+                   to_string(expectation), expectation.metric);
     return false;
   }
 

@@ -1,5 +1,5 @@
-// The safetensors format: 8 bytes with the length of the header (little-endian), the header (JSON, padded with spaces to
-// a multiple of 8 bytes), and the bytes of the tensors without gaps. Pure functions, safe from any thread.
+// The safetensors format: 8 bytes with the length of the header (little-endian), the header (JSON, padded with spaces
+// to a multiple of 8 bytes), and the bytes of the tensors without gaps. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,9 @@ std::vector<size_t> safetensors_order(std::span<const Type> types);
 std::string encode_safetensors(const std::vector<SafetensorsEntry>& tensors,
                                const std::map<std::string, std::string>& metadata);
 
-// Reads the header of a file, which any program may have written. Checks that it is valid JSON without duplicate names,
-// element types, shapes, and that the tensors fill the rest of the file without gaps or overlap. Throws Error naming the
-// file, IoError when it cannot be read.
+// Reads the header of a file, which any program may have written. Checks that it is valid JSON without duplicate
+// names, element types, shapes, and that the tensors fill the rest of the file without gaps or overlap. Throws Error
+// naming the file, IoError when it cannot be read.
 SafetensorsHeader read_safetensors_header(FileSystem& files, const std::string& path);
 
 }  // namespace lockstep::detail

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-// TensorBoard reads the files of a folder in the order of their names, which start with a time stamp in seconds. The new
-// name must sort after all existing ones, even within the same second.
+// TensorBoard reads the files of a folder in the order of their names, which start with a time stamp in seconds. The
+// new name must sort after all existing ones, even within the same second.
 std::string event_path(const std::string& dir, FileSystem& files, double now) {
   files.make_dirs(dir);
   auto second = static_cast<int64_t>(now);

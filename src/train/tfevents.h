@@ -1,7 +1,7 @@
-// TensorBoard event files: a sequence of records, each with its length, the masked CRC-32C of the length, the bytes, and
-// the masked CRC-32C of the bytes. The bytes are an Event message of TensorFlow's event.proto, encoded here without a
-// protobuf library. docs/reference/file-formats.md describes the layout. Pure functions, safe from any thread;
-// ScalarsEvent is not thread-safe.
+// TensorBoard event files: a sequence of records, each with its length, the masked CRC-32C of the length, the bytes,
+// and the masked CRC-32C of the bytes. The bytes are an Event message of TensorFlow's event.proto, encoded here
+// without a protobuf library. docs/reference/file-formats.md describes the layout. Pure functions, safe from any
+// thread; ScalarsEvent is not thread-safe.
 #pragma once
 
 #include <cstdint>

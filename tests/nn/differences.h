@@ -1,4 +1,5 @@
-// expect_gradient(f, x): compares the gradient of f, a function from f64 arrays to an f64 scalar, with central differences.
+// expect_gradient(f, x): compares the gradient of f, a function from f64 arrays to an f64 scalar, with central
+// differences.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -242,8 +242,9 @@ TEST(Optimizer, NamesRoundTrip) {
   for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"})
     EXPECT_EQ(to_string(optimizer_kind(name)), name);
   EXPECT_EQ(optimizer_kind("nesterov"), OptimizerKind::nesterov);
-  EXPECT_ERROR(optimizer_kind("adm"),
-               "optimizer: unknown value \"adm\"; choose sgd, momentum, nesterov, adam or adamw; did you mean \"adam\"?");
+  EXPECT_ERROR(
+      optimizer_kind("adm"),
+      "optimizer: unknown value \"adm\"; choose sgd, momentum, nesterov, adam or adamw; did you mean \"adam\"?");
   EXPECT_ERROR(optimizer_kind("lion"), "choose sgd, momentum, nesterov, adam or adamw");
 }
 

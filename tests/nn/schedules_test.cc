@@ -82,9 +82,10 @@ TEST(Schedule, NamesRoundTrip) {
   for (const char* name : {"constant", "cosine", "warmup_cosine", "exponential", "step"})
     EXPECT_EQ(to_string(schedule_kind(name)), name);
   EXPECT_EQ(schedule_kind("cosine"), ScheduleKind::cosine);
-  EXPECT_ERROR(schedule_kind("cosin"),
-               "schedule: unknown value \"cosin\"; choose constant, cosine, warmup_cosine, exponential or step; did you "
-               "mean \"cosine\"?");
+  EXPECT_ERROR(
+      schedule_kind("cosin"),
+      "schedule: unknown value \"cosin\"; choose constant, cosine, warmup_cosine, exponential or step; did you "
+      "mean \"cosine\"?");
   EXPECT_ERROR(schedule_kind("linear"), "exponential or step");
 }
 

@@ -1,5 +1,5 @@
-// Checkpoints of arrays sharded over lanes: saved and loaded under any meshes, written by one process or by several, and
-// each lane reads only its own part. Lanes are simulated, so that one process plays all roles.
+// Checkpoints of arrays sharded over lanes: saved and loaded under any meshes, written by one process or by several,
+// and each lane reads only its own part. Lanes are simulated, so that one process plays all roles.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

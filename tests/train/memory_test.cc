@@ -133,8 +133,8 @@ TEST(Memory, FallsWithTheNumberOfLanesUnderZero3) {
 // What a lane holds besides its share: three chunks of weights or gradients of the minimum size.
 constexpr int64_t kPieceSlack = 3 * ChunkOptions{}.min_bytes;
 
-// Gathered weights exist only while their layer is computed, forwards and backwards. So of 24 layers a lane holds one or
-// two, and 1/n of everything else.
+// Gathered weights exist only while their layer is computed, forwards and backwards. So of 24 layers a lane holds one
+// or two, and 1/n of everything else.
 TEST(Memory, WorkspaceHoldsFewGatheredLayersUnderZero3) {
   const auto memory = [](int zero) {
     Engine engine(deep_model(), planned({.zero = zero}));

@@ -102,9 +102,9 @@ TEST_F(Safetensors, DuplicateNamesAreRejected) {
   EXPECT_THROWS(read(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
                      R"("a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})",
                      1),
-                Error, "\"a\" stands twice");
+                Error, "\"a\" occurs twice");
   EXPECT_THROWS(read(R"({"a":{"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]}})", 1), Error,
-                "\"dtype\" stands twice");
+                "\"dtype\" occurs twice");
   EXPECT_THROWS(encode_safetensors({{"a", {u8, {}}, 0}, {"a", {u8, {}}, 1}}, {}), Error, "two tensors are named \"a\"");
 }
 

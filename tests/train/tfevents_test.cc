@@ -1,5 +1,5 @@
-// Event files are read back by an independent reader, written from the description of the format. It shares no code with
-// the writer.
+// Event files are read back by an independent reader, written from the description of the format. It shares no code
+// with the writer.
 #include "train/tfevents.h"
 
 #include <gtest/gtest.h>

@@ -138,7 +138,7 @@ TEST(Agree, FirstDifferentLineIsReported) {
     const auto a = job.ask(0, request::Agree{"p", 7, 5s}), b = job.ask(1, request::Agree{"p", 7, 5s});
     const auto c = job.ask(2, request::Agree{"p", 8, 5s});
     // Only the two processes that are asked send their texts.
-    EXPECT_EQ(job.answer(a) + job.answer(b) + job.answer(c), "text_wantedwaitingtext_wanted");
+    EXPECT_EQ(job.answer(a) + job.answer(b) + job.answer(c), "text_requestedwaitingtext_requested");
     const auto d = job.ask(0, request::Explain{"p", row.first, "equation"});
     EXPECT_EQ(job.answer(d), "waiting");
     const auto e = job.ask(2, request::Explain{"p", row.second, "equation"});

@@ -230,7 +230,7 @@ TEST_P(ControlOver, StuckProcessIsDetected) {
     EXPECT_EQ(failure.host, "n1");
     EXPECT_EQ(failure.operation, "read data");
     EXPECT_EQ(failure.step, 4);
-    EXPECT_NE(failure.message.find("stuck: it lives"), std::string::npos) << failure.message;
+    EXPECT_NE(failure.message.find("stuck: it is alive"), std::string::npos) << failure.message;
   }
 }
 

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
                     5,
                     {.pid = 9},
                     "process 0 (host evil, pid 9): that id is in use by a running process "
-                    "(host n0, pid 0); give every process an id of its own"},
+                    "(host n0, pid 0); give every process a different id"},
             Refused{"Replayed", 0, 0, {.pid = 9}, "process 0 (host evil, pid 9): it has already registered"},
             Refused{
                 "OtherCount",

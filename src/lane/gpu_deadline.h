@@ -22,7 +22,7 @@ class GpuDeadline {
 
   // Call between two polls: yields or sleeps. Throws DeviceLost when the timeout has passed; `gpu` names the GPU.
   void pause_or_throw(const std::string& gpu) const;
-  // Restarts the timeout, because the wait depends on other work that has a deadline of its own.
+  // Restarts the timeout, because the wait depends on other work that has its own deadline.
   void restart() { since_ = Clock::now(); }
 
   Clock::time_point began() const { return began_; }

@@ -393,7 +393,7 @@ std::vector<ChunkedCollective> choose_chunks(const Program& p, const ChunkOption
     if (!is_gather(eqn) && !is_scatter(eqn)) continue;
     const Type& array = p.types[is_gather(eqn) ? eqn.out[0] : eqn.in[0]];
     const auto lanes = static_cast<int64_t>(eqn.attrs.ints("counts").size());
-    const int64_t chunk = std::max({array.bytes() / (lanes * options.chunks_per_shard), options.min_bytes,
+    const int64_t chunk = std::max({array.bytes() / (lanes * options.chunks_per_piece), options.min_bytes,
                                     lanes * options.min_bytes_per_lane, int64_t{1}});
     if (lanes == 1 || array.bytes() < 2 * chunk) continue;
     std::optional<std::pair<ChunkedCollective, ChunkRegion>> best;

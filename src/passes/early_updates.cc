@@ -32,7 +32,7 @@ class UpdateMover {
   }
 
  private:
-  // What a value depends on: only inputs; scattered shards and inputs; anything else. The maximum over the operands.
+  // What a value depends on: only inputs; scattered pieces and inputs; anything else. The maximum over the operands.
   enum class Origin : uint8_t { inputs, scatter, other };
 
   void find_origins() {

@@ -1,5 +1,5 @@
 // Moves the updates of an optimizer from the end of a program to where their gradients have been scattered. Otherwise
-// the shards of all gradients would have to be kept until the end. Part of a schedule: chosen from the program of lane 0.
+// the pieces of all gradients would have to be kept until the end. Part of a schedule: chosen from the program of lane 0.
 // A pure function, safe from any thread.
 #pragma once
 
@@ -12,13 +12,13 @@
 namespace lockstep {
 
 struct EarlyUpdateOptions {
-  // Equations on scattered shards smaller than this do not move.
+  // Equations on scattered pieces smaller than this do not move.
   int64_t min_bytes = 16 << 10;
   // The number of expensive equations between a scatter and the equations that use it, to hide its latency.
   size_t scatter_wait = 1;
 };
 
-// Returns an order of the equations. Equations that depend only on scattered shards and inputs come as early as possible,
+// Returns an order of the equations. Equations that depend only on scattered pieces and inputs come as early as possible,
 // if they are elementwise, views, or have small results (norms). But they come after the last other use of the inputs
 // that they read, because they may overwrite that memory. An update that depends on all gradients, such as one clipped
 // by their norm, does not move.

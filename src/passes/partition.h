@@ -33,7 +33,7 @@ using CutConstraints = std::vector<std::optional<LaneCuts>>;
 // REQUIRES: all annotations are of the grid's mesh.
 Placement place(const Program&, const LaneGrid&, const CutConstraints& inputs, const CutConstraints& outputs);
 
-// The program of one lane. Its inputs and outputs are that lane's shards.
+// The program of one lane. Its inputs and outputs are that lane's pieces.
 Program partition(const Program&, const LaneGrid&, const Placement&, int64_t lane);
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@ bool uses_any(const LaneCuts& cuts, const std::vector<std::string>& axes) {
   return false;
 }
 
-// Whether the shards of a dimension begin and end between steps of its factor.
+// Whether the pieces of a dimension begin and end between steps of its factor.
 bool falls_between_steps(const LaneGrid& grid, const std::vector<std::string>& axes, int64_t steps, int64_t step) {
   if (step == 1) return true;
   for (int64_t at = 0; at < lanes_along(grid, axes); ++at)
@@ -117,8 +117,9 @@ bool makes_dimensions(const Rule& rule) {
   const auto has = [](const std::string& factors, char factor) { return factors.find(factor) != std::string::npos; };
   for (const std::string& result : rule.out)
     for (char factor : result)
-      if (!has(rule.unsharded, factor) && std::none_of(rule.in.begin(), rule.in.end(),
-                                                   [&](const std::string& operand) { return has(operand, factor); }))
+      if (!has(rule.unsharded, factor) && std::none_of(rule.in.begin(), rule.in.end(), [&](const std::string& operand) {
+            return has(operand, factor);
+          }))
         return true;
   return false;
 }

@@ -27,7 +27,7 @@ struct Regather {
   bool operator==(const Regather&) const = default;
 };
 
-// Chooses among gathers whose operands are computed from inputs by elementwise equations and views alone: these shards
+// Chooses among gathers whose operands are computed from inputs by elementwise equations and views alone: these pieces
 // are available anyway. In the order of the uses.
 std::vector<Regather> choose_regathers(const Program& lane0, const RegatherOptions& options = {});
 

@@ -180,7 +180,7 @@ bool Resharder::gather(Value& x, const Shape& global, LaneLayout& layout, const 
   for (size_t d = 0; d < to.size(); ++d) {
     if (layout.cuts[d] == to[d] || layout.cuts[d].empty()) continue;
     const bool on_the_way = is_prefix(layout.cuts[d], to[d]);
-    // Undoes a cut that the new layout also has only if the new shards do not lie within the current one.
+    // Undoes a cut that the new layout also has only if the new pieces do not lie within the current one.
     const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(on_the_way ? layout.cuts[d].size() : 0),
                           to[d].end());
     if (on_the_way && nested(layout.cuts[d], rest_of_to, global[d])) continue;

@@ -20,7 +20,7 @@ class Resharder {
  public:
   Resharder(const LaneGrid& grid, int64_t lane) : grid_(grid), lane_(lane) {}
 
-  // Moves `x`, this lane's shard of a value of shape `global`, to the cuts `to`, and updates its layout. Does pending
+  // Moves `x`, this lane's piece of a value of shape `global`, to the cuts `to`, and updates its layout. Does pending
   // reductions if the new cuts require them or if they are cheaper before the move; `layout.partial` lists the others.
   Value move(Value x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
   // Does all pending reductions.
@@ -32,7 +32,7 @@ class Resharder {
   // The extents held by each position along `more`, within this lane's position along `before`.
   std::vector<int64_t> counts(const std::vector<std::string>& before, const std::vector<std::string>& more,
                               int64_t extent) const;
-  // Whether the shards along before + more lie within those along before.
+  // Whether the pieces along before + more lie within those along before.
   bool nested(const std::vector<std::string>& before, const std::vector<std::string>& more, int64_t extent) const;
   // Whether a dimension that `before` cuts may also be cut by `more` on its way to the cuts `to`, which begin with both.
   bool on_the_way(std::vector<std::string> before, const std::vector<std::string>& more,

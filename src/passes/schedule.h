@@ -6,9 +6,9 @@
 //
 // Runs after partition() and before lower(). Pure functions, safe from any thread.
 //
-// All lanes must run their collectives in the same order. But with uneven shards the programs of lanes differ in sizes,
+// All lanes must run their collectives in the same order. But with uneven pieces the programs of lanes differ in sizes,
 // and decisions that depend on sizes could differ too. So the schedule is chosen once, from the program of lane 0 (whose
-// shards are the largest), and applied to each lane by equation index, which is the same on all lanes:
+// pieces are the largest), and applied to each lane by equation index, which is the same on all lanes:
 //
 //   const CollectiveSchedule schedule = schedule_collectives(partition(program, grid, placement, 0));
 //   const Program mine = apply_schedule(partition(program, grid, placement, lane), schedule);

@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr ChunkOptions kHalves{
-    .chunks_per_shard = 1, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2};  // on two lanes
+    .chunks_per_piece = 1, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2};  // on two lanes
 
 std::string chunked(const Program& p, const ChunkOptions& options = kHalves) {
   const Program out = apply_chunks(p, choose_chunks(p, options));
@@ -66,7 +66,7 @@ TEST(ChunkedGather, ProductsAreAddedIfTheDividedDimensionIsReduced) {
 )");
 }
 
-// The largest dimension is cut, so the weights are stored transposed. So is the shard of the gradient: its chunks are
+// The largest dimension is cut, so the weights are stored transposed. So is the piece of the gradient: its chunks are
 // transposed one by one.
 TEST(ChunkedGather, GradientsAreScatteredInChunks) {
   Builder b;
@@ -103,7 +103,7 @@ TEST(ChunkedGather, CastsAreOfPieces) {
   const Value all = lane_all_gather(transpose(cast(w, bf16), {1, 0}), kData, {4, 4});
   const Program p = b.take(Values{einsum("bo,io->bi", dy, all)});
   EXPECT_EQ(ops_of(apply_chunks(p, choose_chunks(p, kHalves))),
-            Lines({"cast", "transpose",                                     // nobody uses them any more
+            Lines({"cast", "transpose",                                     // dead
                    "slice", "cast", "transpose", "lane_all_gather data 1",  // the first piece
                    "slice", "cast", "transpose", "lane_all_gather data 1",  // the second
                    "slice", "einsum", "cast", "slice", "einsum", "cast", "add", "cast"}));
@@ -119,7 +119,7 @@ TEST(ChunkedGather, AreAboutAPartOfWhatALaneHolds) {
   const Program p = layer({2, 64}, {32, 64});  // 16 KiB when whole
   const auto pieces = [&](int64_t per_lane, int64_t least, int64_t share = 1) {
     const std::vector<ChunkedCollective> out = choose_chunks(
-        p, {.chunks_per_shard = per_lane, .min_bytes = least, .min_bytes_per_lane = share, .min_extent = 2});
+        p, {.chunks_per_piece = per_lane, .min_bytes = least, .min_bytes_per_lane = share, .min_extent = 2});
     return out.empty() ? 1 : out[0].chunks;
   };
   EXPECT_EQ(pieces(1, 1), 2);
@@ -130,7 +130,7 @@ TEST(ChunkedGather, AreAboutAPartOfWhatALaneHolds) {
   EXPECT_EQ(pieces(4, 1, 2048), 4);
   EXPECT_EQ(pieces(4, 1, 4097), 1);
   EXPECT_EQ(pieces(1000, 1), 32);  // of two columns each
-  EXPECT_EQ(choose_chunks(p, {.chunks_per_shard = 4, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2}),
+  EXPECT_EQ(choose_chunks(p, {.chunks_per_piece = 4, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2}),
             (std::vector<ChunkedCollective>{{0, 1, 8}}));
 }
 
@@ -236,7 +236,7 @@ TEST(ChunkedGather, DoesNotChangeExactSums) {
     for (const int64_t per_lane : {1, 3}) {
       const CollectiveSchedule schedule = schedule_collectives(
           lane0, {.regather = {.keep_within = 0, .min_bytes = 0},
-                  .chunks = {.chunks_per_shard = per_lane, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2},
+                  .chunks = {.chunks_per_piece = per_lane, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2},
                   .early_updates = {.min_bytes = 1}});
       const Program regathered = apply_regathers(lane0, schedule.regathers);
       for (const ChunkedCollective& each : schedule.chunks)
@@ -254,7 +254,7 @@ TEST(ChunkedGather, DoesNotChangeExactSums) {
 TEST(ChunkedGather, RandomProgramsEqualThoseOnOneLane) {
   const CollectiveScheduleOptions tiny{
       .regather = {.keep_within = 0, .min_bytes = 0},
-      .chunks = {.chunks_per_shard = 4, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2},
+      .chunks = {.chunks_per_piece = 4, .min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 2},
       .early_updates = {.min_bytes = 1}};
   for (uint32_t seed = 0; seed < 600; ++seed) {
     const RandomProgram r = RandomPrograms(seed, false).make();

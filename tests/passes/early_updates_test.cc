@@ -63,7 +63,7 @@ TEST(EarlyUpdates, UpdatesThatDependOnAllGradientsStay) {
                    "lane_all_reduce data 2", "broadcast", "mul", "sub", "broadcast", "mul", "sub"}));
 }
 
-TEST(EarlyUpdates, SmallShardsStay) {
+TEST(EarlyUpdates, SmallPiecesStay) {
   const Program p = backwards(2);
   EXPECT_EQ(reordered_ops(p, {.min_bytes = 32 * 64 * 4 + 1}), ops_of(p));
   EXPECT_NE(reordered_ops(p, {.min_bytes = 32 * 64 * 4}), ops_of(p));

@@ -27,10 +27,10 @@ inline std::string difference_on_lanes(const RandomProgram& r, const LaneGrid& g
     for (size_t lane = 0; lane < got.size(); ++lane) {
       const IndexBox box =
           lane_box(grid, placement.cuts[p.outputs[k]], wanted[k].type.shape, static_cast<int64_t>(lane));
-      const HostArray shard = slice_box(wanted[k], box);
-      if (shard.type != got[lane][k].type) return fmt::format("output {} on lane {} has a different type", k, lane);
-      for (int64_t i = 0; i < shard.size(); ++i) {
-        const double a = got[lane][k].get(i), b = shard.get(i);
+      const HostArray piece = slice_box(wanted[k], box);
+      if (piece.type != got[lane][k].type) return fmt::format("output {} on lane {} has a different type", k, lane);
+      for (int64_t i = 0; i < piece.size(); ++i) {
+        const double a = got[lane][k].get(i), b = piece.get(i);
         if (a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 4 * r.error[k]) continue;
         return fmt::format("element {} of output {} on lane {} is {}, expected {} within {}", i, k, lane, a, b,
                            4 * r.error[k]);

@@ -187,7 +187,7 @@ TEST(PartitionOfModels, LaneGathersItsOwnRowsOfTheDataSet) {
   EXPECT_EQ(collectives_of(p, kDataGrid, batch_cut(p, 8)), kMlpGradients);
 }
 
-TEST(PartitionOfModels, LaneComputesItsOwnShardOfADropoutMask) {
+TEST(PartitionOfModels, LaneComputesItsOwnPieceOfADropoutMask) {
   const auto gradients = [](const Params& params, const std::pair<Batch, Array>& in) {
     const auto loss_of = [&](const Params& p, const Batch& batch) {
       const Array h = relu(dot(batch.image, p[0].w) + p[0].b);

@@ -120,7 +120,7 @@ Lines results_of(const Program& p, const LaneGrid& grid, const CutConstraints& i
   return lines;
 }
 
-TEST(Partition, LaneComputesOnlyItsShardOfBitsAndIotas) {
+TEST(Partition, LaneComputesOnlyItsPieceOfBitsAndIotas) {
   Builder b;
   const Value key = b.input({u32, {2}});
   const Program p = b.take(Values{random_bits(key, {5, 4}), iota(b, {i32, {5}}, 0)});
@@ -180,7 +180,7 @@ TEST(Partition, SumOverTwoAxesIsScatteredOverBothAtOnce) {
             Lines({"lane_reduce_scatter data f32[4,6]", "lane_reduce_scatter model f32[6,2]"}));
 }
 
-TEST(Partition, SumIsReducedBeforeShardsAreGathered) {
+TEST(Partition, SumIsReducedBeforePiecesAreGathered) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{einsum("bi,bo->io", x, ct)});
@@ -266,7 +266,7 @@ TEST(Partition, SumsOverSeveralAxesDoNotDependOnCuts) {
       .expect_same_on_lanes();
 }
 
-TEST(Partition, EmptyShardsAreSupported) {
+TEST(Partition, EmptyPiecesAreSupported) {
   Chosen(
       [](Builder&, const Values& v) {
         return Values{reduce_max(v[0], {0}),           reduce_min(v[0], {1}),     reduce_sum(v[1], {0}), neg(v[1]),

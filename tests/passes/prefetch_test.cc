@@ -13,15 +13,15 @@
 namespace lockstep {
 namespace {
 
-// Layers whose weights, two shards of [32, 64], are gathered where they are used.
+// Layers whose weights, two pieces of [32, 64], are gathered where they are used.
 Program gathered_layers(size_t n, bool transposed = false) {
   Builder b;
   Value x = b.input({f32, {64, 64}});
   Values weights;
   for (size_t i = 0; i < n; ++i) weights.push_back(b.input({f32, transposed ? Shape{64, 32} : Shape{32, 64}}));
   for (const Value& w : weights) {
-    const Value shard = transposed ? transpose(w, {1, 0}) : w;
-    x = tanh(einsum("ij,jk->ik", x, lane_all_gather(shard, kData, {32, 32})));
+    const Value piece = transposed ? transpose(w, {1, 0}) : w;
+    x = tanh(einsum("ij,jk->ik", x, lane_all_gather(piece, kData, {32, 32})));
   }
   return b.take(Values{x});
 }
@@ -77,7 +77,7 @@ TEST(Prefetch, ScatterOverlapsWithTheNextProduct) {
   EXPECT_EQ(prefetched(p, 0), p);
 }
 
-// Updated shards are gathered while other parameters are updated.
+// Updated pieces are gathered while other parameters are updated.
 TEST(Prefetch, GathersOfResultsEndWithTheProgram) {
   Builder b;
   const Value w = b.input({f32, {32, 64}}), v = b.input({f32, {32, 64}});

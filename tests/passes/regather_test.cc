@@ -11,14 +11,14 @@
 namespace lockstep {
 namespace {
 
-// Layers whose weights, two shards of [32, 64], are used once in the forward and once in the backward pass.
+// Layers whose weights, two pieces of [32, 64], are used once in the forward and once in the backward pass.
 Program forwards_and_backwards(size_t n, bool transposed = false, bool computed = false) {
   Builder b;
   Value x = b.input({f32, {64, 64}});
-  Values shards, weights;
-  for (size_t i = 0; i < n; ++i) shards.push_back(b.input({f32, {32, 64}}));
-  for (const Value& shard : shards) {
-    const Value from = computed ? einsum("ij,jk->ik", shard, b.input({f32, {64, 64}})) : shard;
+  Values pieces, weights;
+  for (size_t i = 0; i < n; ++i) pieces.push_back(b.input({f32, {32, 64}}));
+  for (const Value& piece : pieces) {
+    const Value from = computed ? einsum("ij,jk->ik", piece, b.input({f32, {64, 64}})) : piece;
     const Value all = lane_all_gather(from, kData, {32, 32});
     weights.push_back(transposed ? transpose(all, {1, 0}) : all);
     x = einsum("ij,jk->ik", x, weights.back());
@@ -59,12 +59,12 @@ TEST(Regather, KeepsSmallAndComputedArrays) {
   EXPECT_EQ(chosen(forwards_and_backwards(4, false, true), 0), std::vector<Regather>{});
 }
 
-// A cast of an input is cheap: the shard is small, the gathered array is not.
+// A cast of an input is cheap: the piece is small, the gathered array is not.
 TEST(Regather, CastWeightsAreGatheredAgain) {
   Builder b;
   Value x = b.input({bf16, {64, 64}});
-  const Value shard = b.input({f32, {32, 64}});
-  const Value all = lane_all_gather(cast(shard, bf16), kData, {32, 32});
+  const Value piece = b.input({f32, {32, 64}});
+  const Value all = lane_all_gather(cast(piece, bf16), kData, {32, 32});
   x = einsum("ij,jk->ik", x, all);
   for (int i = 0; i < 3; ++i) x = einsum("ij,jk->ik", x, x);
   const Program p = b.take(Values{einsum("ij,kj->ik", x, all)});

@@ -154,9 +154,9 @@ TEST(WholeSources, ValuesWithOtherReadersAreWritten) {
   part.source({{0, 10}}, {{20, 30}});
   part.product({{20, 25}}, {{40, 50}});
   EXPECT_EQ(part.text(), "0 1 [10]");
-  Sourced nobody;
-  nobody.source({{0, 10}}, {{20, 30}});
-  EXPECT_EQ(nobody.text(), "0 [0]");
+  Sourced unread;
+  unread.source({{0, 10}}, {{20, 30}});
+  EXPECT_EQ(unread.text(), "0 [0]");
 }
 
 // By the first product that computes it, if that has no other dependency: the other readers come later.

@@ -116,9 +116,9 @@ TEST(WholeSums, ResultsWithOtherReadersAreWritten) {
   cannot.product(0, false, false);
   cannot.sum(0);
   EXPECT_EQ(cannot.text(), " product sum");
-  Summed nobody;
-  nobody.sum(0);
-  EXPECT_EQ(nobody.text(), " sum");
+  Summed single;
+  single.sum(0);
+  EXPECT_EQ(single.text(), " sum");
 }
 
 // Weights and the sum of squares of their gradient on integers: exact in any order. Large and small tiles, shared sums,

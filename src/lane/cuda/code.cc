@@ -121,7 +121,7 @@ struct KernelSource {
     if (!path.empty()) to_disk(path, code);
     return code;
   }
-  // Returns the machine code: from the disk cache if it is there, else compiled.
+  // Returns the machine code: from the disk cache if possible, else compiled.
   std::vector<char> code() const {
     const std::string cached = path();
     std::vector<char> code;

@@ -199,9 +199,9 @@ FlightDump flight_dump_from(const std::string& text, const std::string& path) {
     check_ranges(out);
     return out;
   } catch (const ordered_json::exception& error) {
-    throw_error("blame: {} is not a flight record: {}; leave it out", path, json_error_text(error));
+    throw_error("blame: {} is not a flight record: {}; omit it", path, json_error_text(error));
   } catch (const Error& error) {
-    throw_error("blame: {} is not a flight record: {}; leave it out", path, error.what());
+    throw_error("blame: {} is not a flight record: {}; omit it", path, error.what());
   }
 }
 

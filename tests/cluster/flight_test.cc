@@ -98,8 +98,8 @@ TEST(FlightDump, DamagedDumpsAreRefused) {
         with("\"host\":", "\"h\":" + std::string(100'000, '[') + std::string(100'000, ']') + ",\"host\":")})
     EXPECT_THROWS(flight_dump_from(text, "dump.json"), Error, "blame: dump.json is not a flight record: ");
   EXPECT_THROWS(flight_dump_from(with("flight 1", "flight 2"), "dump.json"), Error,
-                "blame: dump.json is not a flight record: its format is \"lockstep flight 2\", and this "
-                "program reads \"lockstep flight 1\"; leave it out");
+                "blame: dump.json is not a flight record: its format is \"lockstep flight 2\", but this "
+                "version reads \"lockstep flight 1\"; omit it");
 }
 
 TEST(FlightDumper, FirstFailureIsWrittenOnceAndKept) {

@@ -110,7 +110,7 @@ SlurmScript script_of(const RenderSlurmArguments& arguments) {
 
   if (arguments.max_requeues && !arguments.requeue)
     throw UsageError("render slurm: --max-requeues has no effect without --requeue; add --requeue or omit it");
-  script.requeue = arguments.requeue ? Requeue::passing : Requeue::never;
+  script.requeue = arguments.requeue ? Requeue::transient : Requeue::never;
   if (arguments.requeue) script.max_requeues = arguments.max_requeues.value_or(kMostRequeues);
   // SIGUSR1 kills a program that does not handle it, so only programs known to handle it get the warning by default.
   const bool handles_warning = arguments.requeue || (arguments.program.empty() && script.command.size() > 1 &&

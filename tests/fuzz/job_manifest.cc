@@ -4,7 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "jobs/model/object.h"
-#include "jobs/slurm/plan.h"
+#include "jobs/slurm/script_from_job.h"
 
 using namespace lockstep;
 
@@ -16,8 +16,8 @@ void try_job(const Job& job) {
   fuzz::require(job_to_json(job_from_json(job_to_json(job))).dump() == stored, "a stored job reads back the same");
   to_yaml(object_json(job));
   for (const int index : {0, job.spec.replicas - 1}) replica_env(job, index);
-  const SlurmPlace place{.program = "/usr/bin/lockstep", .folder = "/home/me", .logs = "/home/me/logs"};
-  fuzz::accepts([&] { render_slurm(slurm_script(job, place, [](std::string_view) {}), "input.yaml"); });
+  const SlurmScriptContext context{.program = "/usr/bin/lockstep", .folder = "/home/me", .logs = "/home/me/logs"};
+  fuzz::accepts([&] { render_slurm(slurm_script_from_job(job, context, [](std::string_view) {}), "input.yaml"); });
 }
 
 }  // namespace

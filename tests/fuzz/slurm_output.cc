@@ -1,15 +1,16 @@
 // What Slurm's programs print of a job. The first byte chooses the program.
 #include "fuzz/fuzz.h"
-#include "jobs/slurm/sight.h"
+#include "jobs/slurm/job_info.h"
 
 using namespace lockstep;
 
 namespace {
 
-void try_sight(const std::optional<SlurmSight>& sight) {
-  if (!sight) return;
-  stage_of(*sight);
-  fuzz::require(sight_from_json(sight_to_json(*sight)) == *sight, "what was seen is kept as it is");
+void try_job_info(const std::optional<SlurmJobInfo>& info) {
+  if (!info) return;
+  stage_of(*info);
+  fuzz::require(job_info_from_json(job_info_to_json(*info)) == *info,
+                "SlurmJobInfo survives a round trip through JSON");
 }
 
 }  // namespace
@@ -19,16 +20,16 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text = fuzz::text_of(data + 1, size - 1);
   switch (data[0] % 4) {
     case 0:
-      fuzz::accepts([&] { try_sight(parse_scontrol(text)); });
+      fuzz::accepts([&] { try_job_info(parse_scontrol(text)); });
       break;
     case 1:
-      fuzz::accepts([&] { try_sight(parse_sacct(text)); });
+      fuzz::accepts([&] { try_job_info(parse_sacct(text)); });
       break;
     case 2:
-      fuzz::accepts([&] { parse_task_ends(text); });
+      fuzz::accepts([&] { parse_task_exit_codes(text); });
       break;
     default:
-      fuzz::accepts([&] { attempt_text(text, 1); });
+      fuzz::accepts([&] { output_of_attempt(text, 1); });
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// A real Slurm on this machine, started once for the tests of a program and ended with it.
+// A real Slurm on this machine. The first test that needs it starts it; it ends with the test program.
 #pragma once
 
 #include <fcntl.h>
@@ -22,18 +22,18 @@
 #include "base/file.h"
 #include "cli/training.h"
 #include "jobs/run_program.h"
-#include "jobs/slurm/sight.h"
+#include "jobs/slurm/job_info.h"
 
 namespace lockstep {
 
-// Two minutes are enough; a program is asked each time.
-inline bool slurm_comes_to(const std::function<bool()>& condition) {
+// Waits up to two minutes. Polls slowly: each call of `condition` runs a Slurm program.
+inline bool slurm_eventually(const std::function<bool()>& condition) {
   return comes_true(condition, std::chrono::minutes(2), std::chrono::milliseconds(50));
 }
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Has training that was started so many times come as far as two steps in the last of them? Of its own words.
+// Whether training has resumed `restarts` times and logged at least two steps since, according to its output `text`.
 inline bool trains(const std::string& text, int restarts) {
   size_t at = 0;
   for (int i = 0; i < restarts; ++i) {
@@ -45,11 +45,11 @@ inline bool trains(const std::string& text, int restarts) {
   return first != text.npos && contains(text.substr(first + 1), "\nstep ");
 }
 
-// The two processes that train in a folder stand still while this lives: what is to happen to them happens before they
-// are done, however long it takes to tell Slurm.
-class StandingStill {
+// Stops (SIGSTOP) the two processes that train in a folder while this object lives, so that training cannot finish
+// before Slurm acts on it.
+class PausedTraining {
  public:
-  explicit StandingStill(const std::string& folder) {
+  explicit PausedTraining(const std::string& folder) {
     for (const pid_t pid : all_processes()) {
       std::ifstream words(fmt::format("/proc/{}/cmdline", pid), std::ios::binary);
       std::string program, command;
@@ -59,19 +59,19 @@ class StandingStill {
       if (program.ends_with("lockstep") && command == "train" && contains(rest, folder)) pids_.push_back(pid);
     }
     for (const pid_t pid : pids_) ::kill(pid, SIGSTOP);
-    EXPECT_EQ(pids_.size(), 2u) << "processes train in " << folder;
+    EXPECT_EQ(pids_.size(), 2u) << "training processes in " << folder;
   }
-  ~StandingStill() {
+  ~PausedTraining() {
     for (const pid_t pid : pids_) ::kill(pid, SIGCONT);
   }
-  StandingStill(const StandingStill&) = delete;
-  StandingStill& operator=(const StandingStill&) = delete;
+  PausedTraining(const PausedTraining&) = delete;
+  PausedTraining& operator=(const PausedTraining&) = delete;
 
  private:
   std::vector<pid_t> pids_;
 };
 
-// What cluster.sh starts. It ends when its input does, so also when this program is killed.
+// The cluster that cluster.sh starts. It ends when its standard input is closed, so also when this program is killed.
 class SlurmCluster {
  public:
   static SlurmCluster& instance() {
@@ -79,11 +79,11 @@ class SlurmCluster {
     return cluster;
   }
 
-  // Why there is none; empty: there is one.
+  // Why no cluster could be started; empty: it runs.
   const std::string& missing() const { return missing_; }
 
-  // "kill NODE", "start NODE".
-  void tell(const std::string& words) {
+  // "kill NODE" or "start NODE".
+  void command(const std::string& words) {
     const std::string line = words + "\n";
     ASSERT_EQ(::write(to_, line.data(), line.size()), static_cast<ssize_t>(line.size()));
     ASSERT_EQ(read_line(), "done");
@@ -119,7 +119,7 @@ class SlurmCluster {
     ::close(from_);
   }
 
-  // Empty at the end.
+  // Returns "" at the end of the stream.
   std::string read_line() {
     std::string line;
     for (char c; ::read(from_, &c, 1) == 1;) {
@@ -135,7 +135,7 @@ class SlurmCluster {
   int to_ = -1, from_ = -1;
 };
 
-// Tests of it; skipped, with the reason, where there can be none.
+// Fixture of tests on the cluster. Skips them, with the reason, where no Slurm can run.
 class OnSlurm : public testing::Test {
  protected:
   void SetUp() override {
@@ -147,33 +147,33 @@ class OnSlurm : public testing::Test {
     if (!SlurmCluster::instance().missing().empty()) return;
     for (const std::string& id : submitted_)
       if (!is_over(id)) run_program({"scancel", id});
-    for (const std::string& id : submitted_) EXPECT_TRUE(slurm_comes_to([&] { return is_over(id); })) << id;
+    for (const std::string& id : submitted_) EXPECT_TRUE(slurm_eventually([&] { return is_over(id); })) << id;
   }
 
-  static std::optional<SlurmSight> sight(const std::string& id) {
+  static std::optional<SlurmJobInfo> info(const std::string& id) {
     return parse_scontrol(run_program({"env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "job", id}).out);
   }
   static bool is_over(const std::string& id) {
-    const std::optional<SlurmSight> now = sight(id);
+    const std::optional<SlurmJobInfo> now = info(id);
     return !now || stage_of(*now) == SlurmStage::succeeded || stage_of(*now) == SlurmStage::failed;
   }
-  // The state in which it ended; "" when it does not.
+  // Waits for the end and returns the final state; "" if the job does not end in time.
   static std::string end_of(const std::string& id) {
-    return slurm_comes_to([&] { return is_over(id); }) ? sight(id).value_or(SlurmSight()).state : "";
+    return slurm_eventually([&] { return is_over(id); }) ? info(id).value_or(SlurmJobInfo()).state : "";
   }
 
-  // A job that was put back waits two minutes; this one does not. (In the second in which it was ended a node would
-  // take the new start for the old one.) Returns whether it has been put back.
-  static bool starts_again(const std::string& id, int restarts) {
-    const bool waits = slurm_comes_to([&] {
-      const std::optional<SlurmSight> now = sight(id);
+  // Waits until the job is requeued and lets it start after 2 s instead of Slurm's two minutes. Returns whether it was
+  // requeued. A start in the same second as the end would look to the node like the old one.
+  static bool restarts_soon(const std::string& id, int restarts) {
+    const bool waits = slurm_eventually([&] {
+      const std::optional<SlurmJobInfo> now = info(id);
       return now && now->restarts == restarts && now->state == "PENDING";
     });
     run_program({"scontrol", "update", "JobId=" + id, "StartTime=now+2"});
     return waits;
   }
 
-  // A script by `lockstep render slurm`; it prints to the file out().
+  // Writes a script with `lockstep render slurm` and returns its path. Its output goes to the file out(name).
   std::string render(const std::string& name, const Words& flags, const Words& command) {
     const Words words = Words{program_path(), "render", "slurm", "--job-name", name, "--output", out(name)} + flags +
                         Words{"--"} + command;
@@ -183,7 +183,7 @@ class OnSlurm : public testing::Test {
     FileSystem::real().write(path, {reinterpret_cast<const uint8_t*>(result.out.data()), result.out.size()});
     return path;
   }
-  // The job's number.
+  // Submits a job and returns its id.
   std::string submit(const std::string& name, const Words& flags, const Words& command) {
     return submit_words({render(name, flags, command)});
   }
@@ -199,7 +199,7 @@ class OnSlurm : public testing::Test {
     return FileSystem::real().exists(out(name)) ? read_text(out(name)) : "";
   }
 
-  // Training on the small data set; `name` is its folder.
+  // Training on the small data set with checkpoints in the folder `name`.
   Words train_command(const std::string& name, int steps) const {
     return {"train",
             "--dataset",

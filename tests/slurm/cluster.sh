@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# A whole Slurm on this machine: one controller and a daemon for each node, with a munge of its own, all below one folder.
+# Runs a complete Slurm on this machine: a controller, a slurmd for each node and a munged, all in one folder.
 #
 #   cluster.sh FOLDER NODE...     e.g. cluster.sh /tmp/c 127.0.0.1 127.0.0.2
 #
-# Prints "ready" when jobs can be submitted with SLURM_CONF=FOLDER/slurm.conf, then obeys a word a line from its input, and
+# Prints "ready" when jobs can be submitted with SLURM_CONF=FOLDER/slurm.conf. Then executes one command per input line and
 # answers each with "done":
 #
-#   kill NODE    the node is gone: its daemon and all that it runs
-#   start NODE   its daemon is there again
+#   kill NODE    kill slurmd of the node and all processes of its jobs
+#   start NODE   start slurmd again
 #
-# At the end of its input it ends all it has started. Names of nodes must be ones that resolve, for the processes of a job
-# find process 0 by the name of its node; an address of this machine (127.0.0.2) is such a name. Exit code 77: this machine
-# has no Slurm, or one cannot run here; the last line says why.
+# Stops everything at the end of its input. Node names must resolve, because the processes of a job connect to process 0 by
+# the name of its node; an address of this machine (127.0.0.2) works. Exit code 77: Slurm is missing or cannot run here; the
+# last line is the reason.
 set -uo pipefail
 
 folder=$1
 shift
 nodes=("$@")
-cpus=16 gpus=4          # of each node, whatever the machine has
-declare -A pid_of=()    # of what was started here
+cpus=16 gpus=4          # of each node, independent of the machine
+declare -A pid_of=()    # daemon -> process id
 
 skip() {
   echo "$*"
@@ -30,7 +30,7 @@ for program in munged mungekey slurmctld slurmd sbatch scontrol; do
   command -v "$program" >/dev/null || skip "there is no $program; install the packages slurm-wlm and munge"
 done
 
-# Gives up after so many tenths of a second.
+# Waits for a condition, at most $1 tenths of a second.
 wait_for() {
   local tenths=$1
   shift
@@ -72,7 +72,7 @@ start_node() {
 
 environment_of() { tr '\0' '\n' <"/proc/$1/environ"; }
 
-# Its daemon, the processes of its steps, and who watches them.
+# Kills slurmd of a node, slurmstepd and the processes of the job steps.
 kill_node() {
   local entry pid parent
   if [ -n "${pid_of[$1]-}" ]; then
@@ -94,7 +94,7 @@ mkdir -p "$folder/state" "$folder/run" || exit 1
 chmod 755 "$folder" "$folder/run"
 export SLURM_CONF=$folder/slurm.conf
 
-# Munge: a key and a socket of its own.
+# munged with a separate key and socket.
 mungekey --create --keyfile="$folder/munge.key" || exit 1
 munged --foreground --force --num-threads=2 --key-file="$folder/munge.key" --socket="$folder/run/munge.socket" \
   --pid-file="$folder/run/munged.pid" --log-file="$folder/munged.log" --seed-file="$folder/munge.seed" \
@@ -127,7 +127,7 @@ InactiveLimit=0
 KillWait=5
 MinJobAge=600
 ReturnToService=2
-# Neither cgroups nor cores that are there are needed.
+# Works without cgroups and with more CPUs than the machine has.
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -138,7 +138,7 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0
-# Jobs of the partition "urgent" push others back into the queue; those of "graceful" are told a minute before.
+# Jobs of the partition "urgent" preempt others; those of "graceful" get SIGTERM one minute before.
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
@@ -150,12 +150,12 @@ TEXT
   echo "PartitionName=graceful Nodes=ALL PriorityTier=1 GraceTime=60"
   echo "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF"
 } >"$folder/slurm.conf"
-# Older ones cannot be told to use none; that of version 1 does nothing until somebody asks it.
+# Older versions cannot disable the cgroup plugin; cgroup/v1 does nothing unless it is used.
 case $(slurmd -V) in
   *" 2"[0-2].* | *" 23.02"*) echo "CgroupPlugin=cgroup/v1" ;;
   *) echo "CgroupPlugin=disabled" ;;
 esac >"$folder/cgroup.conf"
-# GPUs that are only counted: other devices that every machine has stand for them, for no cgroup guards them.
+# Fake GPUs, which Slurm only counts: device files that exist on every machine.
 for device in null zero full random; do echo "Name=gpu File=/dev/$device"; done >"$folder/gres.conf"
 
 slurmctld -D -c >"$folder/slurmctld.log" 2>&1 </dev/null &
@@ -175,7 +175,7 @@ while read -r word name; do
   case $word in
     kill) kill_node "$name" ;;
     start) start_node "$name" ;;
-    *) echo "cluster.sh: no word \"$word\"" >&2 ;;
+    *) echo "cluster.sh: unknown command \"$word\"" >&2 ;;
   esac
   echo "done"
 done

@@ -1,4 +1,4 @@
-// Jobs on a real Slurm of two nodes: the layouts of a cluster's guide, preemption, warnings, lost nodes.
+// Jobs on a real Slurm with two nodes: task layouts, preemption, signals before the time limit, lost nodes.
 #include "slurm/cluster.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ bool long_tests() {
   return text && std::string(text) == "1";
 }
 
-// The lines of the processes; those of the script and of scontrol are left out.
+// The sorted lines that begin with one of `beginnings`: those of the processes, without script and scontrol.
 std::vector<std::string> lines_with(const std::string& text, const std::vector<std::string>& beginnings) {
   std::vector<std::string> out;
   for (const std::string& line : lines_of(text))
@@ -26,8 +26,8 @@ std::vector<std::string> lines_with(const std::string& text, const std::vector<s
 const std::vector<std::string> kQuery = {"# Local", "# Global"}, kSum = {"Total", "Process"};
 const std::string kGlobal4 = "# Global devices:[ 4 ], [cpu(id=0), cpu(id=1), cpu(id=2), cpu(id=3)]";
 
-// With GPUs that Slurm only counts: virtual devices of the CPU stand for those of a process.
-TEST_F(OnSlurm, TheFourLayoutsOfTheGuideFindEachOther) {
+// Slurm only counts the GPUs of this cluster; the processes use virtual CPU devices.
+TEST_F(OnSlurm, ProcessesOfAllFourLayoutsFormOneJob) {
   const Words flags = {"--constraint", "a100"};
   const std::string a = submit("a", flags + Words{"--shape", "G4N1p4"}, {"devices"});
   const std::string b =
@@ -60,13 +60,13 @@ TEST_F(OnSlurm, PartitionsWithoutGpusUseVirtualDevices) {
       << printed("cpu");
 }
 
-TEST_F(OnSlurm, MpiCarriesTheDataWhereSrunOffersIt) {
+TEST_F(OnSlurm, MpiIsUsedForDataIfSrunSupportsIt) {
 #ifndef LOCKSTEP_WITH_MPI
   GTEST_SKIP() << "built without MPI";
 #endif
   const ProgramResult kinds = run_program({"srun", "--mpi=list"});
   if (!contains(kinds.out + kinds.err, "pmix")) GTEST_SKIP() << "this Slurm has no PMIx";
-  // On one node: two daemons of one machine do not get along in PMIx.
+  // On one node: PMIx does not support two slurmd daemons on one machine.
   const std::string id =
       submit("mpi", {"--tasks-per-node", "2", "--mpi", "pmix", "--env", "LOCKSTEP_COLLECTIVES=mpi"}, {"allreduce"});
   EXPECT_EQ(end_of(id), "COMPLETED");
@@ -75,11 +75,11 @@ TEST_F(OnSlurm, MpiCarriesTheDataWhereSrunOffersIt) {
       << printed("mpi");
 }
 
-TEST_F(OnSlurm, AFailingProcessFailsTheJobWithItsCode) {
+TEST_F(OnSlurm, PermanentErrorFailsTheJobWithItsExitCode) {
   const std::string id =
       submit("fails", {"--tasks-per-node", "2", "--requeue"}, {"train", "--dataset", "no-such-data-set"});
-  EXPECT_EQ(end_of(id), "FAILED");  // not again: the same mistake would come again
-  const std::optional<SlurmSight> now = sight(id);
+  EXPECT_EQ(end_of(id), "FAILED");  // not requeued: the error would occur again
+  const std::optional<SlurmJobInfo> now = info(id);
   ASSERT_TRUE(now);
   EXPECT_EQ(now->restarts, 0);
   EXPECT_EQ(now->exit_code, 2) << printed("fails");
@@ -90,8 +90,8 @@ class TrainingOnSlurm : public OnSlurm {
   static constexpr int kSteps = 600;
   const Words kLayout = {"--nodes", "2", "--cpus-per-task", "4", "--time", "60", "--requeue"};
 
-  // What a run that nobody disturbs comes to.
-  void train_undisturbed() {
+  // Trains without interruption, for comparison.
+  void train_uninterrupted() {
     const RunningProgram::Result result =
         RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", kSteps)).wait();
     ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -101,92 +101,91 @@ class TrainingOnSlurm : public OnSlurm {
     return submit(name, kLayout + flags, train_command(name, kSteps));
   }
 
-  // Waits until training has come as far as some steps beyond where it went on from, in start `restart`.
-  bool comes_to_train(const std::string& name, int restart) {
+  // Waits until training has resumed `restart` times and has made some steps since.
+  bool makes_steps(const std::string& name, int restart) {
     return comes_true([&] { return trains(printed(name), restart); }, std::chrono::minutes(2));
   }
 };
 
-// Three ways for a job to go back into the queue. Preemption with grace sends SIGTERM to the processes and leaves the
-// script alone; what Slurm sends before the time is up reaches them in the same way as this SIGUSR1; `requeue` ends
-// all.
-TEST_F(TrainingOnSlurm, ThatIsPushedBackGoesOnToTheSameWeights) {
-  train_undisturbed();
+// Three causes of a requeue. Preemption with grace time sends SIGTERM to the tasks, but not to the script. The signal
+// before the time limit is the same as this SIGUSR1. `scontrol requeue` ends tasks and script.
+TEST_F(TrainingOnSlurm, RequeuedTrainingReachesTheSameWeights) {
+  train_uninterrupted();
   const std::string id = submit_training("run", {"--partition", "graceful"});
-  ASSERT_TRUE(comes_to_train("run", 0)) << printed("run");
+  ASSERT_TRUE(makes_steps("run", 0)) << printed("run");
   std::string urgent;
   {
-    const StandingStill run(checkpoints("run"));  // Slurm wakes whom it asks to end
+    const PausedTraining run(checkpoints("run"));  // Slurm continues (SIGCONT) the processes it terminates
     urgent = submit_words({"--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true"});
-    ASSERT_TRUE(starts_again(id, 1)) << printed("run");
+    ASSERT_TRUE(restarts_soon(id, 1)) << printed("run");
   }
   EXPECT_EQ(end_of(urgent), "COMPLETED");
   expect_contains(printed("run"), "lockstep: stopped by ");
-  expect_contains(printed("run"), "lockstep: exit code 143; the job goes back into the queue (restart 1)");
+  expect_contains(printed("run"), "lockstep: exit code 143; requeueing the job (restart 1)");
 
-  ASSERT_TRUE(comes_to_train("run", 1)) << printed("run");
+  ASSERT_TRUE(makes_steps("run", 1)) << printed("run");
   {
-    const StandingStill run(checkpoints("run"));
+    const PausedTraining run(checkpoints("run"));
     EXPECT_EQ(run_program({"scancel", "--signal=USR1", id}).code, 0);
   }
-  ASSERT_TRUE(starts_again(id, 2)) << printed("run");
-  expect_contains(printed("run"), "lockstep: exit code 75; the job goes back into the queue (restart 2)");
+  ASSERT_TRUE(restarts_soon(id, 2)) << printed("run");
+  expect_contains(printed("run"), "lockstep: exit code 75; requeueing the job (restart 2)");
 
-  ASSERT_TRUE(comes_to_train("run", 2)) << printed("run");
+  ASSERT_TRUE(makes_steps("run", 2)) << printed("run");
   {
-    const StandingStill run(checkpoints("run"));
+    const PausedTraining run(checkpoints("run"));
     EXPECT_EQ(run_program({"scontrol", "requeue", id}).code, 0);
   }
-  ASSERT_TRUE(starts_again(id, 3)) << printed("run");
+  ASSERT_TRUE(restarts_soon(id, 3)) << printed("run");
 
   EXPECT_EQ(end_of(id), "COMPLETED") << printed("run");
   expect_same_weights(checkpoints("run"), checkpoints("wanted"));
 }
 
-TEST_F(TrainingOnSlurm, ThatIsCancelledLeavesACheckpointAndStaysAway) {
+TEST_F(TrainingOnSlurm, CancelledTrainingSavesACheckpointAndIsNotRequeued) {
   const std::string id = submit_training("run");
-  ASSERT_TRUE(comes_to_train("run", 0)) << printed("run");
+  ASSERT_TRUE(makes_steps("run", 0)) << printed("run");
   EXPECT_EQ(run_program({"scancel", id}).code, 0);
   EXPECT_EQ(end_of(id), "CANCELLED");
-  EXPECT_EQ(sight(id)->restarts, 0);
+  EXPECT_EQ(info(id)->restarts, 0);
   EXPECT_FALSE(list_checkpoints(checkpoints("run")).empty()) << printed("run");
 }
 
-// The node is gone with all it ran. Slurm would see that after its SlurmdTimeout; here, as where something watches the
-// nodes, it is told.
-TEST_F(TrainingOnSlurm, OnANodeThatIsLostGoesOnOrEndsAsAsked) {
-  train_undisturbed();
+// A node and all its processes are killed. Slurm would detect that after SlurmdTimeout; unless long tests run, the test
+// sets the node DOWN, as a monitoring system would.
+TEST_F(TrainingOnSlurm, LostNodeRequeuesOrFailsTheJobAsRequested) {
+  train_uninterrupted();
   const std::string once = submit("once", {"--nodes", "2", "--cpus-per-task", "4"}, train_command("once", 1'000'000));
-  const bool first = comes_to_train("once", 0);
+  const bool first = makes_steps("once", 0);
   const std::string again = submit_training("again");
-  const bool both = first && comes_to_train("again", 0);
+  const bool both = first && makes_steps("again", 0);
   {
-    const StandingStill run(checkpoints("again"));  // `once` goes on, and names who was lost
-    SlurmCluster::instance().tell("kill 127.0.0.2");
+    const PausedTraining run(checkpoints("again"));  // `once` keeps running and names the lost process
+    SlurmCluster::instance().command("kill 127.0.0.2");
     ASSERT_TRUE(both) << printed("again") << printed("once");
     if (!long_tests()) {
       EXPECT_EQ(run_program({"scontrol", "update", "NodeName=127.0.0.2", "State=DOWN", "Reason=test"}).code, 0);
     }
     EXPECT_EQ(end_of(once), "NODE_FAIL");
-    EXPECT_TRUE(slurm_comes_to([&] { return sight(again)->restarts == 1; }));
+    EXPECT_TRUE(slurm_eventually([&] { return info(again)->restarts == 1; }));
   }
-  SlurmCluster::instance().tell("start 127.0.0.2");
-  EXPECT_TRUE(starts_again(again, 1)) << printed("again");
+  SlurmCluster::instance().command("start 127.0.0.2");
+  EXPECT_TRUE(restarts_soon(again, 1)) << printed("again");
   EXPECT_EQ(end_of(again), "COMPLETED") << printed("again");
-  expect_contains(printed("once"), "process 1 (host ");  // the other one has named it
+  expect_contains(printed("once"), "process 1 (host ");  // reported by the other process
   expect_same_weights(checkpoints("again"), checkpoints("wanted"));
 }
 
-// Slurm looks at the clock twice a minute.
-TEST_F(TrainingOnSlurm, WhoseTimeIsUpIsWarnedAndGoesOn) {
+// Slurm checks time limits every 30 s.
+TEST_F(TrainingOnSlurm, TimeLimitSendsTheSignalAndTheJobIsRequeued) {
   if (!long_tests()) GTEST_SKIP() << "takes two minutes; ./dev test --long runs it";
   const int steps = 20'000;
   const std::string id =
       submit("run", {"--nodes", "2", "--cpus-per-task", "4", "--time", "1", "--signal-seconds", "40", "--requeue"},
              train_command("run", steps));
-  ASSERT_TRUE(starts_again(id, 1)) << printed("run");
+  ASSERT_TRUE(restarts_soon(id, 1)) << printed("run");
   expect_contains(printed("run"), "lockstep: stopped by ");
-  ASSERT_TRUE(comes_to_train("run", 1)) << printed("run");
+  ASSERT_TRUE(makes_steps("run", 1)) << printed("run");
 }
 
 }  // namespace

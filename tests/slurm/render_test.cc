@@ -7,7 +7,7 @@ namespace {
 
 ProgramResult render(const Words& words) { return run_program(Words{program_path(), "render", "slurm"} + words); }
 
-void expect_refused(const Words& words, const std::string& message) {
+void expect_rejected(const Words& words, const std::string& message) {
   const ProgramResult result = render(words);
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.err, "lockstep: render slurm: " + message + "\n");
@@ -27,13 +27,13 @@ TEST(RenderSlurm, ShapesHaveTheirCommands) {
   }
 }
 
-TEST(RenderSlurm, WithoutGpusVirtualDevicesStandIn) {
+TEST(RenderSlurm, CpuFlagReplacesGpusByVirtualDevices) {
   const std::string text = render({"--shape", "G4N2p2", "--cpu"}).out;
   expect_contains(text, "\n  env 'LOCKSTEP_NUM_CPU_DEVICES=2' ");
   expect_lacks(text, "--gpus");
 }
 
-TEST(RenderSlurm, FlagsChangeAShape) {
+TEST(RenderSlurm, FlagsOverrideTheShape) {
   const std::string text =
       render({"--shape", "G4N1p4", "--tasks-per-node", "2", "--cpus-per-task", "8", "--time", "2-0", "--job-name", "x"})
           .out;
@@ -42,7 +42,7 @@ TEST(RenderSlurm, FlagsChangeAShape) {
     expect_contains(text, part);
 }
 
-TEST(RenderSlurm, TrainingIsWarnedAndOthersAreNot) {
+TEST(RenderSlurm, OnlyTrainingGetsASignalBeforeTheTimeLimit) {
   expect_contains(render({"--", "train"}).out, "#SBATCH --signal=USR1@120\n");
   expect_contains(render({"--signal-seconds", "30", "--", "lockstep", "train"}).out, "#SBATCH --signal=USR1@30\n");
   expect_lacks(render({"--signal-seconds", "0", "--", "train"}).out, "--signal=");
@@ -50,7 +50,7 @@ TEST(RenderSlurm, TrainingIsWarnedAndOthersAreNot) {
   expect_lacks(render({"--program", "/bin/python3", "--", "train"}).out, "--signal=");
 }
 
-TEST(RenderSlurm, AnImageBringsItsOwnProgram) {
+TEST(RenderSlurm, ContainersRunTheProgramOfTheImage) {
   expect_contains(render({"--container", "a.sif", "--", "devices"}).out,
                   "\n  apptainer exec a.sif \\\n  lockstep devices ||");
 }
@@ -64,16 +64,17 @@ TEST(RenderSlurm, RepeatedFlagsLeaveTheCommandAlone) {
   expect_contains(text, "#SBATCH --nice\n");
 }
 
-TEST(RenderSlurm, MistakesAreSaid) {
-  expect_refused({"--nodes", "2"},
+TEST(RenderSlurm, InvalidFlagsAreRejected) {
+  expect_rejected({"--nodes", "2"},
                  "no command after --; add one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
-  expect_refused({"--", "trian"},
-                 "unknown command \"trian\"; did you mean \"train\"? to run another program, give its path or use --program");
-  expect_refused({"--env", "A", "--", "train"}, "--env: \"A\" is not NAME=VALUE");
-  expect_refused({"--max-requeues", "3", "--", "train"},
+  expect_rejected(
+      {"--", "trian"},
+      "unknown command \"trian\"; did you mean \"train\"? to run another program, give its path or use --program");
+  expect_rejected({"--env", "A", "--", "train"}, "--env: \"A\" is not NAME=VALUE");
+  expect_rejected({"--max-requeues", "3", "--", "train"},
                  "--max-requeues has no effect without --requeue; add --requeue or omit it");
-  expect_refused({"--time", "1h", "--", "train"},
-                 "\"1h\" is no time; write MINUTES, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS");
+  expect_rejected({"--time", "1h", "--", "train"},
+                 "invalid time \"1h\"; write MINUTES, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `lockstep apply --on slurm` and its kin, on a real Slurm.
+// `lockstep apply --on slurm` and the other job commands, on a real Slurm.
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -27,7 +27,7 @@ class JobsOnSlurm : public OnSlurm {
     return result.out;
   }
 
-  // Two replicas, one on each node. The folder's data set and checkpoints.
+  // Writes the manifest of a job with two replicas, one on each node, and returns its path.
   std::string manifest(const std::string& name, const std::string& policy, const Words& args,
                        const std::string& more = "") {
     const nlohmann::ordered_json container = {{"name", "jax"},
@@ -55,14 +55,14 @@ class JobsOnSlurm : public OnSlurm {
       if (each["status"] == "True") state = each["type"].get<std::string>();
     return state;
   }
-  static bool comes_to(const std::string& name, const std::string& state) {
-    return slurm_comes_to([&] { return state_of(name) == state; });
+  static bool reaches(const std::string& name, const std::string& state) {
+    return slurm_eventually([&] { return state_of(name) == state; });
   }
 
-  // What the first replicas have printed, in all their starts.
+  // The output of replica 0 in all attempts.
   std::string printed_by_first() const {
     std::map<std::string, std::string> all;
-    std::error_code error;  // a folder that is not there yet, or not any more
+    std::error_code error;  // the folder may not exist
     const std::filesystem::recursive_directory_iterator files(dir_.path() + "/state", error), end;
     if (error) return "";
     for (auto file = files; file != end; file.increment(error)) {
@@ -74,18 +74,18 @@ class JobsOnSlurm : public OnSlurm {
     for (const auto& [path, text] : all) out += text;
     return out;
   }
-  bool comes_to_train(int restart) const {
+  bool makes_steps(int restart) const {
     return comes_true([&] { return trains(printed_by_first(), restart); }, std::chrono::minutes(2));
   }
 
   std::vector<std::string> applied_;
 };
 
-TEST_F(JobsOnSlurm, RunToTheirEndAndCanBeLookedAt) {
+TEST_F(JobsOnSlurm, JobRunsToItsEndAndEveryCommandShowsIt) {
   apply("sum", "Never", {"allreduce"});
   const ProgramResult again = on_slurm({"apply", "-f", manifest("sum", "Never", {"allreduce"})});
   EXPECT_EQ(again.out, "jaxjob.kubeflow.org/sum unchanged\n") << again.err;
-  EXPECT_TRUE(comes_to("sum", "Succeeded")) << shown({"describe", "job/sum"});
+  EXPECT_TRUE(reaches("sum", "Succeeded")) << shown({"describe", "job/sum"});
   expect_contains(shown({"logs", "sum", "--replica", "1"}), "Process 1 has y=[2.]\n");
   expect_lacks(shown({"logs", "sum", "--replica", "1"}), "Process 0");
   EXPECT_EQ(shown({"logs", "sum", "--tail", "1"}), "Process 0 has y=[2.]\n");
@@ -94,7 +94,7 @@ TEST_F(JobsOnSlurm, RunToTheirEndAndCanBeLookedAt) {
   expect_contains(pods, "127.0.0.2");
   expect_contains(pods, "Completed");
   const std::string events = shown({"events"});
-  expect_contains(events, "it is Slurm's job ");
+  expect_contains(events, "submitted as Slurm job ");
   expect_contains(events, "JAXJob default/sum successfully completed.");
   EXPECT_EQ(on_slurm({"logs", "sum", "--previous"}).err,
             "lockstep: logs: sum-worker-0 was started only once; there is no previous log\n");
@@ -104,9 +104,9 @@ TEST_F(JobsOnSlurm, RunToTheirEndAndCanBeLookedAt) {
   EXPECT_EQ(on_slurm({"logs", "sum"}).err, "lockstep: job sum: not found: namespace default has no jobs under Slurm\n");
 }
 
-TEST_F(JobsOnSlurm, ThatFailSayWhoFailedAndHow) {
+TEST_F(JobsOnSlurm, FailedJobReportsReplicasAndExitCodes) {
   apply("fails", "ExitCode", {"train", "--dataset", "no-such-data-set"});
-  EXPECT_TRUE(comes_to("fails", "Failed"));
+  EXPECT_TRUE(reaches("fails", "Failed"));
   const std::string text = shown({"describe", "job/fails"});
   expect_contains(text, "JAXJob fails is failed because 2 Worker replica(s) failed.");
   const nlohmann::json pods = nlohmann::json::parse(shown({"get", "pods", "-o", "json"}));
@@ -114,65 +114,63 @@ TEST_F(JobsOnSlurm, ThatFailSayWhoFailedAndHow) {
   expect_contains(shown({"logs", "fails"}), "no-such-data-set");
 }
 
-TEST_F(JobsOnSlurm, GoOnAfterSuspendAndRequeueToTheSameWeights) {
+TEST_F(JobsOnSlurm, SuspendedAndRequeuedJobReachesTheSameWeights) {
   const RunningProgram::Result wanted =
       RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", 600)).wait();
   ASSERT_EQ(wanted.exit_code, 0) << wanted.err;
   apply("mnist", "OnFailure", train_command("run", 600));
-  ASSERT_TRUE(comes_to_train(0)) << printed_by_first();
+  ASSERT_TRUE(makes_steps(0)) << printed_by_first();
   {
-    const StandingStill run(checkpoints("run"));  // Slurm wakes whom it asks to end
+    const PausedTraining run(checkpoints("run"));  // Slurm continues (SIGCONT) the processes it terminates
     expect_contains(shown({"logs", "mnist"}), "\nstep ");
     EXPECT_EQ(shown({"suspend", "mnist"}), "jaxjob.kubeflow.org/mnist suspended\n");
   }
   EXPECT_EQ(state_of("mnist"), "Suspended");
   EXPECT_EQ(shown({"get", "pods"}), "");
   EXPECT_EQ(shown({"resume", "mnist"}), "jaxjob.kubeflow.org/mnist resumed\n");
-  ASSERT_TRUE(comes_to_train(1)) << printed_by_first();
+  ASSERT_TRUE(makes_steps(1)) << printed_by_first();
   std::string number;
   {
-    const StandingStill run(checkpoints("run"));
-    ASSERT_TRUE(comes_to("mnist", "Running"));
+    const PausedTraining run(checkpoints("run"));
+    ASSERT_TRUE(reaches("mnist", "Running"));
     expect_contains(shown({"logs", "mnist"}), "lockstep: resuming from step ");
 
-    // As a warning before the time is up, and as whoever runs the cluster may do.
+    // The same signal as before the time limit.
     const std::string text = shown({"events"});
-    const std::string id = text.substr(text.rfind("it is Slurm's job ") + std::string("it is Slurm's job ").size());
+    const std::string id =
+        text.substr(text.rfind("submitted as Slurm job ") + std::string("submitted as Slurm job ").size());
     number = id.substr(0, id.find_first_not_of("0123456789"));
     EXPECT_EQ(run_program({"scancel", "--signal=USR1", number}).code, 0);
   }
-  ASSERT_TRUE(comes_to("mnist", "Restarting")) << shown({"events"});
-  ASSERT_TRUE(starts_again(number, 1));
-  ASSERT_TRUE(comes_to("mnist", "Succeeded")) << shown({"describe", "job/mnist"});
+  ASSERT_TRUE(reaches("mnist", "Restarting")) << shown({"events"});
+  ASSERT_TRUE(restarts_soon(number, 1));
+  ASSERT_TRUE(reaches("mnist", "Succeeded")) << shown({"describe", "job/mnist"});
   expect_contains(shown({"logs", "mnist", "--previous"}), "lockstep: stopped by ");
   expect_same_weights(checkpoints("run"), checkpoints("wanted"));
 }
 
-TEST_F(JobsOnSlurm, ThatAreDeletedWhileTheyRunAreCancelled) {
+TEST_F(JobsOnSlurm, DeletingARunningJobCancelsIt) {
   apply("long", "Always", train_command("run", 1'000'000));
-  ASSERT_TRUE(comes_to("long", "Running"));
+  ASSERT_TRUE(reaches("long", "Running"));
   shown({"delete", "long"});
   EXPECT_EQ(run_program({"squeue", "--noheader", "--name=long"}).out, "");
 }
 
-TEST_F(JobsOnSlurm, ThatSlurmRefusesAreNotKept) {
+TEST_F(JobsOnSlurm, RejectedJobIsNotStored) {
   const std::string path =
       manifest("nowhere", "Never", {"allreduce"}, R"(, "slurm.lockstep/partition": "no-such-partition")");
   const ProgramResult result = on_slurm({"apply", "-f", path});
   EXPECT_EQ(result.code, 1);
-  expect_contains(result.err,
-                  "lockstep: apply: Slurm does not take the job: sbatch: error: invalid partition specified");
+  expect_contains(result.err, "lockstep: apply: Slurm rejected the job: sbatch: error: invalid partition specified");
   EXPECT_EQ(shown({"get", "jobs", "-o", "name"}), "");
 }
 
-TEST(SlurmRunner, SaysWhereSlurmIsMissing) {
+TEST(SlurmRunner, MissingSlurmIsReported) {
   const TempDir dir;
   const ProgramResult result = run_program(
       {"env", "PATH=/none", "LOCKSTEP_STATE_DIR=" + dir.path(), program_path(), "get", "jobs", "--on", "slurm"});
   EXPECT_EQ(result.code, 1);
-  EXPECT_EQ(result.err,
-            "lockstep: slurm: there is no sbatch on the PATH; run this on a machine of the cluster from which jobs are "
-            "submitted\n");
+  EXPECT_EQ(result.err, "lockstep: slurm: sbatch was not found on the PATH; run this on a login node of the cluster\n");
 }
 
 }  // namespace

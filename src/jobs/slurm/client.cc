@@ -13,15 +13,15 @@
 namespace lockstep {
 namespace {
 
-// Times in seconds since 1970, words in English.
+// Runs a Slurm program with times as Unix seconds and messages in English.
 ProgramResult run_slurm(std::vector<std::string> argv) {
   const std::vector<std::string> prefix = {"env", "SLURM_TIME_FORMAT=%s", "LC_ALL=C"};
   argv.insert(argv.begin(), prefix.begin(), prefix.end());
   return run_program(argv);
 }
 
-// What a program complains of, on one line.
-std::string complaint(const ProgramResult& result) {
+// The error message of a program, on one line.
+std::string error_text(const ProgramResult& result) {
   std::string out = result.err.empty() ? fmt::format("exit code {}", result.code) : result.err;
   while (!out.empty() && out.back() == '\n') out.pop_back();
   for (size_t at; (at = out.find('\n')) != out.npos;) out.replace(at, 1, "; ");
@@ -30,8 +30,8 @@ std::string complaint(const ProgramResult& result) {
 
 bool is_unknown_job(const ProgramResult& result) { return result.err.find("Invalid job id") != std::string::npos; }
 
-// In a file's name Slurm replaces what begins with %.
-std::string log_pattern(const std::string& path) {
+// Escapes % in a file name, which Slurm would expand.
+std::string escape_percent(const std::string& path) {
   std::string out;
   for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
   return out;
@@ -46,35 +46,33 @@ bool is_number(std::string_view text) {
 SlurmClient::SlurmClient() {
   for (const char* program : {"sbatch", "scontrol", "squeue", "scancel"})
     if (detail::find_program(program).empty())
-      throw_error(
-          "slurm: there is no {} on the PATH; run this on a machine of the cluster from which jobs are submitted",
-          program);
+      throw_error("slurm: {} was not found on the PATH; run this on a login node of the cluster", program);
 }
 
 std::string SlurmClient::submit(const Submission& submission) {
-  const ProgramResult result =
-      run_slurm({"sbatch", "--parsable", "--chdir=" + submission.folder, "--output=" + log_pattern(submission.output),
-                 "--open-mode=append", "--comment=" + submission.comment, submission.script});
+  const ProgramResult result = run_slurm({"sbatch", "--parsable", "--chdir=" + submission.folder,
+                                          "--output=" + escape_percent(submission.output), "--open-mode=append",
+                                          "--comment=" + submission.comment, submission.script});
   const std::string id = result.out.substr(0, result.out.find_first_of(";\n"));  // "12", "12;cluster"
   if (result.code != 0 || !is_number(id))
-    throw_error("apply: Slurm does not take the job: {}; the script is {}", complaint(result), submission.script);
+    throw_error("apply: Slurm rejected the job: {}; the script is {}", error_text(result), submission.script);
   return id;
 }
 
-void SlurmClient::check() {
+void SlurmClient::check_controller() {
   const ProgramResult result = run_slurm({"squeue", "--noheader", fmt::format("--user={}", ::geteuid())});
   if (result.code != 0)
     throw IoError(
-        fmt::format("slurm: its controller does not answer: {}; `scontrol ping` shows whether it runs, and --on "
-                    "local is this machine",
-                    complaint(result)));
+        fmt::format("slurm: the controller does not respond: {}; check it with `scontrol ping`, or use --on "
+                    "local to run on this machine",
+                    error_text(result)));
 }
 
-std::optional<std::string> SlurmClient::find(const std::string& comment) {
+std::optional<std::string> SlurmClient::find_by_comment(const std::string& comment) {
   const ProgramResult result =
       run_slurm({"squeue", "--noheader", fmt::format("--user={}", ::geteuid()), "--format=%A %k"});
   if (result.code != 0)
-    throw IoError(fmt::format("ask Slurm for jobs: {}; `scontrol ping` shows whether it answers", complaint(result)));
+    throw IoError(fmt::format("list Slurm's jobs: {}; check the controller with `scontrol ping`", error_text(result)));
   std::string_view rest = result.out;
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
@@ -85,19 +83,19 @@ std::optional<std::string> SlurmClient::find(const std::string& comment) {
   return std::nullopt;
 }
 
-std::optional<SlurmSight> SlurmClient::ask(const std::string& id) {
+std::optional<SlurmJobInfo> SlurmClient::query(const std::string& id) {
   const ProgramResult result = run_slurm({"scontrol", "--oneliner", "show", "job", id});
   if (result.code == 0) return parse_scontrol(result.out);
   if (!is_unknown_job(result))
     throw IoError(
-        fmt::format("ask Slurm for job {}: {}; `scontrol ping` shows whether it answers", id, complaint(result)));
+        fmt::format("query Slurm job {}: {}; check the controller with `scontrol ping`", id, error_text(result)));
   if (detail::find_program("sacct").empty()) return std::nullopt;
-  // The last field came late; where there is no accounting both fail.
+  // Older versions have no field Restarts. Without accounting both calls fail.
   for (const char* fields : {"State,ExitCode,Start,End,NodeList,Restarts", "State,ExitCode,Start,End,NodeList"}) {
     const ProgramResult past = run_slurm(
         {"sacct", "--parsable2", "--noheader", "--allocations", "--jobs=" + id, std::string("--format=") + fields});
     if (past.code == 0)
-      if (std::optional<SlurmSight> sight = parse_sacct(past.out)) return sight;
+      if (std::optional<SlurmJobInfo> info = parse_sacct(past.out)) return info;
   }
   return std::nullopt;
 }
@@ -106,7 +104,7 @@ void SlurmClient::cancel(const std::string& id) {
   const ProgramResult result = run_slurm({"scancel", id});
   if (result.code != 0 && !is_unknown_job(result))
     throw IoError(
-        fmt::format("cancel Slurm's job {}: {}; `scontrol ping` shows whether it answers", id, complaint(result)));
+        fmt::format("cancel Slurm job {}: {}; check the controller with `scontrol ping`", id, error_text(result)));
 }
 
 }  // namespace lockstep

@@ -1,39 +1,41 @@
-// Slurm, as its programs let it be reached: sbatch, scontrol, squeue, sacct, scancel. Used by one thread.
+// SlurmClient: submits, queries and cancels jobs by running sbatch, scontrol, squeue, sacct and scancel. Used by one
+// thread.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "jobs/slurm/sight.h"
+#include "jobs/slurm/job_info.h"
 
 namespace lockstep {
 
 class SlurmClient {
  public:
-  // Throws Error where one of the programs is missing.
+  // Throws Error if one of the programs is not on the PATH. sacct is optional.
   SlurmClient();
 
   struct Submission {
-    std::string script;   // its path
-    std::string folder;   // in which it starts
-    std::string output;   // the file to which it prints
-    std::string comment;  // by which find() knows it; no spaces
+    std::string script;   // path of the batch script
+    std::string folder;   // working directory of the job
+    std::string output;   // file for the output of the script; appended to
+    std::string comment;  // identifies the job for find_by_comment(); without spaces
   };
-  // The new job's number. Throws Error with Slurm's words when it is refused.
+  // Returns the id of the new job. Throws Error with Slurm's message if Slurm rejects it.
   std::string submit(const Submission& submission);
 
-  // A job that waits or runs, by its comment.
-  std::optional<std::string> find(const std::string& comment);
+  // The id of the user's pending or running job with this comment; nullopt if there is none. Throws IoError if Slurm
+  // does not respond.
+  std::optional<std::string> find_by_comment(const std::string& comment);
 
-  // Throws IoError when the controller does not answer.
-  void check();
+  // Throws IoError if the controller does not respond.
+  void check_controller();
 
-  // None when Slurm knows nothing of it (any more): without accounting it forgets jobs some minutes after their end.
-  // Throws IoError when Slurm does not answer.
-  std::optional<SlurmSight> ask(const std::string& id);
+  // The current state of a job; nullopt if Slurm does not know it. Without accounting, Slurm forgets a job some minutes
+  // after its end. Throws IoError if Slurm does not respond.
+  std::optional<SlurmJobInfo> query(const std::string& id);
 
-  // Ends it; nothing is done where it has ended already.
+  // Cancels a job. Does nothing if it has already ended.
   void cancel(const std::string& id);
 };
 

@@ -16,7 +16,7 @@
 #include "jobs/local/state.h"
 #include "jobs/model/manifest.h"
 #include "jobs/slurm/client.h"
-#include "jobs/slurm/plan.h"
+#include "jobs/slurm/script_from_job.h"
 #include "jobs/slurm/status.h"
 #include "jobs/uid.h"
 
@@ -27,14 +27,16 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kEndDeadline{300};   // between scancel and the end
-constexpr milliseconds kJobLook{300};  // between two looks at a job that ends
+constexpr seconds kCancelDeadline{300};  // for a job to end after scancel
+constexpr milliseconds kCancelPollInterval{300};
 
-// Keeps, in the folder <state>/slurm/<space>/<name>:
+// Stores each job in a folder <state>/slurm/<namespace>/<name>:
 //
-//   job.json       a SlurmJob, replaced as a whole
-//   script.sh      what was submitted
-//   logs/script.log, logs/<attempt>-<task>.log, logs/ended
+//   job.json                    the SlurmJob, replaced atomically
+//   script.sh                   the submitted batch script
+//   logs/script.log             the output of the batch script
+//   logs/<attempt>-<task>.log   the output of a task
+//   logs/ended                  the exit code of the batch script
 class SlurmRunner final : public Runner {
  public:
   SlurmRunner()
@@ -42,7 +44,7 @@ class SlurmRunner final : public Runner {
         program_(std::filesystem::read_symlink("/proc/self/exe").string()) {}
 
   std::string apply(Job job, const std::function<void(std::string_view)>& note) override {
-    if (std::optional<SlurmJob> present = read(job.space, job.name)) return change(*present, job, note);
+    if (std::optional<SlurmJob> present = read(job.space, job.name)) return update(*present, job, note);
     job.uid = make_uid();
     job.created = current_time();
     SlurmJob made{.job = std::move(job),
@@ -50,14 +52,14 @@ class SlurmRunner final : public Runner {
                   .first_attempt = 0,
                   .folder = std::filesystem::current_path().string(),
                   .program = program_,
-                  .sight = {},
+                  .info = {},
                   .events = {}};
     const Job& its = made.job;
-    render(made, note);  // before anything is kept: it may be refused
+    render(made, note);  // throws for an invalid job, before anything is stored
     set_created(made);
     write(made);
     if (its.spec.suspend) {
-      see_suspended(made, current_time());
+      set_suspended(made, current_time());
     } else {
       try {
         submit(made);
@@ -71,31 +73,32 @@ class SlurmRunner final : public Runner {
   }
 
   Job get(const std::string& space, const std::string& name, std::optional<JobKind>) override {
-    SlurmJob its = look(space, name);
+    SlurmJob its = refresh(space, name);
     its.job.folder = its.folder;
     return std::move(its.job);
   }
 
   std::vector<Pod> pods(const Job& job) override {
-    const SlurmJob its = look(job.space, job.name);
-    return slurm_pods(its, ends_of(its, its.job.status.attempt));
+    const SlurmJob its = refresh(job.space, job.name);
+    return slurm_pods(its, exit_codes_of(its, its.job.status.attempt));
   }
 
-  std::vector<JobEvent> events(const Job& job) override { return look(job.space, job.name).events; }
+  std::vector<JobEvent> events(const Job& job) override { return refresh(job.space, job.name).events; }
 
   void set_suspend(const Job& job, bool suspend) override {
-    SlurmJob its = look(job.space, job.name);
-    if (is_finished(its.job)) throw_error("{}: it has ended ({}); apply it anew", job.name, job_state(its.job));
+    SlurmJob its = refresh(job.space, job.name);
+    if (is_finished(its.job))
+      throw_error("{}: the job has ended ({}); delete it and apply it again", job.name, job_state(its.job));
     if (its.job.spec.suspend == suspend) return;
     its.job.spec.suspend = suspend;
     ++its.job.generation;
-    move_suspend(its);
+    apply_suspend(its);
   }
 
   void remove(const Job& job) override {
     if (std::optional<SlurmJob> its = read(job.space, job.name); its && its->job.uid == job.uid) {
-      adopt(*its);
-      if (!its->id.empty() && !is_finished(its->job)) end(*its);
+      recover_id(*its);
+      if (!its->id.empty() && !is_finished(its->job)) cancel_and_wait(*its);
       files_.remove_tree(folder_of(job));
     }
   }
@@ -104,17 +107,17 @@ class SlurmRunner final : public Runner {
     std::vector<Job> out;
     for (const std::string& each : space.empty() ? names_in(root_) : std::vector<std::string>{space})
       for (const std::string& name : names_in(root_ + "/" + each))
-        if (std::optional<SlurmJob> job = read(each, name); job && look(*job)) {
+        if (std::optional<SlurmJob> job = read(each, name); job && refresh(*job)) {
           out.push_back(std::move(job->job));
           out.back().folder = job->folder;
         }
-    if (out.empty()) slurm_.check();
+    if (out.empty()) slurm_.check_controller();
     std::ranges::stable_sort(out, {}, &Job::name);
     return out;
   }
 
   void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) override {
-    SlurmJob its = look(job.space, job.name);
+    SlurmJob its = refresh(job.space, job.name);
     if (options.replica < 0 || options.replica >= its.job.spec.replicas)
       throw_error("logs: job {} has no replica {}; its replicas are 0 to {}", job.name, options.replica,
                   its.job.spec.replicas - 1);
@@ -122,20 +125,19 @@ class SlurmRunner final : public Runner {
     const int attempt = options.follow && !options.previous && !is_finished(its.job)
                             ? its.job.status.attempt
                             : attempt_to_read(its, options.previous);
-    if (options.previous && attempt < 0)
-      throw_error("logs: {} was started only once; there is no previous log", pod);
+    if (options.previous && attempt < 0) throw_error("logs: {} was started only once; there is no previous log", pod);
     LogReader reader(log_of(its.job, std::max(attempt, 0), options.replica), options.tail);
     for (bool first = true;; first = false) {
-      // Before the log is read: what it says afterwards is all there will be.
+      // Checked before the log is read: after the end nothing is appended any more.
       const bool over = is_finished(its.job) || its.job.status.attempt > std::max(attempt, 0);
       const bool there = files_.exists(log_of(its.job, std::max(attempt, 0), options.replica));
       if (!there && over) return show_script(its, std::max(attempt, 0), sink);
       if (!there && first && !options.follow)
         throw_error("logs: {} has not been started yet ({}); -f waits for it", pod,
-                    its.sight.reason.empty() || its.sight.reason == "None" ? job_state(its.job) : its.sight.reason);
+                    its.info.reason.empty() || its.info.reason == "None" ? job_state(its.job) : its.info.reason);
       if (!reader.read(sink) || over || !options.follow) return;
       wait_for_change();
-      if (!sink("") || !look(its)) return;
+      if (!sink("") || !refresh(its)) return;
     }
   }
 
@@ -154,8 +156,8 @@ class SlurmRunner final : public Runner {
 
   std::string text_of(const std::string& path) {
     if (!files_.exists(path)) return "";
-    constexpr int64_t kMostBytes = int64_t{1} << 30;  // of the log of a batch script
-    const std::vector<uint8_t> bytes = files_.read_file(path, kMostBytes);
+    constexpr int64_t kMaxBytes = int64_t{1} << 30;  // of script.log
+    const std::vector<uint8_t> bytes = files_.read_file(path, kMaxBytes);
     return {bytes.begin(), bytes.end()};
   }
 
@@ -178,7 +180,7 @@ class SlurmRunner final : public Runner {
     const std::string message = fmt::format("{} {} is created.", kind, job.job.name);
     const JobTime time = job.job.created;
     job.job.status.conditions.push_back({"Created", true, kind + "Created", message, time, time});
-    tell(job, time, false, kind + "Created", message);
+    add_event(job, time, false, kind + "Created", message);
   }
 
   static std::string comment_of(const SlurmJob& job) {
@@ -186,9 +188,9 @@ class SlurmRunner final : public Runner {
   }
 
   std::string render(const SlurmJob& job, const std::function<void(std::string_view)>& note) const {
-    const SlurmPlace place{
+    const SlurmScriptContext context{
         .program = job.program, .folder = job.folder, .logs = logs_of(job.job), .first_attempt = job.first_attempt};
-    return render_slurm(slurm_script(job.job, place, note), "apply: " + job.job.name);
+    return render_slurm(slurm_script_from_job(job.job, context, note), "apply: " + job.job.name);
   }
 
   void submit(SlurmJob& job) {
@@ -198,26 +200,26 @@ class SlurmRunner final : public Runner {
     files_.remove(logs_of(job.job) + "/ended");
     job.id = slurm_.submit(
         {.script = path, .folder = job.folder, .output = logs_of(job.job) + "/script.log", .comment = comment_of(job)});
-    tell(job, current_time(), false, "Submitted", fmt::format("it is Slurm's job {}", job.id));
+    add_event(job, current_time(), false, "Submitted", fmt::format("submitted as Slurm job {}", job.id));
   }
 
-  // A job of which this program was killed between sbatch and the note of its number.
-  void adopt(SlurmJob& job) {
+  // Finds the id if an earlier call was killed between sbatch and storing it.
+  void recover_id(SlurmJob& job) {
     if (!job.id.empty() || job.job.spec.suspend || is_finished(job.job)) return;
-    if (const std::optional<std::string> id = slurm_.find(comment_of(job))) {
+    if (const std::optional<std::string> id = slurm_.find_by_comment(comment_of(job))) {
       job.id = *id;
       write(job);
     }
   }
 
-  // Sees how it stands and keeps that. False when its time to live after the end is over, and it is gone.
-  bool look(SlurmJob& job) {
-    adopt(job);
+  // Queries Slurm and stores the new status. Deletes the job and returns false if ttlSecondsAfterFinished has passed.
+  bool refresh(SlurmJob& job) {
+    recover_id(job);
     if (!is_finished(job.job) && !job.id.empty()) {
       const int64_t version = job.job.version;
-      const std::optional<SlurmSight> sight = slurm_.ask(job.id);
-      const SlurmSight now = sight ? *sight : forgotten(job);
-      see(job, now, ends_of(job, job.first_attempt + now.restarts), current_time());
+      const std::optional<SlurmJobInfo> info = slurm_.query(job.id);
+      const SlurmJobInfo now = info ? *info : info_of_forgotten(job);
+      update_status(job, now, exit_codes_of(job, job.first_attempt + now.restarts), current_time());
       if (job.job.version != version) write(job);
     }
     const JobStatus& status = job.job.status;
@@ -228,9 +230,9 @@ class SlurmRunner final : public Runner {
     return false;
   }
 
-  SlurmJob look(const std::string& space, const std::string& name) {
+  SlurmJob refresh(const std::string& space, const std::string& name) {
     std::optional<SlurmJob> job = read(space, name);
-    if (!job || !look(*job)) throw_not_found(space, name);
+    if (!job || !refresh(*job)) throw_not_found(space, name);
     return std::move(*job);
   }
 
@@ -242,25 +244,25 @@ class SlurmRunner final : public Runner {
     throw_error("job {}: not found in namespace {};{} existing jobs: {}", name, space, suggestion(name, names), text);
   }
 
-  // Of a job that Slurm does not know any more: what its script has left, or the worst.
-  SlurmSight forgotten(const SlurmJob& job) {
-    SlurmSight out = job.sight;
+  // The final state of a job that Slurm has forgotten, from the file `ended`. Without that file a node failed.
+  SlurmJobInfo info_of_forgotten(const SlurmJob& job) {
+    SlurmJobInfo out = job.info;
     const std::string code = text_of(logs_of(job.job) + "/ended");
     out.exit_code = code.empty() ? 1 : std::atoi(code.c_str());
     out.state = code.empty() ? "NODE_FAIL" : out.exit_code == 0 ? "COMPLETED" : "FAILED";
     return out;
   }
 
-  std::map<int, int> ends_of(const SlurmJob& job, int attempt) {
-    return parse_task_ends(attempt_text(text_of(logs_of(job.job) + "/script.log"), attempt));
+  std::map<int, int> exit_codes_of(const SlurmJob& job, int attempt) {
+    return parse_task_exit_codes(output_of_attempt(text_of(logs_of(job.job) + "/script.log"), attempt));
   }
 
-  std::string change(SlurmJob& job, const Job& wanted, const std::function<void(std::string_view)>& note) {
-    look(job);
+  std::string update(SlurmJob& job, const Job& wanted, const std::function<void(std::string_view)>& note) {
+    refresh(job);
     const JobSpec before = job.job.spec;
     const std::string done = update_job(job.job, wanted);
     if (job.id.empty() && !job.job.spec.suspend && before == job.job.spec && !is_finished(job.job)) {
-      submit(job);  // a start of this program before was killed in between
+      submit(job);  // an earlier call was killed before it submitted the job
       write(job);
       return "configured";
     }
@@ -269,56 +271,57 @@ class SlurmRunner final : public Runner {
     same.suspend = before.suspend;
     if (!job.id.empty() && !is_finished(job.job) && !(same == before))
       note(
-          "Slurm has its script already: what has changed of policies, limits and times counts from the next resume "
-          "on");
+          "the batch script is already submitted: changes of policies, limits and times take effect after the next "
+          "suspend and resume");
     write(job);
-    if (job.job.spec.suspend != before.suspend && !is_finished(job.job)) move_suspend(job);
+    if (job.job.spec.suspend != before.suspend && !is_finished(job.job)) apply_suspend(job);
     return done;
   }
 
-  void move_suspend(SlurmJob& job) {
+  void apply_suspend(SlurmJob& job) {
     if (job.job.spec.suspend) {
-      if (!job.id.empty()) end(job);
-      see_suspended(job, current_time());
+      if (!job.id.empty()) cancel_and_wait(job);
+      set_suspended(job, current_time());
     } else {
       submit(job);
-      see_resumed(job, current_time());
+      set_resumed(job, current_time());
     }
     write(job);
   }
 
-  // Cancels it and waits until its processes have ended. Training ends with a checkpoint.
-  void end(SlurmJob& job) {
+  // Cancels the Slurm job and waits until its tasks have ended. Training saves a checkpoint first.
+  void cancel_and_wait(SlurmJob& job) {
     const auto is_over = [&] {
-      const std::optional<SlurmSight> sight = slurm_.ask(job.id);
-      if (!sight) return true;
-      const SlurmStage stage = stage_of(*sight);
+      const std::optional<SlurmJobInfo> info = slurm_.query(job.id);
+      if (!info) return true;
+      const SlurmStage stage = stage_of(*info);
       return stage == SlurmStage::succeeded || stage == SlurmStage::failed;
     };
     slurm_.cancel(job.id);
-    for (const Clock::time_point deadline = Clock::now() + kEndDeadline; !is_over();) {
+    for (const Clock::time_point deadline = Clock::now() + kCancelDeadline; !is_over();) {
       if (Clock::now() >= deadline)
-        throw IoError(fmt::format("end {}: Slurm's job {} does not end; see `scontrol show job {}`", job.job.name,
-                                  job.id, job.id));
-      std::this_thread::sleep_for(kJobLook);
+        throw IoError(
+            fmt::format("{}: Slurm job {} was cancelled but does not end; check it with `scontrol show job {}`",
+                        job.job.name, job.id, job.id));
+      std::this_thread::sleep_for(kCancelPollInterval);
     }
   }
 
-  // -1: there is none before.
+  // The attempt whose log to show; -1 if there is no previous one.
   int attempt_to_read(const SlurmJob& job, bool previous) {
     int attempt = job.job.status.attempt;
-    // One that waits has printed nothing yet: its last start is shown.
-    const auto is_there = [&](int each) { return files_.exists(log_of(job.job, each, 0)); };
-    while (attempt > 0 && !is_there(attempt)) --attempt;
+    // A requeued job that is pending has no log yet; show the log of its last start.
+    const auto has_log = [&](int each) { return files_.exists(log_of(job.job, each, 0)); };
+    while (attempt > 0 && !has_log(attempt)) --attempt;
     if (!previous) return attempt;
-    for (--attempt; attempt >= 0 && !is_there(attempt);) --attempt;
+    for (--attempt; attempt >= 0 && !has_log(attempt);) --attempt;
     return attempt;
   }
 
-  // Where processes were never started the script says why.
+  // Shows the output of the batch script, for an attempt whose tasks never started.
   void show_script(const SlurmJob& job, int attempt, const std::function<bool(std::string_view)>& sink) {
     const std::string text = text_of(logs_of(job.job) + "/script.log");
-    const std::string_view part = attempt_text(text, attempt);
+    const std::string_view part = output_of_attempt(text, attempt);
     sink(part.empty() ? std::string_view(text) : part);
   }
 

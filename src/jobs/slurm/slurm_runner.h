@@ -1,5 +1,5 @@
-// Jobs under Slurm: sbatch starts them, squeue, scontrol and, where there is accounting, sacct tell how they stand.
-// Used by one thread.
+// The runner for Slurm. sbatch starts jobs; squeue, scontrol and (with accounting) sacct report their state. Used by
+// one thread.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Throws Error where Slurm's programs are missing.
+// Throws Error if Slurm's programs are not on the PATH.
 std::unique_ptr<Runner> make_slurm_runner();
 
 }  // namespace lockstep

@@ -13,18 +13,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostSlurmEvents = 500;
+constexpr size_t kMaxSlurmEvents = 500;
 
 std::string kind_of(const Job& job) { return std::string(name_of(job.kind)); }
 
-// Returns whether that was news, of which it then tells.
+// Sets a condition. Adds an event and returns true if the condition changed.
 bool set(SlurmJob& job, JobTime time, const std::string& type, bool status, const std::string& word,
          const std::string& message) {
   const std::vector<Condition> before = job.job.status.conditions;
   const std::string reason = kind_of(job.job) + word;
   set_condition(job.job.status, {type, status, reason, message, time, time});
   if (job.job.status.conditions == before) return false;
-  tell(job, time, type == "Restarting" || type == "Failed", reason, message);
+  add_event(job, time, type == "Restarting" || type == "Failed", reason, message);
   return true;
 }
 
@@ -38,64 +38,62 @@ bool holds(const JobStatus& status, std::string_view type) {
                              [&](const Condition& each) { return each.type == type && each.status; });
 }
 
-int failures(const std::map<int, int>& ends) {
-  return static_cast<int>(std::ranges::count_if(ends, [](const auto& each) { return each.second != 0; }));
+int failures(const std::map<int, int>& exit_codes) {
+  return static_cast<int>(std::ranges::count_if(exit_codes, [](const auto& each) { return each.second != 0; }));
 }
 
-// Why it has failed.
-std::string failure(const SlurmJob& job, const SlurmSight& sight, const std::map<int, int>& ends) {
+// The message of the Failed condition.
+std::string failure_message(const SlurmJob& job, const SlurmJobInfo& info, const std::map<int, int>& exit_codes) {
   const Job& its = job.job;
   const std::string name = kind_of(its) + " " + its.name;
-  const std::string slurm = fmt::format("Slurm's job {}", job.id);
-  if (sight.state == "TIMEOUT" || sight.state == "DEADLINE")
+  const std::string slurm = fmt::format("Slurm job {}", job.id);
+  if (info.state == "TIMEOUT" || info.state == "DEADLINE")
     return fmt::format("Job {} has failed because it was active longer than specified deadline", its.name);
-  if (sight.state == "CANCELLED") return fmt::format("{} is failed because {} was cancelled.", name, slurm);
-  if (sight.state == "NODE_FAIL" || sight.state == "BOOT_FAIL")
-    return fmt::format("{} is failed because {} has lost a node of {}.", name, slurm, sight.nodes);
-  if (sight.state == "OUT_OF_MEMORY")
-    return fmt::format("{} is failed because {} has used more memory than it may.", name, slurm);
-  if (sight.state == "PREEMPTED")
-    return fmt::format("{} is failed because {} had to make room for others.", name, slurm);
-  if (its.spec.backoff_limit && its.spec.restart != RestartPolicy::never && sight.restarts >= *its.spec.backoff_limit)
+  if (info.state == "CANCELLED") return fmt::format("{} is failed because {} was cancelled.", name, slurm);
+  if (info.state == "NODE_FAIL" || info.state == "BOOT_FAIL")
+    return fmt::format("{} is failed because {} lost a node of {}.", name, slurm, info.nodes);
+  if (info.state == "OUT_OF_MEMORY")
+    return fmt::format("{} is failed because {} exceeded its memory limit.", name, slurm);
+  if (info.state == "PREEMPTED") return fmt::format("{} is failed because {} was preempted.", name, slurm);
+  if (its.spec.backoff_limit && its.spec.restart != RestartPolicy::never && info.restarts >= *its.spec.backoff_limit)
     return fmt::format("Job {} has failed because it has reached the specified backoff limit", its.name);
-  if (const int failed = failures(ends); failed > 0)
+  if (const int failed = failures(exit_codes); failed > 0)
     return fmt::format("{} is failed because {} Worker replica(s) failed.", name, failed);
-  return fmt::format("{} is failed because {} ended with exit code {}.", name, slurm, sight.exit_code);
+  return fmt::format("{} is failed because {} ended with exit code {}.", name, slurm, info.exit_code);
 }
 
-void see_waiting(SlurmJob& job, JobTime now) {
+void set_waiting(SlurmJob& job, JobTime now) {
   JobStatus& status = job.job.status;
   status.active = 0;
-  const int restarts = job.sight.restarts;
+  const int restarts = job.info.restarts;
   if (restarts > 0 && !holds(status, "Restarting"))
     set(job, now, "Restarting", true, "Restarting",
-        fmt::format("{} {} is restarting because Slurm has put it back into the queue.", kind_of(job.job),
-                    job.job.name));
+        fmt::format("{} {} is restarting because Slurm requeued it.", kind_of(job.job), job.job.name));
 }
 
-void see_running(SlurmJob& job, JobTime now) {
+void set_running(SlurmJob& job, JobTime now) {
   JobStatus& status = job.job.status;
-  const JobTime time = job.sight.started.value_or(now);
+  const JobTime time = job.info.started.value_or(now);
   if (!status.started) status.started = time;
   status.active = job.job.spec.replicas;
   if (set(job, time, "Running", true, "Running",
           fmt::format("{} {}/{} is running.", kind_of(job.job), job.job.space, job.job.name)))
-    tell(job, time, false, "Scheduled", fmt::format("Slurm's job {} runs on {}", job.id, job.sight.nodes));
+    add_event(job, time, false, "Scheduled", fmt::format("Slurm job {} runs on {}", job.id, job.info.nodes));
 }
 
-// "Completed", "Error", or what Slurm knows of one of which srun said nothing.
-std::string pod_reason(const SlurmSight& sight, std::optional<int> code) {
-  if (code) return code == 0 ? "Completed" : sight.state == "OUT_OF_MEMORY" ? "OOMKilled" : "Error";
-  if (sight.state == "OUT_OF_MEMORY") return "OOMKilled";
-  if (sight.state == "NODE_FAIL" || sight.state == "BOOT_FAIL") return "Lost";
-  if (sight.state == "TIMEOUT" || sight.state == "DEADLINE") return "DeadlineExceeded";
-  return sight.state == "CANCELLED" || sight.state == "PREEMPTED" ? "Stopped" : "Error";
+// Pod::reason. `code` is nullopt for a task that srun did not report; then Slurm's state decides.
+std::string pod_reason(const SlurmJobInfo& info, std::optional<int> code) {
+  if (code) return code == 0 ? "Completed" : info.state == "OUT_OF_MEMORY" ? "OOMKilled" : "Error";
+  if (info.state == "OUT_OF_MEMORY") return "OOMKilled";
+  if (info.state == "NODE_FAIL" || info.state == "BOOT_FAIL") return "Lost";
+  if (info.state == "TIMEOUT" || info.state == "DEADLINE") return "DeadlineExceeded";
+  return info.state == "CANCELLED" || info.state == "PREEMPTED" ? "Stopped" : "Error";
 }
 
-// Where each task runs, by Slurm's rule that fills nodes in order; empty where the tasks are not spread evenly.
+// The node of a task: Slurm fills the nodes in order. Returns "" if the nodes have different numbers of tasks.
 std::string node_of(const SlurmJob& job, int index) {
-  if (job.sight.nodes.empty()) return "";
-  const std::vector<std::string> nodes = detail::expand_host_list(job.sight.nodes, "Slurm's list of nodes");
+  if (job.info.nodes.empty()) return "";
+  const std::vector<std::string> nodes = detail::expand_host_list(job.info.nodes, "Slurm's node list");
   const size_t tasks = static_cast<size_t>(job.job.spec.replicas);
   if (nodes.empty() || tasks % nodes.size() != 0) return "";
   return nodes[static_cast<size_t>(index) / (tasks / nodes.size())];
@@ -103,34 +101,33 @@ std::string node_of(const SlurmJob& job, int index) {
 
 }  // namespace
 
-void tell(SlurmJob& job, JobTime time, bool warning, std::string reason, std::string message) {
+void add_event(SlurmJob& job, JobTime time, bool warning, std::string reason, std::string message) {
   job.events.push_back({time, warning, (job.job.kind == JobKind::jax_job ? "jaxjob/" : "job/") + job.job.name,
                         std::move(reason), std::move(message)});
-  if (job.events.size() > kMostSlurmEvents) job.events.erase(job.events.begin());
+  if (job.events.size() > kMaxSlurmEvents) job.events.erase(job.events.begin());
 }
 
-void see(SlurmJob& job, const SlurmSight& sight, const std::map<int, int>& ends, JobTime now) {
+void update_status(SlurmJob& job, const SlurmJobInfo& info, const std::map<int, int>& exit_codes, JobTime now) {
   if (is_finished(job.job)) return;
   const JobStatus before = job.job.status;
   JobStatus& status = job.job.status;
-  // A start that was over before anybody looked has been one all the same.
-  const SlurmStage stage = stage_of(sight);
-  job.sight = sight;
-  status.attempt = job.first_attempt + sight.restarts;
-  status.restarts = sight.restarts;
-  if (stage == SlurmStage::waiting) {
-    see_waiting(job, now);
-  } else {
-    see_running(job, now);
-  }
+  const SlurmStage stage = stage_of(info);
+  job.info = info;
+  status.attempt = job.first_attempt + info.restarts;
+  status.restarts = info.restarts;
+  // A job that ended between two queries was Running, too.
+  if (stage == SlurmStage::waiting)
+    set_waiting(job, now);
+  else
+    set_running(job, now);
   if (stage == SlurmStage::succeeded || stage == SlurmStage::failed) {
-    const JobTime time = sight.ended.value_or(now);
+    const JobTime time = info.ended.value_or(now);
     status.active = 0;
     status.completed = time;
-    status.failed = stage == SlurmStage::failed ? std::max(1, failures(ends)) : 0;
+    status.failed = stage == SlurmStage::failed ? std::max(1, failures(exit_codes)) : 0;
     status.succeeded = stage == SlurmStage::failed ? 0 : job.job.spec.replicas;
     if (stage == SlurmStage::failed)
-      set(job, time, "Failed", true, "Failed", failure(job, sight, ends));
+      set(job, time, "Failed", true, "Failed", failure_message(job, info, exit_codes));
     else
       set(job, time, "Succeeded", true, "Succeeded",
           fmt::format("{} {}/{} successfully completed.", kind_of(job.job), job.job.space, job.job.name));
@@ -138,18 +135,18 @@ void see(SlurmJob& job, const SlurmSight& sight, const std::map<int, int>& ends,
   if (status != before) ++job.job.version;
 }
 
-void see_suspended(SlurmJob& job, JobTime now) {
+void set_suspended(SlurmJob& job, JobTime now) {
   JobStatus& status = job.job.status;
   if (!job.id.empty()) job.first_attempt = status.attempt + 1;
   job.id.clear();
-  job.sight = {};
+  job.info = {};
   status.active = 0;
   for (const char* type : {"Running", "Restarting"}) set_false(status, type, now);
   set(job, now, "Suspended", true, "Suspended", fmt::format("{} {} is suspended.", kind_of(job.job), job.job.name));
   ++job.job.version;
 }
 
-void see_resumed(SlurmJob& job, JobTime now) {
+void set_resumed(SlurmJob& job, JobTime now) {
   JobStatus& status = job.job.status;
   if (holds(status, "Suspended"))
     set(job, now, "Suspended", false, "Resumed", fmt::format("{} {} is resumed.", kind_of(job.job), job.job.name));
@@ -158,34 +155,34 @@ void see_resumed(SlurmJob& job, JobTime now) {
   ++job.job.version;
 }
 
-std::vector<Pod> slurm_pods(const SlurmJob& job, const std::map<int, int>& ends) {
+std::vector<Pod> slurm_pods(const SlurmJob& job, const std::map<int, int>& exit_codes) {
   std::vector<Pod> out;
   if (job.id.empty()) return out;
-  const SlurmStage stage = job.sight.state.empty() ? SlurmStage::waiting : stage_of(job.sight);
+  const SlurmStage stage = job.info.state.empty() ? SlurmStage::waiting : stage_of(job.info);
   for (int i = 0; i < job.job.spec.replicas; ++i) {
     Pod pod;
     pod.index = i;
     pod.attempt = job.job.status.attempt;
-    const auto end = ends.find(i);
+    const auto end = exit_codes.find(i);
     if (stage != SlurmStage::waiting) {
       pod.phase = PodPhase::running;
       pod.node = node_of(job, i);
-      pod.started = job.sight.started;
+      pod.started = job.info.started;
     }
     if (stage == SlurmStage::succeeded) {
       pod.phase = PodPhase::succeeded;
       pod.exit_code = 0;
-    } else if (stage == SlurmStage::failed || (stage == SlurmStage::running && end != ends.end())) {
-      // Where a job failed by itself and srun spoke of some tasks, the others ended well.
-      if (end != ends.end())
+    } else if (stage == SlurmStage::failed || (stage == SlurmStage::running && end != exit_codes.end())) {
+      // If srun reported some tasks of a failed job, the others succeeded.
+      if (end != exit_codes.end())
         pod.exit_code = end->second;
-      else if (job.sight.state == "FAILED" && !ends.empty())
+      else if (job.info.state == "FAILED" && !exit_codes.empty())
         pod.exit_code = 0;
       pod.phase = pod.exit_code == 0 ? PodPhase::succeeded : PodPhase::failed;
     }
     if (pod.phase == PodPhase::succeeded || pod.phase == PodPhase::failed) {
-      pod.reason = pod_reason(job.sight, pod.exit_code);
-      pod.ended = job.sight.ended;
+      pod.reason = pod_reason(job.info, pod.exit_code);
+      pod.ended = job.info.ended;
     }
     out.push_back(std::move(pod));
   }
@@ -196,7 +193,7 @@ Json slurm_job_to_json(const SlurmJob& job) {
   Json events = Json::array();
   for (const JobEvent& event : job.events) events.push_back(event_to_json(event));
   return {{"job", job_to_json(job.job)}, {"id", job.id},           {"first_attempt", job.first_attempt},
-          {"folder", job.folder},        {"program", job.program}, {"sight", sight_to_json(job.sight)},
+          {"folder", job.folder},        {"program", job.program}, {"info", job_info_to_json(job.info)},
           {"events", std::move(events)}};
 }
 
@@ -207,12 +204,12 @@ SlurmJob slurm_job_from_json(const Json& value) {
                  .first_attempt = integer_at<int>(value, "first_attempt"),
                  .folder = value.at("folder"),
                  .program = value.at("program"),
-                 .sight = sight_from_json(value.at("sight")),
+                 .info = job_info_from_json(value.at("info")),
                  .events = {}};
     for (const Json& event : value.at("events")) out.events.push_back(event_from_json(event));
     return out;
   } catch (const nlohmann::json::exception& error) {
-    throw_error("read a job of Slurm: {}; its file was changed by hand, or by another version", error.what());
+    throw_error("read a Slurm job: {}; its file was changed by hand or by another version", error.what());
   }
 }
 

@@ -1,4 +1,5 @@
-// What a job of Slurm is in the words of JAXJob. Pure functions, safe from any thread.
+// SlurmJob: a job and its Slurm job. Translates Slurm's states into the conditions and events of a JAXJob. Pure
+// functions, safe from any thread.
 #pragma once
 
 #include <map>
@@ -6,36 +7,35 @@
 #include <vector>
 
 #include "jobs/model/job.h"
-#include "jobs/slurm/sight.h"
+#include "jobs/slurm/job_info.h"
 
 namespace lockstep {
 
-// A job with what the runner has to know beside it.
 struct SlurmJob {
   Job job;
-  std::string id;         // Slurm's number of it; empty while it is suspended
-  int first_attempt = 0;  // the one with which Slurm's job began: one suspended and resumed is another job there
-  std::string folder;     // where it was applied
-  std::string program;    // `lockstep`, by its path
-  SlurmSight sight;       // the last one; an empty state: none yet
+  std::string id;         // of the Slurm job; empty while suspended
+  int first_attempt = 0;  // attempt with which this Slurm job started: a resume submits a new Slurm job
+  std::string folder;     // folder of `lockstep apply`
+  std::string program;    // path of `lockstep`
+  SlurmJobInfo info;      // as last queried; an empty state: not queried yet
   std::vector<JobEvent> events;
 };
 
-// Moves the status to what Slurm says now, and tells of it in events. `ends` are those of the present attempt's tasks.
-void see(SlurmJob& job, const SlurmSight& sight, const std::map<int, int>& ends, JobTime now);
+// Updates the status from `info` and adds an event for each change. `exit_codes` has those of the current attempt's
+// tasks; see parse_task_exit_codes().
+void update_status(SlurmJob& job, const SlurmJobInfo& info, const std::map<int, int>& exit_codes, JobTime now);
 
-// It is not there any more: asked for by `suspend`.
-void see_suspended(SlurmJob& job, JobTime now);
+// Set the status after `suspend` cancelled the Slurm job, and after `resume` submitted a new one.
+void set_suspended(SlurmJob& job, JobTime now);
+void set_resumed(SlurmJob& job, JobTime now);
 
-// Slurm has it again.
-void see_resumed(SlurmJob& job, JobTime now);
+// One pod for each replica; empty while the job is suspended.
+std::vector<Pod> slurm_pods(const SlurmJob& job, const std::map<int, int>& exit_codes);
 
-std::vector<Pod> slurm_pods(const SlurmJob& job, const std::map<int, int>& ends);
-
-void tell(SlurmJob& job, JobTime time, bool warning, std::string reason, std::string message);
+void add_event(SlurmJob& job, JobTime time, bool warning, std::string reason, std::string message);
 
 nlohmann::ordered_json slurm_job_to_json(const SlurmJob& job);
-// Throws Error when it is none.
+// Throws Error if a value is missing or has the wrong type.
 SlurmJob slurm_job_from_json(const nlohmann::ordered_json& value);
 
 }  // namespace lockstep

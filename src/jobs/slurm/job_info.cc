@@ -1,4 +1,4 @@
-#include "jobs/slurm/sight.h"
+#include "jobs/slurm/job_info.h"
 
 #include <fmt/format.h>
 
@@ -27,15 +27,15 @@ std::optional<int64_t> number(std::string_view text) {
 
 int clamped(int64_t value) { return static_cast<int>(std::clamp<int64_t>(value, 0, INT32_MAX)); }
 
-// Up to the sign, which is taken away too.
-std::string_view take(std::string_view& rest, char sign) {
-  const size_t at = std::min(rest.find(sign), rest.size());
+// Returns the text before the separator; removes both from `rest`.
+std::string_view take(std::string_view& rest, char separator) {
+  const size_t at = std::min(rest.find(separator), rest.size());
   const std::string_view out = rest.substr(0, at);
   rest.remove_prefix(std::min(at + 1, rest.size()));
   return out;
 }
 
-// The value of a field: up to the next space. Those read here have none in their values.
+// The value of a field of scontrol, up to the next space.
 std::string field(std::string_view line, std::string_view name) {
   const std::string wanted = fmt::format(" {}=", name);
   const std::string padded = fmt::format(" {}", line.substr(0, line.find('\n')));
@@ -54,7 +54,7 @@ int exit_code_of(std::string_view text) {
 
 std::optional<JobTime> slurm_time(std::string_view text) {
   const std::optional<int64_t> count = number(text);
-  constexpr int64_t kLast = 253'402'300'799;  // of the year 9999
+  constexpr int64_t kLast = 253'402'300'799;  // end of the year 9999
   if (!count || *count <= 0 || *count > kLast) return std::nullopt;
   return JobTime(std::chrono::seconds(*count));
 }
@@ -63,7 +63,7 @@ std::string node_list(std::string_view text) {
   return text == "(null)" || text == "None assigned" ? "" : std::string(text);
 }
 
-// "Killed", "Segmentation fault (core dumped)".
+// The signal with this description: "Killed", "Segmentation fault (core dumped)".
 std::optional<int> signal_of(std::string_view text) {
   for (int signal = 1; signal < 32; ++signal) {
     const char* const name = ::sigdescr_np(signal);
@@ -72,23 +72,23 @@ std::optional<int> signal_of(std::string_view text) {
   return std::nullopt;
 }
 
-// "0-2,5".
+// Expands "0-2,5". Returns {} if the list is malformed or too long.
 std::vector<int> indexes(std::string_view list) {
   std::vector<int> out;
   while (!list.empty()) {
     std::string_view part = take(list, ',');
     const std::optional<int64_t> first = number(take(part, '-'));
     const std::optional<int64_t> last = part.empty() ? first : number(part);
-    constexpr int64_t kMost = 1 << 20;
-    if (!first || !last || *first < 0 || *last > kMost) return {};
-    if (*last - *first >= kMost - std::ssize(out)) return {};
+    constexpr int64_t kMax = 1 << 20;
+    if (!first || !last || *first < 0 || *last > kMax) return {};
+    if (*last - *first >= kMax - std::ssize(out)) return {};
     for (int64_t i = *first; i <= *last; ++i) out.push_back(static_cast<int>(i));
   }
   return out;
 }
 
-// `n1: tasks 0-2: Exited with exit code 75`.
-void read_end(std::string_view line, std::map<int, int>& ends) {
+// Parses `n1: tasks 0-2: Exited with exit code 75`; ignores other lines.
+void read_exit(std::string_view line, std::map<int, int>& exit_codes) {
   size_t at = line.find(": task ");
   size_t length = std::strlen(": task ");
   if (at == line.npos) at = line.find(": tasks "), length = std::strlen(": tasks ");
@@ -104,38 +104,38 @@ void read_end(std::string_view line, std::map<int, int>& ends) {
     if (const std::optional<int> signal = signal_of(rest.substr(1))) code = 128 + *signal;
   }
   if (!code) return;
-  for (const int task : tasks) ends[task] = clamped(*code);
+  for (const int task : tasks) exit_codes[task] = clamped(*code);
 }
 
 }  // namespace
 
-SlurmStage stage_of(const SlurmSight& sight) {
-  const auto is = [&](const char* word) { return sight.state == word; };
-  if (sight.state == "COMPLETED") return SlurmStage::succeeded;
+SlurmStage stage_of(const SlurmJobInfo& info) {
+  const auto is = [&](const char* word) { return info.state == word; };
+  if (info.state == "COMPLETED") return SlurmStage::succeeded;
   if (std::ranges::any_of(kWaiting, is)) return SlurmStage::waiting;
   if (std::ranges::any_of(kFailed, is)) return SlurmStage::failed;
   return SlurmStage::running;
 }
 
-std::optional<SlurmSight> parse_scontrol(std::string_view line) {
-  SlurmSight out;
+std::optional<SlurmJobInfo> parse_scontrol(std::string_view line) {
+  SlurmJobInfo out;
   out.state = field(line, "JobState");
   if (out.state.empty()) return std::nullopt;
   out.reason = field(line, "Reason");
   out.restarts = clamped(number(field(line, "Restarts")).value_or(0));
   out.exit_code = exit_code_of(field(line, "ExitCode"));
   out.nodes = node_list(field(line, "NodeList"));
-  // While it waits these are when it may start, and end.
+  // Of a pending job these are estimates.
   const SlurmStage stage = stage_of(out);
   if (stage != SlurmStage::waiting) out.started = slurm_time(field(line, "StartTime"));
   if (stage == SlurmStage::succeeded || stage == SlurmStage::failed) out.ended = slurm_time(field(line, "EndTime"));
   return out;
 }
 
-std::optional<SlurmSight> parse_sacct(std::string_view text) {
+std::optional<SlurmJobInfo> parse_sacct(std::string_view text) {
   std::string_view line = take(text, '\n');
   std::string_view state = take(line, '|');
-  SlurmSight out;
+  SlurmJobInfo out;
   out.state = std::string(take(state, ' '));  // "CANCELLED by 1000"
   if (out.state.empty() || line.empty()) return std::nullopt;
   out.exit_code = exit_code_of(take(line, '|'));
@@ -146,38 +146,38 @@ std::optional<SlurmSight> parse_sacct(std::string_view text) {
   return out;
 }
 
-std::map<int, int> parse_task_ends(std::string_view text) {
+std::map<int, int> parse_task_exit_codes(std::string_view text) {
   constexpr std::string_view kBegin = "srun: error: ";
   std::map<int, int> out;
   while (!text.empty()) {
     const std::string_view line = take(text, '\n');
-    if (line.starts_with(kBegin)) read_end(line.substr(kBegin.size()), out);
+    if (line.starts_with(kBegin)) read_exit(line.substr(kBegin.size()), out);
   }
   return out;
 }
 
-std::string slurm_attempt_mark(int attempt) { return fmt::format("lockstep: attempt {}\n", attempt); }
+std::string slurm_attempt_marker(int attempt) { return fmt::format("lockstep: attempt {}\n", attempt); }
 
-std::string_view attempt_text(std::string_view text, int attempt) {
-  const std::string mark = slurm_attempt_mark(attempt), next = slurm_attempt_mark(attempt + 1);
+std::string_view output_of_attempt(std::string_view text, int attempt) {
+  const std::string mark = slurm_attempt_marker(attempt), next = slurm_attempt_marker(attempt + 1);
   const size_t begin = text.rfind(mark);
   if (begin == text.npos) return {};
   const size_t end = text.find(next, begin);
   return text.substr(begin, end == text.npos ? end : end - begin);
 }
 
-nlohmann::ordered_json sight_to_json(const SlurmSight& sight) {
+nlohmann::ordered_json job_info_to_json(const SlurmJobInfo& info) {
   const auto seconds = [](const std::optional<JobTime>& time) { return time ? time->time_since_epoch().count() : 0; };
-  return {{"state", sight.state},
-          {"reason", sight.reason},
-          {"restarts", sight.restarts},
-          {"exit_code", sight.exit_code},
-          {"started", seconds(sight.started)},
-          {"ended", seconds(sight.ended)},
-          {"nodes", sight.nodes}};
+  return {{"state", info.state},
+          {"reason", info.reason},
+          {"restarts", info.restarts},
+          {"exit_code", info.exit_code},
+          {"started", seconds(info.started)},
+          {"ended", seconds(info.ended)},
+          {"nodes", info.nodes}};
 }
 
-SlurmSight sight_from_json(const nlohmann::ordered_json& value) {
+SlurmJobInfo job_info_from_json(const nlohmann::ordered_json& value) {
   const auto time = [&](const char* name) -> std::optional<JobTime> {
     const int64_t seconds = value.at(name).get<int64_t>();
     if (seconds == 0) return std::nullopt;

@@ -1,4 +1,4 @@
-#include "jobs/slurm/plan.h"
+#include "jobs/slurm/script_from_job.h"
 
 #include <algorithm>
 #include <charconv>
@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kPrefix = "slurm.lockstep/";
-constexpr int kWarning = 120;  // seconds before the time is up, and at most half of it
+constexpr int kDefaultSignalSeconds = 120;  // but at most half of the time limit
 
 const Json& field_at(const Json& value, std::initializer_list<const char*> path) {
   static const Json kNone;
@@ -28,7 +28,7 @@ const Json& field_at(const Json& value, std::initializer_list<const char*> path)
   return *here;
 }
 
-// Those of our prefix, without it.
+// The annotations with Lockstep's prefix, by their name without it.
 std::map<std::string, std::string> annotations_of(const Job& job) {
   static const std::vector<std::string> kNames = {"account",   "constraint", "modules", "mpi",  "nodes",
                                                   "partition", "runtime",    "sbatch",  "time", "signal-seconds"};
@@ -43,15 +43,16 @@ std::map<std::string, std::string> annotations_of(const Job& job) {
   return out;
 }
 
-// "2", 2.
+// REQUIRES: `what` names the value for the message.
 int integer_at(const std::string& text, std::string_view what, const Job& job) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw_error("apply: {} of {} is \"{}\"; a whole number is needed", what, job.name, text);
+    throw_error("apply: {} of {} is \"{}\"; use a non-negative integer", what, job.name, text);
   return value;
 }
 
+// Splits at commas, spaces and newlines.
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> out(1);
   for (const char c : text) {
@@ -64,10 +65,11 @@ std::vector<std::string> words_of(std::string_view text) {
   return out;
 }
 
-constexpr double kMostUnits = 1e6;  // CPUs and GPUs of a replica
-constexpr double kMostBytes = 0x1p60;
+constexpr double kMaxUnits = 1e6;  // CPUs or GPUs of a replica
+constexpr double kMaxBytes = 0x1p60;
 
-// A limit of the container: "500m", "2", "8Gi". 0 when the manifest has none. Throws Error above `most`.
+// Parses a limit of the container: "500m", "2", "8Gi". Returns 0 if the manifest has none. Throws Error above
+// `most`.
 double quantity(const Json& limits, const char* name, double most, const Job& job) {
   const Json& value = field_at(limits, {name});
   if (value.is_null()) return 0;
@@ -79,10 +81,9 @@ double quantity(const Json& limits, const char* name, double most, const Job& jo
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const auto unit = kUnits.find(std::string_view(end, static_cast<size_t>(text.data() + text.size() - end)));
   if (error != std::errc() || unit == kUnits.end() || !(number >= 0))
-    throw_error("apply: the limit {} of {} is \"{}\"; a quantity such as 2, 500m or 8Gi is needed", name, job.name,
-                text);
+    throw_error("apply: the limit {} of {} is \"{}\"; use a quantity such as 2, 500m or 8Gi", name, job.name, text);
   if (number * unit->second > most)
-    throw_error("apply: the limit {} of {} is \"{}\"; at most {:.0f} is possible", name, job.name, text, most);
+    throw_error("apply: the limit {} of {} is \"{}\"; the maximum is {:.0f}", name, job.name, text, most);
   return number * unit->second;
 }
 
@@ -97,17 +98,17 @@ const Json& container_of(const Job& job) {
 
 void set_limits(SlurmScript& script, const Job& job) {
   const Json& limits = field_at(container_of(job), {"resources", "limits"});
-  script.cpus_per_task = static_cast<int>(std::ceil(quantity(limits, "cpu", kMostUnits, job)));
-  if (const double bytes = quantity(limits, "memory", kMostBytes, job); bytes > 0)
+  script.cpus_per_task = static_cast<int>(std::ceil(quantity(limits, "cpu", kMaxUnits, job)));
+  if (const double bytes = quantity(limits, "memory", kMaxBytes, job); bytes > 0)
     script.memory_per_cpu =
         fmt::format("{}M", static_cast<int64_t>(std::ceil(bytes / 0x1p20 / std::max(script.cpus_per_task, 1))));
-  const int gpus = static_cast<int>(std::ceil(quantity(limits, "nvidia.com/gpu", kMostUnits, job)));
+  const int gpus = static_cast<int>(std::ceil(quantity(limits, "nvidia.com/gpu", kMaxUnits, job)));
   if (script.nodes == 0) {
     script.gpus_per_task = gpus;
     return;
   }
   if (script.tasks % script.nodes != 0)
-    throw_error("apply: {} has {} on {}; give every node as many: make the replicas a multiple of the nodes", job.name,
+    throw_error("apply: {} has {} on {}; the number of replicas must be a multiple of the number of nodes", job.name,
                 counted(script.tasks, "replica"), counted(script.nodes, "node"));
   script.tasks_per_node = script.tasks / script.nodes;
   script.gpus_per_node = gpus * script.tasks_per_node;
@@ -130,18 +131,18 @@ void set_times(SlurmScript& script, const Job& job, const std::map<std::string, 
     script.time = time->second;
   else if (job.spec.active_deadline)
     script.time = fmt::format("{}", std::max<int64_t>(1, (*job.spec.active_deadline + 59) / 60));
-  const auto warning = annotations.find("signal-seconds");
-  if (warning != annotations.end()) {
-    script.signal_seconds = integer_at(warning->second, "signal-seconds", job);
+  const auto signal = annotations.find("signal-seconds");
+  if (signal != annotations.end()) {
+    script.signal_seconds = integer_at(signal->second, "signal-seconds", job);
     return;
   }
-  // Whoever does not know SIGUSR1 is killed by it.
-  const std::vector<std::string>& words = script.each.empty() ? script.command : script.each.front().command;
+  // SIGUSR1 would kill a program without a handler for it, so only training gets it by default.
+  const std::vector<std::string>& words = script.per_task.empty() ? script.command : script.per_task.front().command;
   if (std::ranges::find(words, "train") == words.end()) return;
-  script.signal_seconds = kWarning;
+  script.signal_seconds = kDefaultSignalSeconds;
   if (script.time.empty()) return;
   if (const auto limit = parse_slurm_time(script.time, "apply"))
-    script.signal_seconds = static_cast<int>(std::min<int64_t>(kWarning, limit->count() / 2));
+    script.signal_seconds = static_cast<int>(std::min<int64_t>(kDefaultSignalSeconds, limit->count() / 2));
 }
 
 SlurmScript::Task task_of(const Job& job, int index, const SlurmScript& script, const std::string& program) {
@@ -170,12 +171,13 @@ void set_commands(SlurmScript& script, const Job& job, const std::string& progra
     script.command = std::move(first.command);
     return;
   }
-  for (int i = 0; i < job.spec.replicas; ++i) script.each.push_back(task_of(job, i, script, program));
+  for (int i = 0; i < job.spec.replicas; ++i) script.per_task.push_back(task_of(job, i, script, program));
 }
 
 }  // namespace
 
-SlurmScript slurm_script(const Job& job, const SlurmPlace& place, const std::function<void(std::string_view)>& note) {
+SlurmScript slurm_script_from_job(const Job& job, const SlurmScriptContext& context,
+                                  const std::function<void(std::string_view)>& note) {
   const std::map<std::string, std::string> annotations = annotations_of(job);
   const auto text = [&](const char* name) {
     const auto found = annotations.find(name);
@@ -189,10 +191,10 @@ SlurmScript slurm_script(const Job& job, const SlurmPlace& place, const std::fun
                      .sbatch = words_of(text("sbatch")),
                      .modules = words_of(text("modules")),
                      .mpi = text("mpi"),
-                     .logs = place.logs,
-                     .first_attempt = place.first_attempt};
+                     .logs = context.logs,
+                     .first_attempt = context.first_attempt};
   const std::string& folder = job.spec.container.folder;
-  script.folder = folder.empty() ? place.folder : folder.starts_with('/') ? folder : place.folder + "/" + folder;
+  script.folder = folder.empty() ? context.folder : folder.starts_with('/') ? folder : context.folder + "/" + folder;
   if (const std::string nodes = text("nodes"); !nodes.empty()) script.nodes = integer_at(nodes, "nodes", job);
   if (const std::string runtime = text("runtime"); !runtime.empty()) {
     script.runtime = parse_slurm_runtime(runtime, "apply");
@@ -200,13 +202,13 @@ SlurmScript slurm_script(const Job& job, const SlurmPlace& place, const std::fun
   } else if (!job.spec.container.image.empty()) {
     const std::string stand_in = stand_in_of(job.spec.container);
     note(fmt::format(
-        "the image {} is not used: {} on the nodes; the annotation "
-        "{}runtime: apptainer (or singularity, pyxis) runs it in the image",
+        "the image {} is ignored: {} on the nodes; to run inside the image, set the annotation "
+        "{}runtime: apptainer (or singularity, pyxis)",
         job.spec.container.image,
-        stand_in.empty() ? "its program runs as it is" : stand_in + ", which does the same, runs in its place",
+        stand_in.empty() ? "the command runs directly" : "the equivalent program " + stand_in + " runs directly",
         kPrefix));
   }
-  set_commands(script, job, script.runtime == SlurmRuntime::none ? place.program : "lockstep");
+  set_commands(script, job, script.runtime == SlurmRuntime::none ? context.program : "lockstep");
   set_limits(script, job);
   set_restarts(script, job);
   set_times(script, job, annotations);

@@ -234,7 +234,7 @@ TEST(StoredJob, RejectsInvalidJson) {
   EXPECT_THROWS(job_from_json(wrong), Error, "restart is \"Sometimes\"");
   wrong = value;
   wrong["spec"]["replicas"] = "two";
-  EXPECT_THROWS(job_from_json(wrong), Error, "replicas is \"two\"; a whole number");
+  EXPECT_THROWS(job_from_json(wrong), Error, "replicas is \"two\"; it must be a whole number");
   wrong = value;
   wrong["created"] = "yesterday";
   EXPECT_THROWS(job_from_json(wrong), Error, "time: \"yesterday\" is not a valid time");

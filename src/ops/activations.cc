@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// The comparison that is false for NaN chooses x, so that NaN is handed on.
+// The comparison is false for NaN and then selects x, so NaN propagates.
 Value relu(Value x) { return select(le(x, zeros_like(x)), zeros_like(x), x); }
 
 Value gelu(Value x) {

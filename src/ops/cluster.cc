@@ -19,17 +19,17 @@ void Cluster::execute(const void* const* in, void* const* out, int64_t begin, in
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
     const auto start = static_cast<uintptr_t>(slot.offset + begin * slot.step);
-    switch (slot.place) {
-      case Place::input:
+    switch (slot.storage) {
+      case Storage::input:
         at[s] = reinterpret_cast<char*>(input(slot.index, slot.step) + start);
         break;
-      case Place::output:
+      case Storage::output:
         at[s] = static_cast<char*>(out[slot.index]) + start;
         break;
-      case Place::reg:
+      case Storage::reg:
         at[s] = memory + slot.offset;
         break;
-      case Place::constant:
+      case Storage::constant:
         at[s] = const_cast<char*>(reinterpret_cast<const char*>(constants_.data())) + slot.offset;
         break;
     }

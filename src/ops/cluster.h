@@ -1,19 +1,21 @@
-// Cluster: an elementwise program made ready to run tile by tile, so that what one equation computes is still in the
-// nearest cache when the next one reads it.
+// Cluster: an elementwise program, compiled to run tile by tile, so that the result of one equation is still in the L1
+// cache when the next one reads it.
 //
-//   auto c = Cluster::compile(program);                              // once
-//   c.run(in, out, 0, c.size(), scratch);                            // any number of times, pieces from any threads
+//   auto c = Cluster::compile(program);      // once
+//   c.run(in, out, 0, c.size(), scratch);    // any number of times; ranges may run on different threads
 //
-// The program may hold elementwise equations (Op::loop), views (Op::view) of its inputs or of other such views, and
-// constants; everything computed and every output has one shape, the iteration space.
+// The program may contain elementwise equations (Op::loop), views (Op::view) of its inputs or of other such views, and
+// constants. Every computed value and every output has one shape, the iteration space.
 //
-// How it runs: the space is cut, in row-major order, into tiles of a few hundred elements. For each tile a list of
-// steps is executed, each a vectorised loop over the whole tile from slots to a slot. A slot is a place elements are
-// read from or written to: an input or output array in place, a register (a tile of scratch memory, shared by values
-// that do not live at the same time), a constant, or an operand that is broadcast or strided and is therefore gathered
-// into a register first.
+// Execution: the space is divided, in row-major order, into tiles of a few hundred elements. For each tile a list of
+// steps is executed. Each step is a vectorized loop over the tile from slots to a slot. A slot is where elements are
+// read or written:
+//   - an input or output array, in place
+//   - a register: a tile of scratch memory, shared by values that are not live at the same time
+//   - a constant
+// An operand that is broadcast or strided is first gathered into a register.
 //
-// Immutable after compile: any number of threads may run the same Cluster, each with its own scratch.
+// Immutable after compile: any number of threads may run the same Cluster, each with its own scratch memory.
 #pragma once
 
 #include <cstddef>
@@ -29,26 +31,26 @@ namespace lockstep {
 
 class Cluster {
  public:
-  // alias[o] is the input whose memory output o shares, or -1; empty: none shares. REQUIRES: the program is as
-  // described above, and reads_same_index() holds for every input named in `alias`.
+  // alias[o] is the input whose memory output o shares, or -1; empty: no output shares memory. REQUIRES: the program is
+  // as described above, and reads_same_index() holds for every input in `alias`.
   static Cluster compile(const Program& program, std::span<const int> alias = {});
 
   Cluster(Cluster&&) = default;
   Cluster& operator=(Cluster&&) = default;
 
   int64_t size() const { return size_; }  // elements of the iteration space
-  int64_t tile() const { return tile_; }  // most elements per step
+  int64_t tile() const { return tile_; }  // maximum elements per step
   int64_t cost() const { return cost_; }  // of one element, in additions
   int64_t scratch_bytes() const { return scratch_bytes_; }
 
-  // Computes elements [begin, end) of every output. `in` and `out` are whole arrays; `scratch` is 64-byte aligned, of
-  // scratch_bytes().
+  // Computes elements [begin, end) of every output. `in` and `out` are complete arrays; `scratch` is 64-byte aligned
+  // and has scratch_bytes().
   void run(const void* const* in, void* const* out, int64_t begin, int64_t end, void* scratch) const {
     execute(in, out, begin, end, scratch, nullptr);
   }
 
-  // The same, with element i of input 0 at compact[i - begin]; in[0] is not used. REQUIRES: reads_same_index(program,
-  // 0).
+  // The same, except that element i of input 0 is at compact[i - begin]; in[0] is not used.
+  // REQUIRES: reads_same_index(program, 0).
   void run_segment(const void* const* in, void* const* out, int64_t begin, int64_t end, void* scratch,
                    const void* compact) const {
     execute(in, out, begin, end, scratch, compact);
@@ -59,12 +61,12 @@ class Cluster {
   using SlotId = uint16_t;
   static constexpr size_t kMaxDims = 32;  // of a gathered operand
 
-  enum class Place : uint8_t { input, output, reg, constant };
+  enum class Storage : uint8_t { input, output, reg, constant };
   struct Slot {
-    Place place;
+    Storage storage;
     int32_t index;   // of the input or output
     int64_t offset;  // bytes from the start of the array, the scratch memory or the constants
-    int64_t step;    // bytes from one element of the iteration space to the next; 0 for what is there once per tile
+    int64_t step;    // bytes from one element of the iteration space to the next; 0: the same memory for every tile
   };
 
   // An operand gathered for each tile: its loops, innermost first.
@@ -75,10 +77,10 @@ class Cluster {
     int64_t offset;        // bytes
     int64_t element;       // bytes of an element of the input
     int64_t width;         // bytes of an element of the register
-    bool may_be_in_place;  // a piece of a row needs no copy
+    bool may_be_in_place;  // a range within a row can be read without a copy
     std::vector<AffineDim> dims;
   };
-  // One loop over a tile, or (loop null) the gathering of an operand.
+  // One loop over a tile, or (if loop is null) the gather of an operand.
   struct Step {
     Loop loop;
     SlotId in[3];
@@ -98,12 +100,12 @@ class Cluster {
   int64_t scratch_bytes_ = 0;
   std::vector<Slot> slots_;
   std::vector<Gather> gathers_;  // per tile, in Step::gather
-  std::vector<Gather> uniform_;  // one repeated element: once per run
+  std::vector<Gather> uniform_;  // operands that are one repeated element: gathered once per run
   std::vector<Step> steps_;
   std::vector<std::byte> constants_;
 };
 
-// Is this input read, for element i of every output, at its element i only? Then an output may be written over it.
+// Whether element i of every output reads this input only at element i. Then an output may be written over it.
 bool reads_same_index(const Program& program, size_t input);
 
 }  // namespace lockstep

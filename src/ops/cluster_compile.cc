@@ -97,7 +97,7 @@ class ClusterCompiler {
 
  private:
   using SlotId = Cluster::SlotId;
-  using Place = Cluster::Place;
+  using Storage = Cluster::Storage;
   static constexpr SlotId kNone = 0xffff;
 
   // What the compiler knows of a slot besides where it is.
@@ -149,20 +149,20 @@ class ClusterCompiler {
     }
   }
 
-  SlotId add_slot(Place place, int32_t index, int64_t offset, int64_t step, Life life) {
+  SlotId add_slot(Storage storage, int32_t index, int64_t offset, int64_t step, Life life) {
     LOCKSTEP_CHECK(c_.slots_.size() < kNone, "an elementwise program of too many values");
-    c_.slots_.push_back({place, index, offset, step});
+    c_.slots_.push_back({storage, index, offset, step});
     lives_.push_back(life);
     return static_cast<SlotId>(c_.slots_.size() - 1);
   }
 
-  bool is_uniform_slot(SlotId s) const { return c_.slots_[s].place == Place::constant || lives_[s].pinned; }
+  bool is_uniform_slot(SlotId s) const { return c_.slots_[s].storage == Storage::constant || lives_[s].pinned; }
 
-  SlotId register_slot(DType t) { return add_slot(Place::reg, -1, 0, 0, {.width = size_of(t)}); }
+  SlotId register_slot(DType t) { return add_slot(Storage::reg, -1, 0, 0, {.width = size_of(t)}); }
 
   SlotId output_slot(size_t o) {
     const int64_t width = size_of(dtype(p_.outputs[o]));
-    return add_slot(Place::output, static_cast<int32_t>(o), 0, width, {.width = width});
+    return add_slot(Storage::output, static_cast<int32_t>(o), 0, width, {.width = width});
   }
 
   void add_step(Loop loop, std::span<const SlotId> in, SlotId out) {
@@ -187,13 +187,13 @@ class ClusterCompiler {
       for (SlotId s = 0; s < lives_.size(); ++s)
         if (lives_[s].value && lives_[s].dtype == dtype(v) && same_element(*lives_[s].value, *m.value, dtype(v)))
           return slot_of_[v] = s;
-      return slot_of_[v] = add_slot(Place::constant, -1, 0, 0, {.width = width, .value = m.value, .dtype = dtype(v)});
+      return slot_of_[v] = add_slot(Storage::constant, -1, 0, 0, {.width = width, .value = m.value, .dtype = dtype(v)});
     }
     LOCKSTEP_CHECK(m.kind == Meaning::view && p_.types[v].shape == shape_,
                    "an operand of {} in an elementwise program over {}", to_string(p_.types[v]), to_string(shape_));
     const int64_t element = size_of(dtype(v)), offset = m.affine.offset * element;
     if (!is_half_type(dtype(v)) && is_contiguous(m.affine, shape_))
-      return slot_of_[v] = add_slot(Place::input, m.input, offset, element, {.width = width});
+      return slot_of_[v] = add_slot(Storage::input, m.input, offset, element, {.width = width});
     const SlotId slot = register_slot(reg(v));
     Cluster::Gather g{loops().load[static_cast<int>(dtype(v))], slot, m.input, offset, element, width, false, {}};
     c_.cost_ += 1;
@@ -232,7 +232,7 @@ class ClusterCompiler {
     const bool copies = eqn.in.size() == 1 && loop == loops().copy(types[0]);
     const int out = direct_[v];
     const bool half = is_half_type(dtype(v));
-    if (copies && !half && out < 0 && c_.slots_[in[0]].place != Place::input) {
+    if (copies && !half && out < 0 && c_.slots_[in[0]].storage != Storage::input) {
       slot_of_[v] = in[0];
       return;
     }
@@ -252,7 +252,7 @@ class ClusterCompiler {
       const ValueId v = p_.outputs[o];
       from[o] = operand(v);
       const auto shares = [&](int a) { return a >= 0 && a == meaning_[v].input; };
-      if (c_.slots_[from[o]].place == Place::input && std::any_of(alias_.begin(), alias_.end(), shares)) {
+      if (c_.slots_[from[o]].storage == Storage::input && std::any_of(alias_.begin(), alias_.end(), shares)) {
         const SlotId copy = register_slot(reg(v));
         add_step(loops().copy(reg(v)), from[o], copy);
         from[o] = copy;
@@ -280,7 +280,7 @@ class ClusterCompiler {
       list.pop_back();
     };
     const auto give_back = [&](SlotId s) { free[lives_[s].width].push_back(c_.slots_[s].offset); };
-    const auto is_register = [&](SlotId s) { return c_.slots_[s].place == Place::reg && !lives_[s].pinned; };
+    const auto is_register = [&](SlotId s) { return c_.slots_[s].storage == Storage::reg && !lives_[s].pinned; };
     for (SlotId s = 0; s < lives_.size(); ++s)
       if (lives_[s].pinned) take(s);
     std::vector<std::vector<SlotId>> born(c_.steps_.size()), dying(c_.steps_.size());
@@ -305,7 +305,7 @@ class ClusterCompiler {
   void choose_tile(int64_t register_bytes) {
     int64_t bytes = register_bytes;
     for (SlotId s = 0; s < lives_.size(); ++s)
-      if (c_.slots_[s].place != Place::reg) bytes += lives_[s].width;
+      if (c_.slots_[s].storage != Storage::reg) bytes += lives_[s].width;
     int64_t tile = std::clamp(kWorkingSet / std::max<int64_t>(bytes, 1), kMinTile, kMaxTile) / kAlign * kAlign;
     for (const Cluster::Gather& g : c_.gathers_)
       if (g.may_be_in_place && g.dims[0].extent >= kMinRow) c_.row_ = std::max(c_.row_, g.dims[0].extent);
@@ -325,8 +325,8 @@ class ClusterCompiler {
     c_.scratch_bytes_ = bytes;
     for (SlotId s = 0; s < lives_.size(); ++s) {
       Cluster::Slot& slot = c_.slots_[s];
-      if (slot.place == Place::reg) slot.offset = at[static_cast<size_t>(slot.offset)];
-      if (slot.place != Place::constant) continue;
+      if (slot.storage == Storage::reg) slot.offset = at[static_cast<size_t>(slot.offset)];
+      if (slot.storage != Storage::constant) continue;
       slot.offset = static_cast<int64_t>(c_.constants_.size());
       c_.constants_.resize(c_.constants_.size() + static_cast<size_t>(round_up(c_.tile_ * lives_[s].width, kAlign)));
       alignas(8) char element[8];

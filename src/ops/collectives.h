@@ -1,34 +1,34 @@
-// Collectives along one mesh axis of per-device code. Each acts on values that vary over the axis (others are made to
-// first); what the result varies over is part of its type. They have no kernels: batching over the axis turns them into
-// ordinary ops.
+// Collectives along one mesh axis of per-device code. Each operates on values that vary over the axis; other operands
+// are first made to vary. The type of the result records the axes over which it varies. Collectives have no kernels:
+// batching over the axis replaces them by ordinary ops. A Builder belongs to one thread.
 #pragma once
 
 #include "program/builder.h"
 
 namespace lockstep {
 
-// The same value, allowed to vary over `axis`. Free.
+// The same value, marked as varying over `axis`. Costs nothing at run time.
 Value pvary(Value x, const std::string& axis);
 
-// The sum, greatest and least over the devices along the axis; the same on all of them.
+// The sum, maximum and minimum over the devices along the axis; the result is the same on all of them.
 Value psum(Value x, const std::string& axis);
 Value pmax(Value x, const std::string& axis);
 Value pmin(Value x, const std::string& axis);
 
-// The values of all devices along a new dimension `dim`, in the order of the axis.
+// The values of all devices, stacked along a new dimension `dim` in the order of the axis.
 Value all_gather(Value x, const std::string& axis, int64_t size, int64_t dim);
 
-// Dimension `dim`, of the extent of the axis, summed over the devices; device i keeps element i.
+// Sums over the devices; device i keeps element i of dimension `dim`, whose extent is the size of the axis.
 Value psum_scatter(Value x, const std::string& axis, int64_t size, int64_t dim);
 
-// Dimension `dim`, of the extent of the axis, changes places with the axis: element j of device i comes from element i
-// of device j.
+// Exchanges dimension `dim`, whose extent is the size of the axis, with the axis: element j of device i comes from
+// element i of device j.
 Value all_to_all(Value x, const std::string& axis, int64_t size, int64_t dim);
 
-// Device permutation[2k + 1] gets the value of device permutation[2k]; those that get none have zeros.
+// Device permutation[2k + 1] receives the value of device permutation[2k]; devices that receive nothing have zeros.
 Value ppermute(Value x, const std::string& axis, int64_t size, std::vector<int64_t> permutation);
 
-// The device's place along the axis, an i32 scalar.
+// The device's index along the axis, an i32 scalar.
 Value axis_index(Builder&, const std::string& axis, int64_t size);
 
 }  // namespace lockstep

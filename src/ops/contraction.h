@@ -1,5 +1,5 @@
-// How an einsum becomes a batched matrix product: which letters form the batch, the rows, the columns and the sum,
-// whether the operands can be read where they lie, and the copies that make them so when they cannot.
+// Lowers an einsum to a batched matrix product: which letters form the batch, the rows, the columns and the sum,
+// whether the operands can be read in place, and otherwise how to copy them first. Pure functions.
 #pragma once
 
 #include <optional>
@@ -14,10 +14,10 @@ namespace lockstep {
 struct Contraction {
   GemmSpec gemm;
   bool swapped = false;  // the product's A is the second operand
-  // Axis orders in which the operands (after swapping) must be copied first; absent: read where they lie.
+  // Axis orders in which the operands (after swapping) must be copied first; absent: read in place.
   std::optional<std::vector<int64_t>> copy_a, copy_b;
-  // The product comes out with its axes in another order than the result's: result axis d is product axis copy_c[d].
-  // `product` is then its shape.
+  // Present if the product's axes are in another order than the result's: result axis d is product axis copy_c[d]. Then
+  // `product` is its shape.
   std::optional<std::vector<int64_t>> copy_c;
   Shape product;
 };

@@ -1,4 +1,5 @@
-// Ops that carry programs: scan (a loop), cond (one of two), remat (compute again rather than keep) and custom_vjp.
+// Ops that contain programs: scan (a loop), cond (a branch), remat (recompute instead of store) and custom_vjp.
+// A Builder belongs to one thread.
 #pragma once
 
 #include <functional>
@@ -9,24 +10,24 @@
 
 namespace lockstep {
 
-// `body` maps (carry..., x..., constant...) to (carry..., y...). Operands are the first carries, the stacked xs, the
-// constants; results are the last carries and the stacked ys.
+// `body` maps (carry..., x..., constant...) to (carry..., y...). Operands are the initial carries, the stacked xs and
+// the constants; results are the final carries and the stacked ys.
 Values scan(Builder&, ProgramPtr body, const Values& carry, const Values& xs, const Values& constants, int64_t length,
             bool reverse);
 
-// One of two programs of the same signature, by a bool scalar.
+// Runs one of two programs with the same signature, selected by a bool scalar.
 Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands);
 
-// `body` on the operands; its gradient computes the body again.
+// Runs `body` on the operands; the gradient recomputes the body.
 Values remat(Builder&, ProgramPtr body, const Values& operands);
 
-// `body` on the operands. For gradients, `forward` maps the operands to (results..., residuals...) and `backward` maps
-// (residuals..., cotangents..., operands...) to gradients of the first `arguments` operands.
+// Runs `body` on the operands. For gradients, `forward` maps the operands to (results..., residuals...) and `backward`
+// maps (residuals..., cotangents..., operands...) to gradients of the first `arguments` operands.
 Values custom_vjp(Builder&, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments,
                   const Values& operands);
 
-// The loop of a scan, on any lane: how its memory is taken and copied there, and to how many bytes what kernels are
-// given has to be aligned. Slices that are not are copied.
+// How the loop of a scan allocates and copies memory of its lane. Slices that are not aligned to `alignment` bytes are
+// copied before a kernel reads them.
 struct ScanMemory {
   std::function<BufferPtr(int64_t bytes)> allocate;
   std::function<void(void* to, const void* from, int64_t bytes)> copy;

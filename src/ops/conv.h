@@ -1,11 +1,11 @@
-// Two-dimensional convolution: images x [n, h, w, c] with filters w [kh, kw, ci, co] give y [n, oh, ow, co]:
+// Two-dimensional convolution of images x [n, h, w, c] with filters w [kh, kw, ci, co] to y [n, oh, ow, co]:
 //
-//   y[n, i, j, o] = sum over a, b, k of  x'[n, i * stride + a * rhs_dilation, j * ... + b * ..., g * ci + k] * w[a, b,
-//   k, o]
+//   y[n, i, j, o] = sum over a, b, k of
+//     x'[n, i * stride[0] + a * rhs_dilation[0], j * stride[1] + b * rhs_dilation[1], g * ci + k] * w[a, b, k, o]
 //
-// where ci = c / groups, g = o / (co / groups), and x' is x with lhs_dilation - 1 zeros between neighbours and then
-// `pad` zeros around. The map is bilinear; the gradient with respect to each operand is a row of its own, and the three
-// are closed under differentiation. A Builder belongs to one thread.
+// where ci = c / groups, g = o / (co / groups), and x' is x with lhs_dilation - 1 zeros inserted between adjacent
+// elements and `pad` zeros around. The map is bilinear. The gradient with respect to each operand is a separate row,
+// and the three rows are closed under differentiation. A Builder belongs to one thread.
 #pragma once
 
 #include <array>
@@ -22,15 +22,15 @@ struct ConvOptions {
   int64_t groups = 1;
 };
 
-// The options that the attributes of an equation hold.
+// Reads the options from the attributes of an equation.
 ConvOptions conv_options(const Attrs&);
 
 Value conv2d(Value x, Value w, const ConvOptions& options = {});
 
-// What conv2d's cotangent dy gives for its operand x, whose shape is `x`.
+// The gradient of conv2d with respect to x, which has shape `x`; dy is the cotangent of its result.
 Value conv2d_input_grad(Value dy, Value w, Shape x, const ConvOptions& options = {});
 
-// What conv2d's cotangent dy gives for its operand w, whose shape is `w`.
+// The gradient of conv2d with respect to w, which has shape `w`; dy is the cotangent of its result.
 Value conv2d_filter_grad(Value x, Value dy, Shape w, const ConvOptions& options = {});
 
 }  // namespace lockstep

@@ -74,7 +74,7 @@ inline Dims inverse(const Dims& permutation) {
   return out;
 }
 
-// Letters of a Rule, handed out in order.
+// Produces the letters of a Rule in order.
 class Factors {
  public:
   char next() {
@@ -92,8 +92,7 @@ class Factors {
   int used_ = 0;
 };
 
-// Throw Error unless the op got as many operands as it takes; unless `axis` is a dimension of `shape`; unless two types
-// are alike.
+// Throw Error unless the op got the right number of operands; `axis` is a dimension of `shape`; two dtypes are equal.
 inline void expect_operands(std::string_view op, Types in, size_t wanted) {
   if (in.size() != wanted)
     throw_error("{}: takes {} operand{} and got {}", op, wanted, wanted == 1 ? "" : "s", in.size());

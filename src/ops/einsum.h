@@ -1,6 +1,6 @@
-// einsum: the contraction of two arrays. The attribute `spec`, such as "bik,kj->bij", is at once its type rule, its
-// sharding rule and, with two terms swapped, its gradient. Every letter stands in at least two of the three terms, and
-// once in each.
+// einsum: the contraction of two arrays. The attribute `spec`, such as "bik,kj->bij", is its type rule, its sharding
+// rule and, with two terms swapped, its gradient. Every letter occurs in at least two of the three terms, and once in
+// each. A Builder belongs to one thread.
 #pragma once
 
 #include "program/builder.h"

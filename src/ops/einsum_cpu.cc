@@ -84,7 +84,7 @@ Kernel einsum_fused_cpu(const KernelSpec& spec) {
     const Product& p = state->product;
     if (state->whole) {
       p.run(in, state->whole->data());
-      state->epilogue.whole(p.pool(), state->whole->data(), in, out);
+      state->epilogue.run_on_array(p.pool(), state->whole->data(), in, out);
       return;
     }
     p.run(in, nullptr, [&](const Tile& tile) { state->epilogue(tile, p.rows(), p.cols(), p.pool(), in, out); });

@@ -1,5 +1,5 @@
-// Elementwise functions on Values. Strict: operands of one call have equal types (but for select's predicate); nothing
-// is promoted or broadcast. Each throws Error when its operands do not fit. A Builder belongs to one thread.
+// Elementwise functions on Values. Strict: all operands of a call have equal types (except select's predicate); nothing
+// is promoted or broadcast. Each throws Error if its operands do not fit. A Builder belongs to one thread.
 #pragma once
 
 #include "ops/shape_ops.h"
@@ -22,7 +22,7 @@ namespace lockstep {
 // predicate[i] ? a[i] : b[i].
 Value select(Value predicate, Value a, Value b);
 
-// Floats are truncated to integers and kept in their range, NaN becomes 0; integers wrap; to bool is "not zero".
+// Floats are truncated to integers and clamped to their range, NaN becomes 0; integers wrap; to bool is "not zero".
 Value cast(Value x, DType dtype);
 
 // The same bits under another dtype of the same width, 32 or 64 bits.
@@ -42,13 +42,13 @@ inline Value operator-(double a, Value b) { return sub(full_like(b, a), b); }
 inline Value operator*(double a, Value b) { return mul(full_like(b, a), b); }
 inline Value operator/(double a, Value b) { return div(full_like(b, a), b); }
 
-// How many additions an elementwise op is worth. REQUIRES: op.loop.
+// The cost of an elementwise op, in additions. REQUIRES: op.loop.
 int elementwise_cost(const Op& op);
 
-// The constant an equation is, one repeated element: its `value` attribute; null when it is something else.
+// The `value` attribute of an equation that makes a constant of one repeated element; null for any other equation.
 const Attr* constant_value(const Eqn* eqn);
 
-// Writes one element of a constant as it lies in a register: bf16 and f16 as f32.
+// Writes one element of a constant in register format: bf16 and f16 as f32.
 void encode_element(const Attr& value, DType dtype, void* element);
 
 }  // namespace lockstep

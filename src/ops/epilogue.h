@@ -1,4 +1,5 @@
-// BodyEpilogue: an elementwise program run on each finished tile of a product whose result is dense and row-major.
+// BodyEpilogue: an elementwise program that runs on each finished tile of a dense row-major product. Immutable: several
+// threads may process tiles at the same time.
 #pragma once
 
 #include <memory>
@@ -13,19 +14,19 @@ namespace lockstep {
 
 class BodyEpilogue {
  public:
-  // For a row with `body`: its input 0 is the product, the others are operands `first` and on of the row.
+  // For a row with `body`: input 0 of the body is the product; its other inputs are the row's operands from `first` on.
   BodyEpilogue(const KernelSpec& spec, size_t first)
       : cluster_(Cluster::compile(spec.attrs.program("body"), shifted(spec.alias, first))),
         first_(first),
         element_bytes_(size_of(product(spec).dtype)) {}
 
-  // On a tile of a product of `rows` x `cols` matrices; `in` and `out` are the row's own operands and results.
+  // Runs on a tile of a product of `rows` x `cols` matrices. `in` and `out` are the row's operands and results.
   void operator()(const Tile& tile, int64_t rows, int64_t cols, Pool& pool, const void* const* in,
                   void* const* out) const {
     void* scratch = pool.scratch(tile.thread, 0, cluster_.scratch_bytes());
     const void* const* body_in = in + first_ - 1;  // input 0 is not used
     const auto* data = static_cast<const std::byte*>(tile.data);
-    if (tile.cols == cols && tile.ld == cols) {  // whole rows lie side by side
+    if (tile.cols == cols && tile.ld == cols) {  // complete rows, contiguous
       const int64_t begin = (tile.batch * rows + tile.row0) * cols;
       cluster_.run_segment(body_in, out, begin, begin + tile.rows * cols, scratch, data);
       return;
@@ -36,8 +37,8 @@ class BodyEpilogue {
     }
   }
 
-  // The program over a product that lies in memory as a whole.
-  void whole(Pool& pool, const void* product, const void* const* in, void* const* out) const {
+  // Runs over a product that is complete in memory.
+  void run_on_array(Pool& pool, const void* product, const void* const* in, void* const* out) const {
     const auto* data = static_cast<const std::byte*>(product);
     pool.parallel_range(cluster_.size(), kGrain, [&](int64_t begin, int64_t end, int thread) {
       cluster_.run_segment(in + first_ - 1, out, begin, end, pool.scratch(thread, 0, cluster_.scratch_bytes()),
@@ -53,7 +54,7 @@ class BodyEpilogue {
  private:
   static constexpr int64_t kGrain = 16384;
 
-  // Operand numbers of the row as input numbers of the body.
+  // Converts operand numbers of the row to input numbers of the body.
   static std::vector<int> shifted(std::span<const int> alias, size_t first) {
     std::vector<int> out(alias.begin(), alias.end());
     for (int& a : out)

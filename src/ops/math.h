@@ -1,14 +1,14 @@
-// Elementary functions of float without branches, tables or library calls, so that a loop over them becomes vector
-// code. (sin and cos branch for huge arguments; a loop uses sin_near and cos_near where it can.) Pure functions, safe
-// from any thread. No fused multiply-add: every instruction set gives the same bits.
+// Elementary functions of float without branches, tables or library calls, so that a loop over them is vectorized. (sin
+// and cos branch for huge arguments; a loop uses sin_near and cos_near where it can.) Pure functions, safe from any
+// thread. No fused multiply-add: every instruction set gives the same bits.
 //
 // Largest errors against the exact value, over all floats unless a range is given (tests/ops/elementwise_test.cc):
 //   exp, log, log1p, expm1, erf, sin, cos  2 ulp
 //   tanh, logistic  3 ulp        pow  1 ulp        erf_inv  as the published single-precision polynomials
 // The double versions are the C library's.
 //
-// Special values are told apart by integer comparisons of the bits: compilers turn selects on floats into long
-// sequences that keep NaN quiet, or into branches.
+// Special values are detected by integer comparisons of the bits: compilers turn selects on floats into long sequences
+// that keep NaN quiet, or into branches.
 //
 // Every function has internal linkage: files compiled for different instruction sets must not share one copy.
 #pragma once
@@ -29,7 +29,7 @@ LOCKSTEP_INLINE float abs(float x) { return __builtin_fabsf(x); }
 LOCKSTEP_INLINE double abs(double x) { return __builtin_fabs(x); }
 LOCKSTEP_INLINE float copysign(float x, float sign) { return __builtin_copysignf(x, sign); }
 
-// |x| kept below `limit`, its bits as an integer, with the sign of x. NaN becomes the limit.
+// x with |x| limited to `limit`, by comparing bits as integers. NaN becomes the limit with the sign of x.
 LOCKSTEP_INLINE float limit_magnitude(float x, float limit) {
   const auto a = static_cast<int32_t>(bits(x) & 0x7fffffffu), most = static_cast<int32_t>(bits(limit));
   return from_bits(static_cast<uint32_t>(a < most ? a : most) | (bits(x) & 0x80000000u));
@@ -44,7 +44,7 @@ LOCKSTEP_INLINE float keep_nan(float y, float x) {
 // 2^k, REQUIRES: -126 <= k <= 127.
 LOCKSTEP_INLINE float exp2i(int32_t k) { return from_bits(static_cast<uint32_t>(k + 127) << 23); }
 
-// Adding this constant rounds a small float to an integer, left in the low bits of the sum.
+// Adding this constant rounds a small float to an integer, which is then in the low bits of the sum.
 inline constexpr float kRound = 0x1.8p23f;
 inline constexpr double kRoundDouble = 0x1.8p52;
 
@@ -102,12 +102,12 @@ LOCKSTEP_INLINE float log_sum(float k, float f, float c) {
   return k * kLn2Hi - ((h - (s * (h + r) + (k * kLn2Lo + c))) - f);
 }
 
-// Where the exponent ends and the significand, from sqrt(1/2) to sqrt(2), begins.
+// Splits a float into an exponent and a significand from sqrt(1/2) to sqrt(2).
 LOCKSTEP_INLINE int32_t log_exponent(uint32_t u) { return static_cast<int32_t>(u - 0x3f3504f3u) >> 23; }
 LOCKSTEP_INLINE float log_significand(uint32_t u, int32_t k) { return from_bits(u - (static_cast<uint32_t>(k) << 23)); }
 
-// `y`, the logarithm of the float with bits `u` where that is positive and finite; elsewhere what the logarithm is
-// there.
+// `y`, the logarithm of the float with bits `u`, if that float is positive and finite; otherwise the special value of
+// the logarithm there.
 LOCKSTEP_INLINE float log_special(float y, uint32_t u) {
   const uint32_t above_zero = u == 0x7f800000u ? u : 0x7fc00000u;
   const uint32_t special = (u << 1) == 0 ? 0xff800000u : above_zero;
@@ -126,7 +126,7 @@ LOCKSTEP_INLINE float log1p(float x) {
   const float sum = 1.0f + x;
   const uint32_t u = bits(sum);
   const int32_t k = log_exponent(u);
-  // What the rounding of 1 + x lost.
+  // The rounding error of 1 + x.
   const float lost =
       from_bits(static_cast<int32_t>(bits(x)) >= 0x3f800000 ? bits(1.0f - (sum - x)) : bits(x - (sum - 1.0f)));
   const float f = from_bits(k == 0 ? bits(x) : bits(log_significand(u, k) - 1.0f));
@@ -144,7 +144,7 @@ LOCKSTEP_INLINE float logistic(float x) {
   return from_bits(static_cast<int32_t>(bits(x)) >= 0 ? bits(1.0f) : bits(z)) / (1.0f + z);
 }
 
-// log(1 + f). REQUIRES: 0 <= f <= 1, or NaN. Shorter than log1p(): no exponent to take off.
+// log(1 + f). REQUIRES: 0 <= f <= 1, or NaN. Shorter than log1p(): there is no exponent to split off.
 LOCKSTEP_INLINE float log1p_unit(float f) {
   const float s = f / (2.0f + f);
   const float z = s * s;
@@ -157,12 +157,12 @@ LOCKSTEP_INLINE float log1p_unit(float f) {
   return f - (h - s * (h + z * p));
 }
 
-// log(e^a + e^b), where `gap` is a - b: a is the larger one where gap >= 0. The logarithm hands NaN on.
+// log(e^a + e^b), where `gap` is a - b: a is the larger one if gap >= 0. The logarithm propagates NaN.
 LOCKSTEP_INLINE float log_sum_exp(float a, float b, float gap) {
   const float larger = from_bits(static_cast<int32_t>(bits(gap)) >= 0 ? bits(a) : bits(b));
   return larger + log1p_unit(exp(-abs(gap)));
 }
-// Equal infinities have no difference: it counts as 0.
+// The difference of equal infinities is NaN; it counts as 0.
 LOCKSTEP_INLINE float logaddexp(float a, float b) {
   return log_sum_exp(a, b, from_bits(bits(a) == bits(b) ? 0u : bits(a - b)));
 }
@@ -230,10 +230,10 @@ LOCKSTEP_INLINE Turn near_turn(float x) {
   return {static_cast<float>(r), static_cast<uint32_t>(__builtin_bit_cast(uint64_t, t))};
 }
 
-// Payne and Hanek's reduction: x = m 2^e with an integer m of 24 bits, and of m 2^e 2/pi only the bits below 4 count.
-// Bits of 2/pi before that contribute multiples of 4; 96 bits from there on give the fraction to 2^-62. The seven words
-// are 2/pi behind five zero bits, so that e = -3 (x = 2^20) begins at the first bit. They are shifted by selects
-// instead of being looked up: no memory, and no branch. REQUIRES: |x| >= 2^20, infinity or NaN (whose r is NaN).
+// Payne and Hanek's reduction: x = m 2^e with an integer m of 24 bits; only the bits of m 2^e 2/pi below 4 count. Bits
+// of 2/pi before that contribute multiples of 4; the next 96 bits give the fraction to 2^-62. The seven words are 2/pi
+// after five zero bits, so that e = -3 (x = 2^20) begins at the first bit. They are shifted by selects instead of table
+// lookups: no memory access and no branch. REQUIRES: |x| >= 2^20, infinity or NaN (whose r is NaN).
 LOCKSTEP_INLINE Turn far_turn(float x) {
   const uint32_t a = bits(x) & 0x7fffffffu;
   const uint32_t m = (a & 0x007fffffu) | 0x00800000u;
@@ -247,7 +247,7 @@ LOCKSTEP_INLINE Turn far_turn(float x) {
   const uint64_t w0 = (((uint64_t(b0) << 32) | b1) << shift) >> 32;
   const uint64_t w1 = (((uint64_t(b1) << 32) | b2) << shift) >> 32;
   const uint64_t w2 = (((uint64_t(b2) << 32) | b3) << shift) >> 32;
-  // The upper 64 of the 96 bits of m w: two of whole quarter turns, 62 of their fraction.
+  // The upper 64 of the 96 bits of m w: two of complete quarter turns, 62 of their fraction.
   const uint64_t turns = ((m * w0) << 32) + m * w1 + ((m * w2) >> 32);
   const auto quadrant = static_cast<uint32_t>((turns + (uint64_t(1) << 61)) >> 62);
   const double fraction = static_cast<double>(static_cast<int64_t>(turns << 2));
@@ -270,7 +270,7 @@ LOCKSTEP_INLINE float sin_turn(Turn t) {
   return from_bits(((t.quadrant & 1u) != 0 ? bits(c) : bits(s)) ^ ((t.quadrant & 2u) << 30));
 }
 
-// The functions where !is_far(x), without a branch.
+// The functions for !is_far(x), without a branch.
 LOCKSTEP_INLINE float sin_near(float x) {
   return from_bits((bits(x) << 1) == 0 ? bits(x) : bits(sin_turn(near_turn(x))));
 }
@@ -302,7 +302,7 @@ LOCKSTEP_INLINE float pow(float x, float y) {
   p = p * z + 0.577083611570791852;
   p = p * z + 0.961796673200180345;
   p = p * z + 2.88539008179020255;
-  // Zero and infinity as powers of two that no exponent brings back into range.
+  // Zero and infinity as powers of two so extreme that no exponent brings them back into range.
   const uint32_t below = a == 0 ? bits(-0x1p126f) : 0u, above = a >= kInfBits ? bits(0x1p126f) : 0u;
   const float far = from_bits(below | above);
   const double whole =
@@ -377,8 +377,8 @@ LOCKSTEP_INLINE double logaddexp(double a, double b) {
 }
 LOCKSTEP_INLINE double softplus(double x) { return (x >= 0.0 ? x : 0.0) + log1p(exp(-abs(x))); }
 
-// The normal tail in the single-precision form, then Halley's steps on erf near 0 and on erfc, which keeps its digits,
-// elsewhere.
+// Starts from the single-precision form or, near 1, from the tail of the normal distribution. Then Halley's method, on
+// erf near 0 and elsewhere on erfc, which keeps its digits there.
 LOCKSTEP_INLINE double erf_inv(double x) {
   const double a = abs(x);
   if (!(a < 1.0)) return a == 1.0 ? x * __builtin_inf() : __builtin_nan("");

@@ -1,4 +1,4 @@
-// The rows by name (`add_op`, `einsum_op`, ...), as listed in ops.def.
+// The rows by name (`add_op`, `einsum_op`, ...), as listed in ops.def. Immutable, safe from any thread.
 #pragma once
 
 #include <span>

@@ -45,7 +45,7 @@ Kernel max_pool_grad_fused_cpu(const KernelSpec& spec) {
     return [w = windows(spec, x), epilogue, whole = allocate(spec.in[0].bytes()), pool = &spec.pool](
                const void* const* in, void* const* out) {
       max_pool_gradient(*pool, w, in[0], in[2], whole->data());
-      epilogue->whole(*pool, whole->data(), in, out);
+      epilogue->run_on_array(*pool, whole->data(), in, out);
     };
   return [w = windows(spec, x), epilogue, rows = x[0] * x[1] * x[2], cols = x[3], pool = &spec.pool](
              const void* const* in, void* const* out) {

@@ -1,4 +1,4 @@
-// The CPU kernels of pooling.
+// The CPU kernels of pooling. A prepared kernel may run on one thread at a time.
 #pragma once
 
 #include "program/op.h"

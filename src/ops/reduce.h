@@ -1,5 +1,4 @@
-// Functions on Values that combine the elements along dimensions. Strict: no promotion. A Builder belongs to one
-// thread.
+// Functions on Values that combine elements along dimensions. Strict: no promotion. A Builder belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +8,23 @@
 
 namespace lockstep {
 
-// The elements along `axes` combined; those dimensions are removed. Axes may come in any order. bf16 and f16 are summed
-// in f32. Of no elements: sum 0, prod 1, max the lowest value (-inf), min the highest (inf), and true, or false. max
-// and min hand NaN on.
+// Combines the elements along `axes`, in any order, and removes those dimensions. bf16 and f16 are summed in f32. The
+// result for no elements: sum 0, prod 1, max the lowest value (-inf), min the highest (inf), and true, or false. max
+// and min propagate NaN.
 Value reduce_sum(Value x, std::vector<int64_t> axes);
 Value reduce_prod(Value x, std::vector<int64_t> axes);
 Value reduce_max(Value x, std::vector<int64_t> axes);
 Value reduce_min(Value x, std::vector<int64_t> axes);
-// Of booleans only.
+// For booleans only.
 Value reduce_and(Value x, std::vector<int64_t> axes);
 Value reduce_or(Value x, std::vector<int64_t> axes);
 
-// The i32 index of the greatest or least element along `axis`, which is removed and must not be empty; the first of
-// equal ones. The first NaN, if any, is the extreme.
+// The i32 index of the greatest or least element along `axis`, which is removed and must not be empty. Among equal
+// elements the first counts. The first NaN, if any, is the extreme.
 Value argmax(Value x, int64_t axis);
 Value argmin(Value x, int64_t axis);
 
-// Running sums along `axis`, each including its own element; from the far end when `reverse`.
+// Running sums along `axis`, each including its own element; from the last element backwards if `reverse`.
 Value cumsum(Value x, int64_t axis, bool reverse = false);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// AffineCopy: elements moved from one strided layout to another. The one kernel behind every op that only moves
-// elements. Immutable once made: any thread may run it.
+// AffineCopy: copies elements from one strided layout to another. The kernel of every op that only moves elements.
+// Immutable after construction: any thread may run it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace lockstep {
 
 // out[sum(out_strides[d] * i[d])] = in[sum(in_strides[d] * i[d])] for every index i inside `shape`. Strides are in
-// elements. Dimensions are collapsed when it is made; contiguous rows are copied as bytes, two dimensions that change
-// places in tiles.
+// elements. The constructor collapses dimensions. Contiguous rows are copied as bytes; two transposed dimensions are
+// copied in tiles.
 class AffineCopy {
  public:
   AffineCopy(int64_t element_bytes, const Shape& shape, const std::vector<int64_t>& in_strides,
@@ -41,7 +41,7 @@ class AffineCopy {
   Mode mode_ = Mode::empty;
 };
 
-// A dense result read from `in` through `view`.
+// The copy that produces a dense result from `in` read through `view`.
 AffineCopy view_copy(DType dtype, const Shape& out, const View& view);
 
 // The kernel of a row that is a view of its only operand.
@@ -55,7 +55,7 @@ Kernel view_kernel(const KernelSpec& spec) {
   };
 }
 
-// Copies bytes, in parallel when there are many. Does nothing when `in` is `out`.
+// Copies bytes, in parallel if there are many. Does nothing if `in` is `out`.
 void copy_bytes(const void* in, void* out, int64_t bytes, Pool& pool);
 
 }  // namespace lockstep

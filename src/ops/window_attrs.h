@@ -1,4 +1,5 @@
-// The attributes of ops whose windows slide over images: lists of a fixed length. Pure functions, safe from any thread.
+// The attributes of ops with windows that slide over images: lists of a fixed length. Pure functions, safe from any
+// thread.
 #pragma once
 
 #include <array>
@@ -17,8 +18,8 @@ std::vector<int64_t> to_ints(const std::array<int64_t, kN>& values) {
   return {values.begin(), values.end()};
 }
 
-// The attribute `name` of kN numbers. Throws Error when it has another length or a number is below `least` or above 31
-// bits.
+// The attribute `name`, a list of kN numbers. Throws Error if it has another length, or if a number is below `least` or
+// does not fit 31 bits.
 template <size_t kN>
 std::array<int64_t, kN> fixed_ints(std::string_view op, const Attrs& attrs, std::string_view name, int64_t least) {
   const std::vector<int64_t>& from = attrs.ints(name);

@@ -1,5 +1,5 @@
-// The vectorised loops of elementwise ops, compiled once per instruction set and chosen at run time. Immutable tables,
-// safe from any thread.
+// The vectorized loops of elementwise ops, compiled once per instruction set and selected at run time. Immutable
+// tables, safe from any thread.
 //
 // Loops work on register types: bool (one byte, 0 or 1), u8, i32, i64, u32, f32, f64. bf16 and f16 are widened to f32
 // when loaded, rounded after each operation and narrowed when stored.
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// Which ops have loops. select, cast and bitcast, whose operands differ in type, are apart.
+// The ops with loops. select, cast and bitcast, whose operands differ in type, have separate tables.
 enum class LoopId : uint8_t {
 #define LOCKSTEP_ID(name, ...) name,
 #define UNARY LOCKSTEP_ID
@@ -39,19 +39,19 @@ constexpr int register_index(DType t) {
 // negative.
 using LoadRow = void (*)(void* dst, const void* src, int64_t stride, int64_t n);
 
-// `out` may be one of the inputs when their elements have the same size; otherwise they do not overlap.
+// `out` may be one of the inputs if their elements have the same size; otherwise they do not overlap.
 struct Loops {
   Loop map[static_cast<int>(LoopId::count)][kRegisterTypes];  // by register type of the operands; null: not defined
-  // The same for f32 and f64 where one operand is one repeated element, of which only the first is read:
+  // The same for f32 and f64 if one operand is one repeated element, of which only the first is read:
   // [operand][op][type].
   Loop uniform[2][static_cast<int>(LoopId::count)][kRegisterTypes];
   Loop select[kRegisterTypes];                // by register type of the branches
   Loop cast[kRegisterTypes][kRegisterTypes];  // [from][to]
   LoadRow load[kDTypeCount];
   Loop narrow[2];  // f32 -> bf16, f16 in memory
-  Loop round[2];   // f32 -> f32 that bf16, f16 can hold
+  Loop round[2];   // f32 -> f32 rounded to bf16, f16 precision
 
-  // `loop`, or its faster variant when operand `operand` is one repeated element.
+  // `loop`, or its faster variant if operand `operand` is one repeated element.
   Loop with_uniform(Loop loop, size_t operand) const;
 
   Loop copy(DType t) const { return cast[register_index(t)][register_index(t)]; }
@@ -60,7 +60,7 @@ struct Loops {
 // The tables for the best instruction set of this machine.
 const Loops& loops();
 
-// The tables of each instruction set this machine can run, the best last.
+// The tables of each instruction set that this machine supports, the best last.
 std::span<const Loops* const> all_loops();
 
 }  // namespace lockstep

@@ -1,16 +1,16 @@
-// The body of the loops' tables, included once by each file that compiles them for an instruction set. Everything here
-// has internal linkage and nothing of the standard library is called, so that no function of one instruction set is
-// shared with another.
+// The definitions of the loop tables, included once by each file that compiles them for an instruction set. Everything
+// here has internal linkage and calls no function of the standard library, so that no function compiled for one
+// instruction set is shared with another.
 #pragma once
 
 #include "ops/loops/loops.h"
 #include "ops/loops/scalar.h"
 
 #if defined(__clang__)
-#define LOCKSTEP_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
+#define LOCKSTEP_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
 #pragma clang diagnostic ignored "-Wpass-failed"
 #else
-#define LOCKSTEP_VECTORISE _Pragma("GCC ivdep")
+#define LOCKSTEP_VECTORIZE _Pragma("GCC ivdep")
 #endif
 
 namespace lockstep {
@@ -37,17 +37,17 @@ struct any {
   static constexpr bool has = true;
 };
 
-// Long dependent chains leave a core idle unless several vectors are on their way at once: loops of dear functions go
-// in blocks.
+// Long dependency chains leave a core idle unless several vectors are in progress at the same time, so expensive
+// functions are evaluated in blocks.
 #if defined(__aarch64__)
 inline constexpr int64_t kBlock = 16;
 #else
 inline constexpr int64_t kBlock = 32;
 #endif
-inline constexpr int kDear = 8;
+inline constexpr int kExpensive = 8;
 
-// Near<F>::call is the form of F that becomes vector code but is wrong for floats that are far (math::is_far). A block
-// with such a float is computed one element at a time.
+// Near<F>::call is the form of F that is vectorized but wrong for large floats (math::is_far). A block that contains
+// such a float is computed one element at a time.
 template <class F>
 struct Near {};
 
@@ -71,7 +71,7 @@ void near_loop(float* y, const float* x, int64_t n) {
     for (int64_t i = done; i < n; ++i) y[i] = F::call(x[i]);
     return;
   }
-  LOCKSTEP_VECTORISE
+  LOCKSTEP_VECTORIZE
   for (int64_t i = done; i < n; ++i) y[i] = Near<F>::call(x[i]);
 }
 
@@ -82,14 +82,14 @@ void unary_loop(void* out, const void* const* in, int64_t n) {
   const auto* x = static_cast<const T*>(in[0]);
   if constexpr (std::is_same_v<T, float> && requires { Near<F>::call(T()); }) return near_loop<F>(y, x, n);
   int64_t done = 0;
-  if constexpr (F::kCost >= kDear && std::is_same_v<T, float>) {
+  if constexpr (F::kCost >= kExpensive && std::is_same_v<T, float>) {
     for (; done + kBlock <= n; done += kBlock) {
       Out block[kBlock];
       for (int64_t i = 0; i < kBlock; ++i) block[i] = F::call(x[done + i]);
       for (int64_t i = 0; i < kBlock; ++i) y[done + i] = block[i];
     }
   }
-  LOCKSTEP_VECTORISE
+  LOCKSTEP_VECTORIZE
   for (int64_t i = done; i < n; ++i) y[i] = F::call(x[i]);
 }
 
@@ -100,14 +100,14 @@ void binary_loop(void* out, const void* const* in, int64_t n) {
   const auto* a = static_cast<const T*>(in[0]);
   const auto* b = static_cast<const T*>(in[1]);
   int64_t done = 0;
-  if constexpr (F::kCost >= kDear && std::is_same_v<T, float>) {
+  if constexpr (F::kCost >= kExpensive && std::is_same_v<T, float>) {
     for (; done + kBlock <= n; done += kBlock) {
       Out block[kBlock];
       for (int64_t i = 0; i < kBlock; ++i) block[i] = F::call(a[done + i], b[done + i]);
       for (int64_t i = 0; i < kBlock; ++i) y[done + i] = block[i];
     }
   }
-  LOCKSTEP_VECTORISE
+  LOCKSTEP_VECTORIZE
   for (int64_t i = done; i < n; ++i) y[i] = F::call(a[i], b[i]);
 }
 
@@ -118,7 +118,7 @@ void uniform_loop(void* out, const void* const* in, int64_t n) {
   auto* y = static_cast<Out*>(out);
   const auto* x = static_cast<const T*>(in[1 - kUniform]);
   const T same = *static_cast<const T*>(in[kUniform]);
-  LOCKSTEP_VECTORISE
+  LOCKSTEP_VECTORIZE
   for (int64_t i = 0; i < n; ++i) y[i] = kUniform == 0 ? F::call(same, x[i]) : F::call(x[i], same);
 }
 
@@ -128,7 +128,7 @@ void select_loop(void* out, const void* const* in, int64_t n) {
   const auto* p = static_cast<const uint8_t*>(in[0]);
   const auto* a = static_cast<const T*>(in[1]);
   const auto* b = static_cast<const T*>(in[2]);
-  LOCKSTEP_VECTORISE
+  LOCKSTEP_VECTORIZE
   for (int64_t i = 0; i < n; ++i) {
     const T if_true = a[i], if_false = b[i];
     y[i] = p[i] != 0 ? if_true : if_false;
@@ -208,13 +208,13 @@ constexpr Loop binary_or_null() {
 
 template <class F, class T, int kUniform>
 constexpr Loop uniform_or_null() {
-  if constexpr (F::Set::template has<T> && math::is_float<T> && F::kCost < kDear)
+  if constexpr (F::Set::template has<T> && math::is_float<T> && F::kCost < kExpensive)
     return uniform_loop<F, T, kUniform>;
   else
     return nullptr;
 }
 
-// The 16-bit floats by their bits; the same rounding as BFloat16 and Float16.
+// The 16-bit floats as bits; the same rounding as BFloat16 and Float16.
 struct Bf16Bits {
   uint16_t bits;
 };
@@ -251,7 +251,7 @@ template <class Half>
 void narrow_loop(void* out, const void* const* in, int64_t n) {
   auto* y = static_cast<Half*>(out);
   const auto* x = static_cast<const float*>(in[0]);
-  LOCKSTEP_VECTORISE
+  LOCKSTEP_VECTORIZE
   for (int64_t i = 0; i < n; ++i) y[i] = narrow(x[i], Half());
 }
 
@@ -259,7 +259,7 @@ template <class Half>
 void round_loop(void* out, const void* const* in, int64_t n) {
   auto* y = static_cast<float*>(out);
   const auto* x = static_cast<const float*>(in[0]);
-  LOCKSTEP_VECTORISE
+  LOCKSTEP_VECTORIZE
   for (int64_t i = 0; i < n; ++i) y[i] = widen(narrow(x[i], Half()));
 }
 
@@ -274,7 +274,7 @@ void load_row(void* dst, const void* src, int64_t stride, int64_t n) {
   auto* y = static_cast<Register*>(dst);
   const auto* x = static_cast<const T*>(src);
   if (stride == 1) {
-    LOCKSTEP_VECTORISE
+    LOCKSTEP_VECTORIZE
     for (int64_t i = 0; i < n; ++i) y[i] = widen(x[i]);
   } else if (stride == 0) {
     const Register value = n > 0 ? widen(x[0]) : Register();

@@ -1,5 +1,5 @@
-// The scalar arithmetic of elementwise ops where C++'s own is not what an array needs: integers wrap, no operand traps,
-// NaN propagates, shifts and conversions are defined for every value. Pure functions, safe from any thread, of internal
+// The scalar arithmetic of elementwise ops where that of C++ does not fit arrays: integers wrap, no operand traps, NaN
+// propagates, shifts and conversions are defined for every value. Pure functions, safe from any thread, with internal
 // linkage (see ops/math.h).
 #pragma once
 
@@ -17,7 +17,7 @@ inline constexpr bool is_bool = std::is_same_v<T, bool>;
 template <class T>
 inline constexpr bool is_int = std::is_integral_v<T> && !is_bool<T>;
 
-// The type in which T wraps. Not narrower than int: a product of two smaller ones would be promoted to it.
+// The type in which T wraps. At least as wide as int: a product of two smaller ones would be promoted to int.
 template <class T>
 struct WrapType {
   using type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -86,7 +86,7 @@ LOCKSTEP_INLINE T rem(T a, T b) {
   }
 }
 
-// Integers: a power by a negative exponent is 0 unless the base is 1 or -1.
+// Integers: a power with a negative exponent is 0 unless the base is 1 or -1.
 template <class T>
 requires is_int<T> LOCKSTEP_INLINE T pow(T base, T exponent) {
   if constexpr (std::is_signed_v<T>)
@@ -109,7 +109,7 @@ LOCKSTEP_INLINE T sign(T x) {
   return x > T(0) || x < T(0) ? one : x;
 }
 
-// NaN when either is.
+// NaN if either is NaN.
 template <class T>
 LOCKSTEP_INLINE T maximum(T a, T b) {
   const T larger = a > b ? a : b;
@@ -157,7 +157,7 @@ LOCKSTEP_INLINE T shift_right(T x, T count) {
     return n < U(kWidth<T>) ? shifted : T(0);
 }
 
-// Floats are truncated to integers and kept in range, NaN becomes 0; integers wrap; to bool is "not zero".
+// Floats are truncated to integers and clamped to their range, NaN becomes 0; integers wrap; to bool is "not zero".
 template <class To, class From>
 LOCKSTEP_INLINE To cast(From x) {
   if constexpr (is_bool<To>) {

@@ -87,9 +87,9 @@ struct AllocatorStats {
   int64_t system_calls = 0;  // allocations from the system; constant in a steady state
 };
 
-// Caches freed memory in free lists by size class (steps of an eighth of a power of two, at least 64 bytes). In a steady
-// state it calls neither the system nor the heap. Under AddressSanitizer nothing is cached, so that use after free is
-// detected. An allocator must outlive its buffers.
+// Caches freed memory in free lists by size class (steps of an eighth of a power of two, at least 64 bytes). In a
+// steady state it calls neither the system nor the heap. Under AddressSanitizer nothing is cached, so that use after
+// free is detected. An allocator must outlive its buffers.
 class Allocator {
  public:
   explicit Allocator(const AllocatorOptions& options = {});
@@ -104,8 +104,8 @@ class Allocator {
   // refuses. REQUIRES: bytes >= 0.
   BufferPtr allocate(int64_t bytes);
 
-  // Makes a buffer of memory that `owner` holds; calls destroy(owner) when the last reference is gone. `data` needs only
-  // the alignment of its element type.
+  // Makes a buffer of memory that `owner` holds; calls destroy(owner) when the last reference is gone. `data` needs
+  // only the alignment of its element type.
   BufferPtr adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*));
 
   // Frees cached memory until at most `bytes` are cached.
@@ -130,8 +130,8 @@ class Allocator {
   std::array<Buffer*, kClasses> free_{};
 };
 
-// The memory for temporaries that the programs of a lane use one after another. Not thread-safe: the lane's mutex guards
-// it.
+// The memory for temporaries that the programs of a lane use one after another. Not thread-safe: the lane's mutex
+// guards it.
 class Arena {
  public:
   // Returns memory of at least `bytes`: the same as before unless it had to grow. Contents are undefined.

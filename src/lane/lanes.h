@@ -32,9 +32,9 @@ class Lanes {
   Pool& pool(int64_t lane) { return lanes_[static_cast<size_t>(lane)]->pool; }
   Arena& arena(int64_t lane) { return lanes_[static_cast<size_t>(lane)]->arena; }
 
-  // Runs f(lane) on all lanes' threads in parallel and returns when all have finished. As soon as the first lane throws,
-  // calls failed(message) once, so that the other lanes can stop waiting for it. Rethrows the exception of the lowest
-  // lane that threw.
+  // Runs f(lane) on all lanes' threads in parallel and returns when all have finished. As soon as the first lane
+  // throws, calls failed(message) once, so that the other lanes can stop waiting for it. Rethrows the exception of the
+  // lowest lane that threw.
   void run(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed = {});
 
  private:

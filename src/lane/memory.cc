@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-// The path of this process's cgroup ("/user.slice/..."): in the unified hierarchy (v2) if `controller` is empty, else in
-// the hierarchy of that controller (v1).
+// The path of this process's cgroup ("/user.slice/..."): in the unified hierarchy (v2) if `controller` is empty, else
+// in the hierarchy of that controller (v1).
 std::string cgroup_path(const std::string& controller) {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {

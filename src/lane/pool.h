@@ -3,10 +3,10 @@
 //   Pool pool;                                             // as many threads as the process has CPUs
 //   pool.parallel_for(tiles, [&](int64_t tile, int thread) { ... });
 //
-// A region is one parallel_for(): tasks that run in parallel. Safe from any thread; regions of different callers run one
-// after another. A region started inside a task of the same pool runs inline on that task's thread. Tasks of two pools
-// must not start regions on each other's pool: they could deadlock. The assignment of tasks to threads varies from run
-// to run, so reproducible results may depend on the task index only.
+// A region is one parallel_for(): tasks that run in parallel. Safe from any thread; regions of different callers run
+// one after another. A region started inside a task of the same pool runs inline on that task's thread. Tasks of two
+// pools must not start regions on each other's pool: they could deadlock. The assignment of tasks to threads varies
+// from run to run, so reproducible results may depend on the task index only.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,8 @@ class Pool {
   int threads() const { return threads_; }
 
   // Runs f(task, thread) once for every task in [0, tasks) and returns when all are done. The calling thread takes
-  // part. If a task throws, tasks that have not started are skipped and one of the exceptions is rethrown. Does not
-  // allocate.
+  // part. If a task throws, tasks that have not started are skipped and one of the
+  // exceptions is rethrown. Does not allocate.
   template <class F>
   void parallel_for(int64_t tasks, F&& f) {
     run(tasks, Task(f));

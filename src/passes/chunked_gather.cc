@@ -97,8 +97,8 @@ class RegionFinder {
  private:
   const Eqn* producer(ValueId id) const { return maker_[id] < p_.eqns.size() ? &p_.eqns[maker_[id]] : nullptr; }
 
-  // Whether an equation can be computed in chunks along this factor. Not with steps: they depend on extents, which differ
-  // between lanes.
+  // Whether an equation can be computed in chunks along this factor. Not with steps: they depend on extents, which
+  // differ between lanes.
   static bool can_chunk(const Rule& rule, char factor) {
     const auto once = [&](const std::string& term) { return std::count(term.begin(), term.end(), factor) <= 1; };
     return rule.in_step.empty() && rule.out_step.empty() && rule.unsharded.find(factor) == std::string::npos &&
@@ -117,7 +117,7 @@ class RegionFinder {
     return std::pair(ChunkedEqn{i, factor, t}, at);
   }
 
-  // The equation with its result divided along `dim`, and the dimension of its operand `t` that must be divided, or npos.
+  // The equation with its result divided along `dim`, and the dimension of operand `t` that must be divided, or npos.
   std::optional<std::pair<ChunkedEqn, size_t>> from_result(size_t i, size_t t, size_t dim) const {
     const Eqn& eqn = p_.eqns[i];
     if (!eqn.op->rule || eqn.out.size() != 1 || eqn.op->is_collective) return std::nullopt;
@@ -204,7 +204,7 @@ class RegionFinder {
     out.product = product_step->first;
     out.after.assign(up.rbegin(), up.rend());
     out.scatter = out.after.size();
-    // Views of the scattered result are also done in chunks, so that it is stored in the order that later equations read.
+    // Views of the scattered result are also done in chunks, so that it is stored as later equations read it.
     out.dim = dim;
     id = p_.eqns[collective].out[0];
     while (users_[id].size() == 1 && users_[id][0] < p_.eqns.size() && is_chunkable_view(p_.eqns[users_[id][0]])) {

@@ -1,6 +1,6 @@
 // Moves the updates of an optimizer from the end of a program to where their gradients have been scattered. Otherwise
-// the pieces of all gradients would have to be kept until the end. Part of a schedule: chosen from the program of lane 0.
-// A pure function, safe from any thread.
+// the pieces of all gradients would have to be kept until the end. Part of a schedule: chosen from the program of lane
+// 0. A pure function, safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ struct EarlyUpdateOptions {
   size_t scatter_wait = 1;
 };
 
-// Returns an order of the equations. Equations that depend only on scattered pieces and inputs come as early as possible,
-// if they are elementwise, views, or have small results (norms). But they come after the last other use of the inputs
-// that they read, because they may overwrite that memory. An update that depends on all gradients, such as one clipped
-// by their norm, does not move.
+// Returns an order of the equations. Equations that depend only on scattered pieces and inputs come as early as
+// possible, if they are elementwise, views, or have small results (norms). But they come after the last other use of
+// the inputs that they read, because they may overwrite that memory. An update that depends on all gradients, such as
+// one clipped by their norm, does not move.
 std::vector<size_t> order_updates_early(const Program& lane0, const EarlyUpdateOptions& options = {});
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Which equations are expensive, as far as a schedule needs to know. Pure functions and immutable values, safe from any
-// thread.
+// Which equations are expensive, as far as a schedule needs to know. Pure functions
+// and immutable values, safe from any thread.
 #pragma once
 
 #include <algorithm>

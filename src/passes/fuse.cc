@@ -1,6 +1,6 @@
 // Fusion. Elementwise equations of one shape form a group if one uses a result of another, so that the values between
-// them never reach memory. An op that supports an epilogue (a matrix product) becomes the head of the group that consumes
-// it. Views (broadcast, transpose, slice) and constants are duplicated inside each group that reads them.
+// them never reach memory. An op that supports an epilogue (a matrix product) becomes the head of the group that
+// consumes it. Views (broadcast, transpose, slice) and constants are duplicated inside each group that reads them.
 //
 // Groups grow from consumers to producers. An equation joins the group of its consumers if all of them are elementwise
 // and of the same shape, and if merging their groups creates no cycle among groups. Consumers that only reduce the

@@ -1,5 +1,5 @@
-// Reverse-mode differentiation. Copies the forward equations. Then, from last to first, the `vjp` column of each op turns
-// the cotangents of its results into cotangents of its operands; these are summed if a value has several uses.
+// Reverse-mode differentiation. Copies the forward equations. Then, from last to first, the `vjp` column of each op
+// turns the cotangents of its results into cotangents of its operands; these are summed if a value has several uses.
 #include "base/check.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"

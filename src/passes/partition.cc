@@ -151,8 +151,8 @@ class Partitioner {
     }
   }
 
-  // Stores a value with the cuts of its placement. A pending reduction is left to a single user. For several users it is
-  // done here, so that collectives come in the order in which values are computed and can overlap with computation.
+  // Stores a value with the cuts of its placement. A pending reduction is left to a single user. For several users it
+  // is done here, so that collectives come in the order in which values are computed and can overlap with computation.
   void store(ValueId id, Value value, LaneLayout layout) {
     if (layout.cuts != placement_.cuts[id])
       value = resharder_.move(value, p_.types[id].shape, layout, placement_.cuts[id]);

@@ -1,7 +1,7 @@
 // Turns one global program into programs of lanes. place() chooses which lane axes cut which dimension of every value.
 // partition() then writes the program of one lane, with local shapes and with collectives exactly where the ops' rules
-// require them. The programs of all lanes have the same collectives in the same order; shapes differ if cuts are uneven.
-// Pure functions, safe from any thread.
+// require them. The programs of all lanes have the same collectives in the same order; shapes differ if cuts are
+// uneven. Pure functions, safe from any thread.
 //
 // A value is cut along a dimension if lanes hold different ranges of it. A value is partial over an axis if the lanes
 // along it hold terms of a sum: a reduction is pending.

@@ -9,17 +9,17 @@
 namespace lockstep {
 
 // Reverse-mode differentiation. The joint program maps the inputs and one cotangent per floating output to the outputs
-// and one gradient per wanted input. Inputs that the outputs do not depend on get zeros. REQUIRES: wanted inputs are
-// floating.
+// and one gradient per wanted input. Inputs that the outputs do not depend on get
+// zeros. REQUIRES: wanted inputs are floating.
 Program joint(const Program&, const std::vector<bool>& wanted);
 
 // Splits a joint program into the part that needs no cotangent and the rest. The cotangents are the inputs from
 // `known_inputs` on. The first `outputs` outputs are the function's; the others are gradients.
 Split split(const Program& joint, size_t known_inputs, size_t outputs);
 
-// Adds a leading batch axis of `size` to the inputs that are `batched`. Outputs marked in `force` are batched even if they
-// do not depend on a batched input (`force` empty: none). If `axis` names a mesh axis, the batch axis stands for the
-// devices along it: collectives over it become ordinary ops, and no value varies over it afterwards.
+// Adds a leading batch axis of `size` to the inputs that are `batched`. Outputs marked in `force` are batched even if
+// they do not depend on a batched input (`force` empty: none). If `axis` names a mesh axis, the batch axis stands for
+// the devices along it: collectives over it become ordinary ops, and no value varies over it afterwards.
 BatchedProgram batch(const Program&, const std::vector<bool>& batched, int64_t size, const std::vector<bool>& force,
                      const std::string& axis = "");
 
@@ -32,8 +32,8 @@ Program drop_dead(const Program&);
 // Replaces equations whose op has `inline_body == when` by the equations of their body.
 Program inline_bodies(const Program&, Inline when);
 
-// Replaces sharding annotations by their operands, also in nested programs; except annotations of the mesh `keep`, given
-// as mesh_text() writes it.
+// Replaces sharding annotations by their operands, also in nested programs; except annotations of the mesh `keep`,
+// given as mesh_text() writes it.
 Program drop_annotations(const Program&, std::string_view keep = "");
 
 // Fuses elementwise equations into `fused` equations and into the epilogues of ops that support one.

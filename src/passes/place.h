@@ -11,9 +11,9 @@ using FactorAxes = std::map<char, std::vector<std::string>>;
 
 // Chooses from the cuts of the operands and, where they leave it open, from those of the results. An axis cuts at most
 // one factor. If several factors claim it, factors that the results keep come first, so that no reduction is pending;
-// among these the first operand's. If results have dimensions that no operand has (a broadcast), the results come first:
-// the operand is smaller than the result and cheaper to move. A factor with steps is cut by the longest prefix of its
-// axes whose boundaries fall between steps. REQUIRES: the op has a rule.
+// among these the first operand's. If results have dimensions that no operand has (a broadcast), the results come
+// first: the operand is smaller than the result and cheaper to move. A factor with steps is cut by the longest prefix
+// of its axes whose boundaries fall between steps. REQUIRES: the op has a rule.
 FactorAxes factor_axes(const Program&, const LaneGrid&, const Eqn&, const Rule&, const std::vector<LaneCuts>& cuts);
 
 // Whether a result has a dimension that may be cut and that no operand has.

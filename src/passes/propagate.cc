@@ -9,8 +9,8 @@ namespace {
 
 using Entries = std::vector<SpecEntry>;
 
-// Whether equal shards of a dimension are equal shards of the other dimensions of its factor: always without steps, else
-// if the shards consist of complete steps.
+// Whether equal shards of a dimension are equal shards of the other dimensions of its factor: always without steps,
+// else if the shards consist of complete steps.
 bool keeps_boundaries(const Mesh& mesh, const Rule& rule, size_t operand, char factor, const SpecEntry& entry,
                       int64_t extent) {
   const auto stepped = [factor](const std::map<char, int64_t>& steps) { return steps.contains(factor); };
@@ -22,8 +22,8 @@ bool keeps_boundaries(const Mesh& mesh, const Rule& rule, size_t operand, char f
   return extent / step_of(rule.in_step, operand, factor) % shards == 0;
 }
 
-// The spec entries of an equation's results, from those of its operands: a factor is sharded as in the first operand that
-// shards it, unless the axis already shards another factor.
+// The spec entries of an equation's results, from those of its operands: a factor is sharded as in the first operand
+// that shards it, unless the axis already shards another factor.
 std::vector<Entries> forward(const Program& p, const Mesh& mesh, const Eqn& eqn,
                              const std::vector<const Entries*>& in) {
   std::vector<Entries> out(eqn.out.size());

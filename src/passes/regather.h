@@ -1,8 +1,8 @@
-// Frees gathered weights after their use and gathers them again for a later use. With sharded weights (ZeRO 3) a layer's
-// full weights exist during its products in the forward pass and again in the backward pass, but not in between, so a
-// lane never holds the full weights of more than a few layers. Runs after partition(), as the first part of a schedule:
-// the regathers are chosen from the program of lane 0 and applied to the program of each lane by equation index. Pure
-// functions, safe from any thread.
+// Frees gathered weights after their use and gathers them again for a later use. With sharded weights (ZeRO 3) a
+// layer's full weights exist during its products in the forward pass and again in the backward pass, but not in
+// between, so a lane never holds the full weights of more than a few layers. Runs after partition(), as the first part
+// of a schedule: the regathers are chosen from the program of lane 0 and applied to the program of each lane by
+// equation index. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstddef>

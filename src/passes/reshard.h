@@ -34,7 +34,7 @@ class Resharder {
                               int64_t extent) const;
   // Whether the pieces along before + more lie within those along before.
   bool nested(const std::vector<std::string>& before, const std::vector<std::string>& more, int64_t extent) const;
-  // Whether a dimension that `before` cuts may also be cut by `more` on its way to the cuts `to`, which begin with both.
+  // Whether a dimension that `before` cuts may also be cut by `more` before the cuts `to`, which begin with both.
   bool on_the_way(std::vector<std::string> before, const std::vector<std::string>& more,
                   const std::vector<std::string>& to, int64_t extent) const;
 

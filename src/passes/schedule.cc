@@ -18,8 +18,8 @@ bool is_all_reduce(const Eqn& eqn) { return eqn.op == &lane_all_reduce_op; }
 bool is_all_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
 bool is_reduce_scatter(const Eqn& eqn) { return eqn.op == &lane_reduce_scatter_op; }
 
-// Moves small elementwise equations on the results of all-reduces down, and those that produce operands up, so that more
-// all-reduces are ready before the first result is needed. Nothing else moves.
+// Moves small elementwise equations on the results of all-reduces down, and those that produce operands up, so that
+// more all-reduces are ready before the first result is needed. Nothing else moves.
 class AllReduceOrder {
  public:
   explicit AllReduceOrder(const Program& p)

@@ -7,21 +7,21 @@
 // Runs after partition() and before lower(). Pure functions, safe from any thread.
 //
 // All lanes must run their collectives in the same order. But with uneven pieces the programs of lanes differ in sizes,
-// and decisions that depend on sizes could differ too. So the schedule is chosen once, from the program of lane 0 (whose
-// pieces are the largest), and applied to each lane by equation index, which is the same on all lanes:
+// and decisions that depend on sizes could differ too. So the schedule is chosen once, from the program of lane 0
+// (whose pieces are the largest), and applied to each lane by equation index, which is the same on all lanes:
 //
 //   const CollectiveSchedule schedule = schedule_collectives(partition(program, grid, placement, 0));
 //   const Program mine = apply_schedule(partition(program, grid, placement, lane), schedule);
 //
-// Worked example. The backward pass of three layers leaves the gradients of layer 3, then 2, then 1 partial over "data",
-// and the optimizer needs each reduced. All are computed before the first is used: one bucket, whose all-reduce starts
-// when the gradients of layer 1 are computed. If they were larger than a bucket, those of layer 3 would be reduced while
-// the gradients of layer 2 are computed.
+// Worked example. The backward pass of three layers leaves the gradients of layer 3, then 2, then 1 partial over
+// "data", and the optimizer needs each reduced. All are computed before the first is used: one bucket, whose all-reduce
+// starts when the gradients of layer 1 are computed. If they were larger than a bucket, those of layer 3 would be
+// reduced while the gradients of layer 2 are computed.
 //
 // With sharded weights (ZeRO 3) the gather of layer 2's weights starts just before the product of layer 1, not at the
 // start of the program. The scatter of layer 3's gradient is waited for after the next product, not when the optimizer
-// needs it. So gathered arrays live for a short time. For the backward pass the weights are gathered again (regather.h),
-// and large ones in chunks (chunked_gather.h).
+// needs it. So gathered arrays live for a short time. For the backward pass the weights are gathered again
+// (regather.h), and large ones in chunks (chunked_gather.h).
 #pragma once
 
 #include <cstddef>
@@ -75,8 +75,8 @@ struct CollectiveSchedule {
 // long as all operands are ready before the first result is used. Moves a gather up to the expensive equation that is
 // `prefetch` before its first use, and a scatter to where its operand is ready. Other equations move only if they would
 // be in the way and are cheap: views of operands move along, small elementwise equations on results (a loss divided by
-// its count) are delayed until they are needed, and elementwise equations that only produce operands (a gradient times a
-// rate) come as early as possible.
+// its count) are delayed until they are needed, and elementwise equations that only produce operands (a gradient times
+// a rate) come as early as possible.
 CollectiveSchedule schedule_collectives(const Program& lane0, const CollectiveScheduleOptions& options = {});
 
 // Applies a schedule to the program of any lane of the same grid. Does not change results.

@@ -1,5 +1,5 @@
-// What lanes send each other, by the ring model: each of n lanes sends only to its neighbour, and an array goes around in
-// n parts. Pure functions, safe from any thread.
+// What lanes send each other, by the ring model: each of n lanes sends only to its neighbour, and an array goes around
+// in n parts. Pure functions, safe from any thread.
 #pragma once
 
 #include <string>

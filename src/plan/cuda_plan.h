@@ -36,7 +36,7 @@ class GraphCache {
  public:
   GraphCache();
   ~GraphCache();
-  // Runs `work`, or replays the graph that was captured with these pointers. Never captures work that waits for the GPU.
+  // Runs `work`, or replays the graph that was captured with these pointers. Never captures work that waits.
   void run(CudaLane&, const std::vector<const void*>& pointers, const std::function<void()>& work);
 
  private:

@@ -1,5 +1,5 @@
-// GpuComms: the groups of lanes on GPUs (comm/cuda), shared by all programs of the process, because making a group takes
-// time and device memory. A group that has failed is replaced by a new one. Safe from any thread.
+// GpuComms: the groups of lanes on GPUs (comm/cuda), shared by all programs of the process, because making a group
+// takes time and device memory. A group that has failed is replaced by a new one. Safe from any thread.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
-// LaneComms: the groups of lanes for collectives. For each list of axes of a grid a group has the lanes that differ only
-// along these axes. Groups within one process are made here; if the grid spans processes, they are the World's. Groups
-// are made on first use. Safe from any thread; each returned Comm belongs to its lane's thread.
+// LaneComms: the groups of lanes for collectives. For each list of axes of a grid a group has the lanes that differ
+// only along these axes. Groups within one process are made here; if the grid spans processes, they are the World's.
+// Groups are made on first use. Safe from any thread; each returned Comm belongs to its lane's thread.
 #pragma once
 
 #include <map>
@@ -25,8 +25,8 @@ class LaneComms {
   // Returns the Comm of a lane of this process, given by its index in the grid. Valid as long as this object.
   Comm* of(int64_t lane, const std::string& axes);
 
-  // The same for device memory of a lane on a GPU, called on its thread. A collective call: returns when all lanes of the
-  // group have called it. Throws like a collective.
+  // The same for device memory of a lane on a GPU, called on its thread. A collective call: returns when all lanes of
+  // the group have called it. Throws like a collective.
   Comm* of(int64_t lane, const std::string& axes, CudaLane& cuda);
 
   // Makes every lane that waits for another throw CommAborted. No collective works afterwards.

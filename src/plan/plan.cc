@@ -163,8 +163,8 @@ class Planner {
     }
   }
 
-  // Whether the arena is small enough on a GPU to give every value its own memory. Reused memory would create dependencies
-  // between instructions that could otherwise share a phase (whole_kernel.h).
+  // Whether the arena is small enough on a GPU to give every value its own memory. Reused memory would create
+  // dependencies between instructions that could otherwise share a phase (whole_kernel.h).
   bool avoids_reuse() const {
     if (!cuda_) return false;
     int64_t all = 0;

@@ -86,8 +86,8 @@ class Plan {
     PointerRef pointer;
     int64_t offset;
   };
-  // Device memory for a small input or output that is the same in every run, so that one captured graph serves runs with
-  // different pointers. Inputs are copied in before a run, outputs out after it.
+  // Device memory for a small input or output that is the same in every run, so that one captured graph serves runs
+  // with different pointers. Inputs are copied in before a run, outputs out after it.
   struct StableBuffer {
     bool is_input;
     size_t index;

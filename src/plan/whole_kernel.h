@@ -1,14 +1,14 @@
-// Persistent kernels: combine many small instructions of a plan into one kernel on the GPU, because launching kernels one
-// after another would cost more than they compute. One thread block per multiprocessor does its share of each phase; a
-// grid barrier separates phases.
+// Persistent kernels: combine many small instructions of a plan into one kernel on the GPU, because launching kernels
+// one after another would cost more than they compute. One thread block per multiprocessor does its share of each
+// phase; a grid barrier separates phases.
 //
 //   phase   tasks that run side by side
 //   task    one step of an instruction; or a chain of small steps that one block runs without grid barriers; or steps
 //           that compute the same elements one after another
 //   part    an instruction, or several that were merged; made of steps
 //
-// Instructions that do not depend on each other share a phase. A chain in which a block needs only its own rows is run by
-// all blocks, each on its rows.
+// Instructions that do not depend on each other share a phase. A chain in which a block needs only its own rows is run
+// by all blocks, each on its rows.
 //
 // Worked example. The training step of an MLP has 30 instructions: gathered and scaled images, three forward products
 // with epilogues, a dozen for the loss of 128 x 10 elements, and backward products that end in updated weights. This
@@ -64,7 +64,8 @@ bool is_small(const CudaStep& step);
 // gathered and scaled rows of images, or rounded weights. `made` owns the new kernels.
 std::vector<KernelPart> inline_sources(std::span<const KernelPart> parts, std::deque<SteppedKernel>& made);
 
-// Merges sums of a product's result into the product, which then does not write the result. `made` owns the new kernels.
+// Merges sums of a product's result into the product, which then does not write the
+// result. `made` owns the new kernels.
 std::vector<KernelPart> fuse_sums(std::span<const KernelPart> parts, std::deque<SteppedKernel>& made);
 
 // Merges column sums of a product's operand (a bias gradient), and what is computed from them, into the product. `made`
@@ -72,8 +73,8 @@ std::vector<KernelPart> fuse_sums(std::span<const KernelPart> parts, std::deque<
 std::vector<KernelPart> fuse_column_sums(std::span<const KernelPart> parts, std::deque<SteppedKernel>& made);
 
 // Orders the parts and merges those that one block can run one after another, range by range (CudaRanges), without grid
-// barriers; intermediate values stay in shared memory. For up to `processors` blocks. Includes the product before them if
-// possible (spread_rows()). `made` owns the new kernels.
+// barriers; intermediate values stay in shared memory. For up to `processors` blocks. Includes the product before them
+// if possible (spread_rows()). `made` owns the new kernels.
 std::vector<KernelPart> merge_ranges(std::span<const KernelPart> parts, int processors,
                                      std::deque<SteppedKernel>& made);
 
@@ -93,8 +94,8 @@ using Phase = std::vector<Task>;
 bool is_chain(std::span<const KernelPart> parts, const Task& task);
 std::vector<Phase> phases_of(std::span<const KernelPart> parts);
 
-// The same, but moves small tasks out of a phase whose products use the full GPU, to a later such phase or to a phase of
-// small steps, if nothing needs them earlier. The blocks of a long phase do not finish at the same time.
+// The same, but moves small tasks out of a phase whose products use the full GPU, to a later such phase or to a phase
+// of small steps, if nothing needs them earlier. The blocks of a long phase do not finish at the same time.
 std::vector<Phase> balanced_phases(std::span<const KernelPart> parts, int processors);
 
 // A kernel may repeat its phases for several rounds (a scan). The bytes by which the pointers of operands and results
@@ -123,11 +124,11 @@ void assign_blocks(std::vector<KernelPart>& parts, std::span<const Phase> phases
 class AheadPrefetch;
 
 // The source text of the kernel. Its function `f` takes a structure of all pointers, part by part and step by step, and
-// the counter of the grid barrier, which is 0 before the first launch. With `steps` the structure has the moving pointers
-// a second time, for odd rounds, followed by the number of rounds. `near`: the pointers are copied to shared memory.
-// `ahead`: prefetches of the first phase that start before the previous round has ended, or, without `steps`, before the
-// previous kernel has ended; a flag argument enables the latter. `processors`: the number of blocks; 0: any number, and
-// then the last phase never overlaps the next round.
+// the counter of the grid barrier, which is 0 before the first launch. With `steps` the structure has the moving
+// pointers a second time, for odd rounds, followed by the number of rounds. `near`: the pointers are copied to shared
+// memory. `ahead`: prefetches of the first phase that start before the previous round has ended, or, without `steps`,
+// before the previous kernel has ended; a flag argument enables the latter. `processors`: the number of blocks; 0: any
+// number, and then the last phase never overlaps the next round.
 std::string persistent_kernel_text(std::span<const KernelPart> parts, std::span<const Phase> phases,
                                    const RoundStrides* steps = nullptr, bool near = true,
                                    const AheadPrefetch* ahead = nullptr, int64_t processors = 0);
@@ -150,8 +151,8 @@ class PersistentKernel {
   // Starts to compile it on another thread. A later call waits for it.
   void compile_in_background() const;
 
-  // The kernel for several rounds. It takes the pointers of round 0, which even rounds advance from; those of odd rounds,
-  // given as if for round 0; and the number of rounds. Empty if it would need too many pointers.
+  // The kernel for several rounds. It takes the pointers of round 0, which even rounds advance from; those of odd
+  // rounds, given as if for round 0; and the number of rounds. Empty if it would need too many pointers.
   using Rounds = std::function<void(const void* const* in, void* const* out, const void* const* odd_in,
                                     void* const* odd_out, int64_t count)>;
   Rounds rounds(const RoundStrides& steps) const;

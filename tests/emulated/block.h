@@ -1,5 +1,5 @@
-// The functions that emulated kernels call. A thread block is a thread of the operating system; the threads of the block
-// are fibers that take turns on it.
+// The functions that emulated kernels call. A thread block is a thread of the operating system; the threads of the
+// block are fibers that take turns on it.
 #pragma once
 
 namespace emulated {

@@ -1,5 +1,5 @@
-// The GPU instructions of ops/cuda/machine_text.cc, emulated. Work that may complete late does so, and memory that will be
-// written is filled with NaN as early as possible.
+// The GPU instructions of ops/cuda/machine_text.cc, emulated. Work that may complete late does so, and memory that will
+// be written is filled with NaN as early as possible.
 #pragma once
 
 #include "device.h"

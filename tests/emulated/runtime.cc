@@ -1,6 +1,7 @@
-// The functions of the CUDA runtime that lockstep uses (hardware/cuda/functions.def), for a GPU emulated by this machine's CPUs.
-// Enqueued work runs at once, except for copies from and to pinned memory, work that waits for another stream, and copies
-// after those. These are deferred as long as possible: until more work is enqueued, or a caller queries the stream.
+// The functions of the CUDA runtime that lockstep uses (hardware/cuda/functions.def), for a GPU emulated by this
+// machine's CPUs. Enqueued work runs at once, except for copies from and to pinned memory, work that waits for another
+// stream, and copies after those. These are deferred as long as possible: until more work is enqueued, or a caller
+// queries the stream.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -117,8 +118,8 @@ cudaError_t state() {
   return lost ? cudaErrorECCUncorrectable : cudaSuccess;
 }
 
-// Emulates a GPU that hangs: as soon as the file exists, enqueued work never ends. Blocking calls then wait forever, also
-// at process exit.
+// Emulates a GPU that hangs: as soon as the file exists, enqueued work never ends. Blocking calls then wait forever,
+// also at process exit.
 std::atomic<bool> hung = false;
 bool hangs() {
   static const char* const file = std::getenv("LOCKSTEP_EMULATED_HANGS_WITH");

@@ -1,5 +1,5 @@
-// Enqueues work on an emulated stream: runs it at once, or stores it if the stream is being captured. Safe from any
-// thread.
+// Enqueues work on an emulated stream: runs it at once, or stores it if the stream
+// is being captured. Safe from any thread.
 #pragma once
 
 #include <cuda_runtime_api.h>

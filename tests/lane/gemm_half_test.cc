@@ -44,8 +44,8 @@ double half_ulp(double x) {
   return std::ldexp(1.0, std::max(x == 0 ? least : std::ilogb(x), least) - bits);
 }
 
-// An element by the definition, and the error bound of f32 sums in any order: each of the k additions errs by at most one
-// unit in the last place of a sum that is at most sum |a||b|.
+// An element by the definition, and the error bound of f32 sums in any order: each of the k additions errs by at most
+// one unit in the last place of a sum that is at most sum |a||b|.
 struct Exact {
   double value, bound;
 };
@@ -70,7 +70,8 @@ void expect_exact_enough(const GemmSpec& s, const T* a, const T* b, int64_t row,
       << "element " << row << ", " << col << " of " << s.m << "x" << s.n << "x" << s.k;
 }
 
-// Runs a spec into C filled with a marker. Checks every element, or `samples` of them, and that nothing else is written.
+// Runs a spec into C filled with a marker. Checks every element, or `samples` of
+// them, and that nothing else is written.
 template <class T, class Out>
 void check_product(const HalfKernel* kernel, GemmSpec spec, Pool& pool, std::mt19937& random, int samples = 0) {
   SCOPED_TRACE(name_of(kernel));
@@ -259,8 +260,8 @@ TYPED_TEST(GemmOfHalves, NonFiniteOperandsAffectOnlyTheirRowsAndColumns) {
   }
 }
 
-// conv_test.cc compares Conv with the definition. Here every implementation must agree with f32 on the same values, on any
-// number of threads.
+// conv_test.cc compares Conv with the definition. Here every implementation must agree with f32 on the same values, on
+// any number of threads.
 TYPED_TEST(GemmOfHalves, ConvolutionsAgreeWithF32) {
   using T = TypeParam;
   std::mt19937 random(10);

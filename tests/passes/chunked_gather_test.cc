@@ -1,4 +1,5 @@
-// Large weights and gradients in chunks: what is divided along which dimension, the programs as text, and equal results.
+// Large weights and gradients in chunks: what is divided along which dimension, the
+// programs as text, and equal results.
 #include "passes/chunked_gather.h"
 
 #include <gtest/gtest.h>
@@ -169,8 +170,8 @@ TEST(ChunkedGather, NotIfTheFullArrayIsUsed) {
   EXPECT_EQ(choose_chunks(p, kHalves), std::vector<ChunkedCollective>{});
 }
 
-// One chunk is gathered while the previous one is multiplied; one chunk of a gradient is scattered while the next is
-// computed.
+// One chunk is gathered while the previous one is multiplied; one chunk of a
+// gradient is scattered while the next is computed.
 TEST(ChunkedGather, CollectivesOverlapWithProducts) {
   Builder b;
   const Value x = b.input({f32, {64, 64}}), dy = b.input({f32, {64, 128}}), w = b.input({f32, {32, 128}});

@@ -1,5 +1,5 @@
-// For tests of schedules: the collectives of a program as text, training steps to partition, and bitwise comparison of
-// results.
+// For tests of schedules: the collectives of a program as text, training steps to
+// partition, and bitwise comparison of results.
 #pragma once
 
 #include <fmt/format.h>

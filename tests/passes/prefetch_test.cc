@@ -56,8 +56,8 @@ TEST(Prefetch, GatherStartsAfterItsOperand) {
             Lines({"einsum", "exp", "lane_all_gather data 1", "einsum"}));
 }
 
-// The gradient of a layer is scattered only while the next cotangent is computed, because the full gradient lives as
-// long.
+// The gradient of a layer is scattered only while the next cotangent is computed,
+// because the full gradient lives as long.
 TEST(Prefetch, ScatterOverlapsWithTheNextProduct) {
   Builder b;
   const Value x = b.input({f32, {64, 64}});
@@ -87,8 +87,8 @@ TEST(Prefetch, GathersOfResultsEndWithTheProgram) {
             Lines({"tanh", "lane_all_gather_start data 1", "tanh", "lane_all_gather data 1", "lane_all_gather_done"}));
 }
 
-// ZeRO 3: the gathers of all weights but the first layer's overlap with products, and so do the scatters of all gradients
-// but the last.
+// ZeRO 3: the gathers of all weights but the first layer's overlap with products, and so do the scatters of all
+// gradients but the last.
 TEST(Prefetch, FullyShardedTrainingStepOverlapsCommunication) {
   const TrainingStep step = fully_sharded_step("mlp", "adam", kTwo);
   const Program p = lower(scheduled(partition(step.program, kTwo, step.placement, 0)));

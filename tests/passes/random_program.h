@@ -1,6 +1,6 @@
-// Random well-typed programs for property tests. For every value the generator tracks a bound of its elements and of the
-// rounding error. So results are compared exactly where they must be equal, and within a derived bound where sums may be
-// computed in another order. Used by one thread.
+// Random well-typed programs for property tests. For every value the generator tracks a bound of its elements and of
+// the rounding error. So results are compared exactly where they must be equal, and within a derived bound where sums
+// may be computed in another order. Used by one thread.
 #pragma once
 
 #include <algorithm>
@@ -170,8 +170,8 @@ class RandomPrograms {
     }
   }
 
-  // Its operands are new inputs, which may be annotated. Elements that are only moved, or computed elementwise, are equal
-  // on any lane.
+  // Its operands are new inputs, which may be annotated. Elements that are only moved, or computed elementwise, are
+  // equal on any lane.
   void equation(const RandomEquation& made) {
     Values in;
     for (const HostArray& x : made.in) {

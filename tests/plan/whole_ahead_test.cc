@@ -191,8 +191,8 @@ TEST(WholeAhead, TextsCompile) {
   EXPECT_NE(without.find("step_0_0(t - 0u, 0u,"), std::string::npos);
 }
 
-// A step on small integers: a layer of rows of a table, its loss, new weights, a step counter, and the rows of the next
-// step.
+// A step on small integers: a layer of rows of a table, its loss, new weights, a
+// step counter, and the rows of the next step.
 Program a_step(int64_t rows, int64_t deep, int64_t wide) {
   Builder b;
   const Value table = b.input({DType::u8, {70, deep}}), index = b.input({DType::i32, {rows}});
@@ -210,8 +210,8 @@ Program a_step(int64_t rows, int64_t deep, int64_t wide) {
                        full(b, index.type(), 69) - index});
 }
 
-// The index of the rows is: constant, alternating between calls; computed by the previous call; copied before each call;
-// or computed by another program.
+// The index of the rows is: constant, alternating between calls; computed by the previous call; copied before each
+// call; or computed by another program.
 enum class From { before, call, copy, program };
 
 void run_steps(const Program& program, From from, int steps, bool& some) {

@@ -190,7 +190,7 @@ TEST(WholeColumns, SumsThatOthersNeedAreNotMerged) {
   cannot.sum(1, 2);
   cannot.update({2, 3}, 3);
   EXPECT_EQ(cannot.text(), " product sum update");
-  Columns waited;  // a part needs the new bias and is read by a part before the product's result
+  Columns waited;  // a part between the product and the sum reads the product's result, and the update needs that part
   waited.product(5);
   waited.other(5, 3);
   waited.sum(1, 2);
@@ -198,8 +198,8 @@ TEST(WholeColumns, SumsThatOthersNeedAreNotMerged) {
   EXPECT_EQ(waited.text(), " product other sum update");
 }
 
-// The gradients of two layers' weights and biases on integers: exact in any order. Sums by dedicated threads and by all;
-// row counts that are not multiples of a step; and sums that cannot be merged into the product.
+// The gradients of two layers' weights and biases on integers: exact in any order. Sums by dedicated threads and by
+// all; row counts that are not multiples of a step; and sums that cannot be merged into the product.
 TEST(WholeColumns, OnGpuSumsAreExact) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261117);

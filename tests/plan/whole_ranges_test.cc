@@ -134,7 +134,7 @@ TEST(WholeRanges, MergesDoNotDelayParts) {
   EXPECT_EQ(r.text(), "[0 2]x128 [1]x100 [3 4]x128");
 }
 
-TEST(WholeRanges, PartsNeededByADifferentPhaseAreNotMerged) {
+TEST(WholeRanges, IndependentProducersOfOnePartAreNotMerged) {
   Ranged r;
   r.add(128, {}, {{0, 128}});
   r.add(128, {}, {{128, 256}});
@@ -193,8 +193,8 @@ TEST(WholeRanges, LongChainsPrefetchTheirOperandsOnce) {
   expect_call("shared + 48 - uint64_t(block) * 10u, p13, p14");
 }
 
-// The end of a network and its loss, forward and backward, row by row, on integers small enough for exact products and
-// sums.
+// The end of a network and its loss, forward and backward, row by row, on integers
+// small enough for exact products and sums.
 Program rows_of_a_loss(DType dtype, int64_t rows, int64_t deep, int64_t classes) {
   Builder b;
   const Value table = b.input({dtype, {50, deep}}), index = b.input({DType::i32, {rows}});
@@ -315,8 +315,8 @@ TEST(WholeRanges, RoundsOnGpuEqualTheReference) {
     }
 }
 
-// Carries that are updated in place, are double-buffered, stay the same, or are swapped; with and without donated initial
-// values.
+// Carries that are updated in place, are double-buffered, stay the same, or are swapped; with and without donated
+// initial values.
 TEST(WholeRanges, RoundsOnGpuPassCarriesOn) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   std::mt19937 random(20261118);

@@ -1,5 +1,5 @@
-// Products of 16-bit floats on the GPU that read f32 and round it themselves: kernel texts that compile, and the same bits
-// as with operands rounded before. Only the last tests need a GPU.
+// Products of 16-bit floats on the GPU that read f32 and round it themselves: kernel texts that compile, and the same
+// bits as with operands rounded before. Only the last tests need a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
@@ -160,8 +160,8 @@ HostArray weights_of(const Shape& shape, uint32_t seed) {
   return out;
 }
 
-// Integers, so that sums are exact. Every other row (`across`: column) has one nonzero element, so that the last bit of a
-// weight is a bit of the result. f32 values have an extra part that rounding removes.
+// Integers, so that sums are exact. Every other row (`across`: column) has one nonzero element, so that the last bit of
+// a weight is a bit of the result. f32 values have an extra part that rounding removes.
 HostArray rows_of(DType dtype, const Shape& shape, bool across, uint32_t seed) {
   HostArray out = whole_numbers({dtype, shape}, seed);
   const int64_t deep = shape[across ? 0 : 1];

@@ -1,5 +1,5 @@
-// A product on the GPU merged with the chain that needs its complete rows: when it is, its text, and equal results. Only
-// the last test needs a GPU.
+// A product on the GPU merged with the chain that needs its complete rows: when it is, its text, and equal results.
+// Only the last test needs a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Makes OpenBLAS use one thread per call (the Pool is parallel) and maps its work areas, once per process. Call it before
-// the first blas_gemm.
+// Makes OpenBLAS use one thread per call (the Pool is parallel) and maps its work areas, once per process. Call it
+// before the first blas_gemm.
 void prepare_blas();
 
 // Whether the bits of an element of C depend only on its row of A, its column of B and k, and not on its position or on

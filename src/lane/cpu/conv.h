@@ -6,8 +6,8 @@
 //
 // Every direction is a matrix product over the columns matrix (im2col: one row per output pixel with the values of its
 // window), of which only tiles that fit the cache are materialized. A prepared Conv is immutable; several threads may
-// run it at the same time. Results do not depend on the number of threads: the tiles and the order of all sums depend on
-// the shape alone.
+// run it at the same time. Results do not depend on the number of threads: the tiles and the order of all sums depend
+// on the shape alone.
 #pragma once
 
 #include <array>
@@ -45,8 +45,8 @@ class Conv {
   // The same with a given kernel for 16-bit floats of that dtype; null converts them to f32.
   static Conv prepare(const ConvSpec& spec, const HalfKernel* kernel);
 
-  // Computes y[batch, out, out_channels]. The epilogue, if given, gets tiles of [pixels of all images, output channels of
-  // one group]. If y is null, only the epilogue gets the result.
+  // Computes y[batch, out, out_channels]. The epilogue, if given, gets tiles of [pixels of all images, output channels
+  // of one group]. If y is null, only the epilogue gets the result.
   void forward(Pool& pool, const void* x, const void* w, void* y, Epilogue epilogue = {}) const;
 
   // Computes dx, the gradient with respect to x, from dy of y's shape.

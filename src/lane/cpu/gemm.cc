@@ -15,9 +15,10 @@ namespace {
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-// Costs in units of one multiplication. Packing an element of A costs `a`; of B, `b` if its rows are stored and `columns`
-// if its columns are. Starting a tile costs `start`. A product below `one_thread` does not justify a second thread; small
-// products are combined into tasks of cost `task`. Measured on Neoverse V1; wide tiles beat tall ones elsewhere too.
+// Costs in units of one multiplication. Packing an element of A costs `a`; of B, `b` if its rows are stored and
+// `columns` if its columns are. Starting a tile costs `start`. A product below `one_thread` does not justify a second
+// thread; small products are combined into tasks of cost `task`. Measured on Neoverse V1; wide tiles beat tall ones
+// elsewhere too.
 struct Costs {
   double a, b, columns, start;
   int64_t one_thread, task;
@@ -33,9 +34,9 @@ Costs costs_of(const HalfKernel* kernel) {
 constexpr int64_t kTileBytes = int64_t{512} << 10;
 constexpr int64_t kEdge = 16;
 
-// If the bits of an element depend on the tiles, these numbers of threads replace the real one. On some machines OpenBLAS
-// uses other kernels for products below 10^6, so tiles must not be smaller than kSmall either: products below twice that
-// are tiled for kFewThreads.
+// If the bits of an element depend on the tiles, these numbers of threads replace the real one. On some machines
+// OpenBLAS uses other kernels for products below 10^6, so tiles must not be smaller than kSmall either: products below
+// twice that are tiled for kFewThreads.
 constexpr int64_t kSmall = int64_t{1} << 20;
 constexpr int kFewThreads = 4, kSomeThreads = 8;
 

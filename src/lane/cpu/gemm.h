@@ -9,8 +9,8 @@
 // The result does not depend on the number of threads or on scheduling. Long sums over k are divided into chunks that
 // depend on the shape alone, and are added in order. The tiles of C may depend on the number of threads only if the
 // order of an element's sum depends on k alone, whatever the tile. Lockstep's kernels guarantee this; for OpenBLAS
-// prepare() tests it once by comparing bits. If it does not hold (some kernels for x86), the tiles depend on the shape
-// alone.
+// prepare() tests it once by comparing bits. If it does not hold (some kernels for
+// x86), the tiles depend on the shape alone.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@
 
 namespace lockstep {
 
-// Extents and strides in elements. A is [m, k], or [k, m] if transposed; B is [k, n], or [n, k]; C is [m, n]; all row-major.
+// Extents and strides in elements. A is [m, k], or [k, m] if transposed; B is [k, n], or [n, k]; C is [m, n].
+// All are row-major.
 struct GemmSpec {
   static constexpr int64_t kDense = -1;
 
@@ -46,8 +47,8 @@ class Gemm {
   static Gemm prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel);
 
   // Writes C if c is not null, and calls the epilogue, if given, for every tile. bf16 and f16 are summed in f32 and
-  // rounded once; integers wrap around. k = 0 gives zeros; m, n or batch 0 does nothing. C must not overlap A or B. Does
-  // not allocate once scratch and cache are warm.
+  // rounded once; integers wrap around. k = 0 gives zeros; m, n or batch 0 does nothing. C must not overlap A or B.
+  // Does not allocate once scratch and cache are warm.
   void run(Pool& pool, const void* a, const void* b, void* c, Epilogue epilogue = {}) const;
 
   const GemmSpec& spec() const { return spec_; }

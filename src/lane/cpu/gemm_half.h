@@ -1,6 +1,6 @@
 // Matrix products of bf16 and f16 with special instructions: bfmmla and fmlal on Arm, AMX, AVX512-BF16 and AVX-512 on
-// x86, chosen at run time. The inner part of Gemm and Conv on machines that have them. Kernels are immutable tables, safe
-// from any thread; a product uses scratch of the calling thread.
+// x86, chosen at run time. The inner part of Gemm and Conv on machines that have them. Kernels are immutable tables,
+// safe from any thread; a product uses scratch of the calling thread.
 //
 // An operand is packed into panels of a few vectors (rows of A, columns of B; called lanes here):
 //

@@ -1,7 +1,7 @@
 // The kernels for x86 with AVX-512: bf16 by AVX512-BF16's vdpbf16ps, which adds the products of two neighbouring
 // depths, and both types widened to f32 as they are packed. This file is compiled for machines with both. It calls no
-// function of the standard library: the linker could otherwise merge an AVX-512 copy of an inline function into code for
-// all machines.
+// function of the standard library: the linker could otherwise merge an AVX-512 copy of an inline function into code
+// for all machines.
 #if defined(__x86_64__)
 
 #include "lane/cpu/gemm_half_avx512.h"
@@ -64,8 +64,8 @@ struct Widened {
 
 template <class T, int kLanes>
 void pack(const void* memory, int64_t ld, bool lanes_adjacent, int64_t lanes, int64_t depth, void* packed) {
-  // This many depths of all panels are packed before the next: adjacent lanes share cache lines with neighbouring
-  // panels.
+  // This many depths of all panels are packed before the next: adjacent lanes share
+  // cache lines with neighbouring panels.
   constexpr int64_t kPackDepth = 32;
   const auto* const from = static_cast<const uint16_t*>(memory);
   auto* const to = static_cast<typename T::Packed*>(packed);

@@ -50,8 +50,8 @@ inline __attribute__((always_inline)) void transpose(__m512i (&x)[16]) {
   }
 }
 
-// Packs up to kLanes contiguous lanes; load(lane, p) returns packed numbers p to p + 15. `to` has one row of kLanes per
-// number.
+// Packs up to kLanes contiguous lanes; load(lane, p) returns packed numbers p to p
+// + 15. `to` has one row of kLanes per number.
 template <int kLanes, class Load>
 inline void pack_turned(int64_t lanes, int64_t numbers, uint32_t* to, Load load) {
   for (int64_t p = 0; p < numbers; p += 16)

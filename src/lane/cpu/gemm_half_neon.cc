@@ -1,6 +1,6 @@
 // The kernels for Arm: bf16 by bfmmla, which multiplies 2x4 by 4x2, and f16 by fmlal, which widens as it multiplies.
-// This file is compiled for machines with both. It calls no function of the standard library: the linker could otherwise
-// merge its copy of an inline function into code for all machines.
+// This file is compiled for machines with both. It calls no function of the standard library: the linker could
+// otherwise merge its copy of an inline function into code for all machines.
 #if defined(__aarch64__)
 
 #include <arm_neon.h>

@@ -191,8 +191,8 @@ class WindowRun {
         });
   }
 
-  // Calls f(image number, its sums, thread) with zeroed sums, then stores them in dx and passes them to the epilogue, if
-  // these are given. A task is an image, since windows may overlap.
+  // Calls f(image number, its sums, thread) with zeroed sums, then stores them in dx and passes them to the epilogue,
+  // if these are given. A task is an image, since windows may overlap.
   template <class F>
   void for_each_image(T* dx, Epilogue epilogue, F f) {
     if (in_size() == 0) return;

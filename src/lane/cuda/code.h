@@ -1,6 +1,6 @@
 // Compiles kernels from source text at run time (NVRTC) for the lane's GPU. Caches machine code on disk, keyed by the
-// source, headers, options and compiler version; a cache that cannot be read or written only costs time. Safe from any
-// thread.
+// source, headers, options and compiler version; a cache that cannot be read or
+// written only costs time. Safe from any thread.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ struct CudaHeader {
 class CudaFunction {
  public:
   // Enqueues the kernel. `arguments` holds a pointer to each argument; `shared_bytes` is the dynamic shared memory of a
-  // thread block. `co_resident`: all blocks run at the same time, so that they may use grid barriers; the caller ensures
-  // that they fit on the GPU. If uses_dependent_launch(), such a kernel may start before the previous one has ended, and
-  // must execute griddepcontrol.wait before it accesses memory.
+  // thread block. `co_resident`: all blocks run at the same time, so that they may use grid barriers; the caller
+  // ensures that they fit on the GPU. If uses_dependent_launch(), such a kernel may start before the previous one has
+  // ended, and must execute griddepcontrol.wait before it accesses memory.
   void launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
               bool co_resident = false) const;
   // Whether co-resident kernels use programmatic dependent launch on this GPU.

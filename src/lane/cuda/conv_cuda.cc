@@ -64,8 +64,8 @@ cudnnDataType_t cudnn_type(DType dtype) {
   return dtype == DType::bf16 ? CUDNN_DATA_BFLOAT16 : dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
 }
 
-// The extents of the result; nullopt if cuDNN does not support the convolution. cuDNN pads symmetrically, so pad_hi must
-// give the same result as pad_lo.
+// The extents of the result; nullopt if cuDNN does not support the convolution. cuDNN pads symmetrically, so pad_hi
+// must give the same result as pad_lo.
 std::optional<ConvSpec::Pair> supported_result(const ConvSpec& s) {
   ConvSpec::Pair out{};
   for (size_t d = 0; d < 2; ++d) {

@@ -23,9 +23,9 @@ class CudaConv {
   // The version of cuDNN; 0 if it cannot be loaded.
   static int64_t version();
 
-  // Returns the fastest algorithm, measured on these arrays; overwrites `out`. Returns nullopt if cuDNN cannot be loaded
-  // or does not support the convolution: f64, dilated images, asymmetric padding that affects the result, or more than
-  // 2^31 elements. REQUIRES: the lane is not capturing; no array is empty.
+  // Returns the fastest algorithm, measured on these arrays; overwrites `out`. Returns nullopt if cuDNN cannot be
+  // loaded or does not support the convolution: f64, dilated images, asymmetric padding that affects the result, or
+  // more than 2^31 elements. REQUIRES: the lane is not capturing; no array is empty.
   static std::optional<Algorithm> find(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const void* a, const void* b,
                                        void* out);
 

@@ -1,6 +1,6 @@
 // CudaLane: one GPU as a lane. It owns a stream, on which all work runs in order; memory that is allocated and freed in
 // stream order; and the cuBLASLt workspace. Calls enqueue work and return; only to_host() and the wait functions block.
-// A process has one CudaLane per GPU, or as many as gpu_lanes.h defines. Safe from any thread; run one program at a time.
+// A process has one CudaLane per GPU, or as many as gpu_lanes.h defines. Safe from any thread, one program at a time.
 #pragma once
 
 #include <array>

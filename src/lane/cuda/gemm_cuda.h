@@ -1,6 +1,6 @@
 // CudaGemm: the batched matrix product C = A x B on the GPU by cuBLASLt. The first run of a large product autotunes: it
-// times the algorithms that cuBLASLt proposes and caches the fastest, in the process and on disk (*.gemm beside compiled
-// kernels). Any thread may run it, one at a time.
+// times the algorithms that cuBLASLt proposes and caches the fastest, in the process and on disk (*.gemm beside
+// compiled kernels). Any thread may run it, one at a time.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace lockstep {
 // The precision of f32 products: full, or TF32 on tensor cores, with 11-bit significands (JAX's default on GPUs).
 enum class CudaMath { full, tf32 };
 
-// The epilogue of a product: adds a bias per column, then applies the activation, both in f32 before rounding. gelu uses
-// the tanh formula.
+// The epilogue of a product: adds a bias per column, then applies the activation, both in f32 before rounding. gelu
+// uses the tanh formula.
 struct GemmEpilogue {
   enum Activation : uint8_t { none, relu, gelu };
 

@@ -1,4 +1,4 @@
-// Counts the heap allocations of this program: a compiled step makes none once it is warm.
+// Counts the heap allocations of this program: a compiled step makes none after the first calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,8 +73,8 @@ class Allocation : public testing::Test {
   }
 };
 
-TEST_F(Allocation, TheCounterCounts) {
-  static int* volatile place;  // the compiler may drop a pair of new and delete that nobody sees
+TEST_F(Allocation, CounterCountsAllocations) {
+  static int* volatile place;  // the compiler may remove an unobserved pair of new and delete
   EXPECT_EQ(count_allocations(
                 [] {
                   place = new int;
@@ -84,7 +84,7 @@ TEST_F(Allocation, TheCounterCounts) {
             5);
 }
 
-TEST_F(Allocation, ATrainingStepAllocatesNothing) {
+TEST_F(Allocation, TrainingStepAllocatesNothing) {
   const auto step = jit(
       [](Params p, Batch b) {
         auto [value, g] = value_and_grad(loss)(p, b);

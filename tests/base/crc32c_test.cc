@@ -23,7 +23,7 @@ TEST(Crc32c, MatchesThePublishedVectors) {
   EXPECT_EQ(crc32c(falling), 0x113fdb5cu);
 }
 
-TEST(Crc32c, DoesNotDependOnHowTheMessageIsCut) {
+TEST(Crc32c, DoesNotDependOnThePieces) {
   std::vector<uint8_t> message(100);
   for (size_t i = 0; i < message.size(); ++i) message[i] = static_cast<uint8_t>(i * 37);
   const auto all = std::span<const uint8_t>(message);
@@ -31,7 +31,7 @@ TEST(Crc32c, DoesNotDependOnHowTheMessageIsCut) {
     EXPECT_EQ(crc32c(all.subspan(cut), crc32c(all.first(cut))), crc32c(all)) << cut;
 }
 
-TEST(Crc32c, IsThatOfThePlainOneForAnyLengthAndPlace) {
+TEST(Crc32c, EqualsThePlainVersionForAnyLengthAndAlignment) {
   std::vector<uint8_t> message(1000);
   for (size_t i = 0; i < message.size(); ++i) message[i] = static_cast<uint8_t>(i * i * 7 + i / 3);
   const auto all = std::span<const uint8_t>(message);

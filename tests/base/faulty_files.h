@@ -1,4 +1,4 @@
-// The real file system with operations that fail when told to, as those of a full or broken disk would. Safe from any
+// The real file system with injected failures, as on a full or broken disk. Safe from any
 // thread.
 #pragma once
 
@@ -15,24 +15,24 @@ namespace lockstep {
 
 class FaultyFiles : public FileSystem {
  public:
-  // From now on the operation ("write", "rename", "read", …) fails with this errno; 0 heals it.
+  // From now on the operation ("write", "rename", "read", …) fails with this errno; 0: succeeds again.
   void fail(const std::string& operation, int error) {
     const std::lock_guard lock(mutex_);
     faults_[operation] = error;
   }
-  // The k-th call of the operation from now on, the first being 1, fails with this errno; those after it succeed.
+  // The k-th next call of the operation (k >= 1) fails with this errno; later calls succeed.
   void fail_at(const std::string& operation, int k, int error) {
     const std::lock_guard lock(mutex_);
     once_[operation] = {counts_[operation] + k, error};
   }
-  // The k-th call of any operation from now on and all that follow it fail, as if the process had been killed there;
-  // 0 heals it.
+  // The k-th next call of any operation and all later calls fail, as if the process had been killed there;
+  // 0: they succeed again.
   void die_at(int k) {
     const std::lock_guard lock(mutex_);
     dies_at_ = k == 0 ? 0 : total_ + k;
   }
 
-  // How often the operation was asked for, and any operation. Writers ask for "create", "write" (each piece) and
+  // The number of calls of the operation, and of all operations. Writers call "create", "write" (per piece) and
   // "sync".
   int count(const std::string& operation) const {
     const std::lock_guard lock(mutex_);
@@ -55,7 +55,7 @@ class FaultyFiles : public FileSystem {
   }
   void write(const std::string& path, std::span<const uint8_t> bytes) override {
     const int error = next("write");
-    real().write(path, error != 0 ? bytes.first(bytes.size() / 2) : bytes);  // a full disk keeps what fitted
+    real().write(path, error != 0 ? bytes.first(bytes.size() / 2) : bytes);  // a full disk keeps the bytes that fit
     if (error != 0) throw_io_error("write", path, error);
   }
   void append(const std::string& path, std::span<const uint8_t> bytes) override {

@@ -31,7 +31,7 @@ TEST(File, ReadsWhatWasWritten) {
   EXPECT_EQ(disk().read_file(path), Bytes{});
 }
 
-TEST(File, OpenFileReadsAtAnyPlace) {
+TEST(File, OpenFileReadsAtAnyOffset) {
   const TempDir dir;
   const std::string path = dir.path() + "/x";
   disk().write(path, Bytes{1, 2, 3, 4, 5});
@@ -47,7 +47,7 @@ TEST(File, OpenFileReadsAtAnyPlace) {
   EXPECT_THROWS(disk().open(path + "y"), IoError, "open " + path + "y: No such file or directory; check the path");
 }
 
-TEST(File, FoldersAreMadeListedAndEmptied) {
+TEST(File, FoldersAreCreatedListedAndEmptied) {
   const TempDir dir;
   const std::string deep = dir.path() + "/a/b/c";
   disk().make_dirs(deep);
@@ -77,7 +77,7 @@ TEST(File, IsWrittenPieceByPiece) {
   EXPECT_THROWS(disk().create(dir.path() + "/missing/x"), IoError, "create " + dir.path() + "/missing/x");
 }
 
-TEST(File, TreesAreRemovedWithAllTheyHold) {
+TEST(File, RemoveTreeRemovesAllContents) {
   const TempDir dir;
   disk().make_dirs(dir.path() + "/a/b");
   disk().write(dir.path() + "/a/b/c", Bytes{1});
@@ -101,7 +101,7 @@ TEST(File, ErrorsNameOperationPathReasonAndRemedy) {
   EXPECT_THROWS(throw_io_error("open", "/d/x", EACCES), IoError, "Permission denied; check the permissions");
 }
 
-TEST(File, AppendAddsToTheEndAndMakesTheFile) {
+TEST(File, AppendCreatesTheFileAndWritesAtItsEnd) {
   const TempDir dir;
   const std::string path = dir.path() + "/x";
   disk().append(path, {});
@@ -132,7 +132,7 @@ TEST(File, FailedAtomicWriteLeavesTheOldFileAndNothingElse) {
   }
 }
 
-TEST(File, FirstFailureIsReportedWhenCleaningUpFailsToo) {
+TEST(File, FirstFailureIsReportedWhenCleanupFailsToo) {
   const TempDir dir;
   FaultyFiles files;
   files.fail("write", ENOSPC);
@@ -147,7 +147,7 @@ TEST(File, AtomicWriteSyncsItsFolder) {
   EXPECT_EQ(files.count("sync_dir"), 1);
 }
 
-TEST(File, RacingAtomicWritersLeaveOneWholeFile) {
+TEST(File, RacingAtomicWritersLeaveOneCompleteFile) {
   const TempDir dir;
   const std::string path = dir.path() + "/x";
   std::vector<std::thread> writers;
@@ -179,7 +179,7 @@ TEST(File, TempDirDisappearsWithItsContents) {
   EXPECT_FALSE(disk().exists(path));
 }
 
-// The kinds of things that are no regular file, at paths in a folder.
+// Paths of files that are not regular: a pipe, a device, a folder, ...
 std::vector<std::string> irregular_files(const std::string& dir) {
   EXPECT_EQ(::mkfifo((dir + "/pipe").c_str(), 0600), 0);
   std::filesystem::create_symlink("/dev/zero", dir + "/zeros");
@@ -198,13 +198,13 @@ TEST(File, OnlyRegularFilesAreRead) {
   }
 }
 
-TEST(File, WholeFilesHaveALimit) {
+TEST(File, ReadFileHasASizeLimit) {
   const TempDir dir;
   const std::string path = dir.path() + "/x";
   disk().write(path, Bytes(5));
   EXPECT_EQ(disk().read_file(path, 5).size(), 5u);
   EXPECT_THROWS(disk().read_file(path, 4), Error, "x: the file has more than 4 bytes, the limit");
-  std::filesystem::resize_file(path, uint64_t{1} << 40);  // a hole: nothing of that size is allocated
+  std::filesystem::resize_file(path, uint64_t{1} << 40);  // sparse: no space is allocated
   EXPECT_THROWS(disk().read_file(path), Error, "bytes, the most that is read");
 }
 
@@ -234,7 +234,7 @@ TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
   EXPECT_EQ(disk().read_file(victim), (Bytes{1, 2, 3}));
 }
 
-TEST(File, UsersMayNamePipesAndDevices) {
+TEST(File, UserFilesMayBePipesAndDevices) {
   const TempDir dir;
   const std::string pipe = irregular_files(dir.path())[0];
   std::thread writer([&] { write_user_file(pipe, "through a pipe"); });
@@ -245,7 +245,7 @@ TEST(File, UsersMayNamePipesAndDevices) {
   EXPECT_THROWS(read_user_file(dir.path(), 100), IoError, "give a file, not a folder");
 }
 
-TEST(File, OwnersAreTold) {
+TEST(File, OwnershipIsChecked) {
   const TempDir dir;
   EXPECT_TRUE(is_own_path(dir.path()));
   EXPECT_TRUE(is_own_path("/"));

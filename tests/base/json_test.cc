@@ -16,7 +16,7 @@ std::string nested(size_t n, const std::string& open, const std::string& close) 
   return out;
 }
 
-TEST(Json, ValuesAreRead) {
+TEST(Json, ParsesValues) {
   const auto value = parse_json<ordered_json>(R"({"b": [1, 2.5, "x", null], "a": true})", "x");
   EXPECT_EQ(value.dump(), R"({"b":[1,2.5,"x",null],"a":true})");
   EXPECT_EQ(parse_json<json>("7", "x"), 7);
@@ -37,13 +37,13 @@ TEST(Json, SizeAndCountsAreLimited) {
   EXPECT_THROWS(parse_json<ordered_json>(R"({"a":1,"b":2})", "x", {.keys = 1}), Error, "more than 1 keys");
 }
 
-TEST(Json, RepeatedKeysAreRefused) {
+TEST(Json, RepeatedKeysAreRejected) {
   EXPECT_THROWS(parse_json<json>(R"({"a":1,"b":{"a":2,"\u0061":3}})", "x"), Error,
                 "x: the key \"a\" occurs twice in one object; remove one");
   EXPECT_EQ(parse_json<json>(R"({"a":1,"a":2})", "x", {.repeated_keys = true}).at("a"), 2);
 }
 
-TEST(Json, SyntaxErrorsSayWhere) {
+TEST(Json, SyntaxErrorsNameLineAndColumn) {
   EXPECT_THROWS(parse_json<json>("root:x:0:0", "x"), JsonSyntaxError, "x: not JSON: parse error at line 1, column 1");
   EXPECT_THROWS(parse_json<json>("{\n\"\033", "x"), JsonSyntaxError, "line 2");
   for (const char* text : {"", "[1", "{} {}", "\"\xff\"", "nul"}) try {
@@ -61,7 +61,7 @@ TEST(Json, ValuesInMessagesAreShort) {
   EXPECT_EQ(printable_json(json(std::string(1000, 'x'))).size(), 100u);
 }
 
-TEST(Json, IntegersAreWholeAndInRange) {
+TEST(Json, IntegersAreCheckedForRange) {
   EXPECT_EQ(integer_in(json(7), "step", 0, 10), 7);
   for (const char* text : {"-1", "11", "1.5", "1.0", "\"7\"", "null", "true", "18446744073709551615", "1e3", "[7]"})
     EXPECT_THROWS(integer_in(json::parse(text), "step", 0, 10), Error, "; it must be a whole number from 0 to 10");

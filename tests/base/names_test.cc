@@ -8,28 +8,28 @@ namespace {
 
 const std::vector<std::string> kWords = {"batch_size", "learning_rate", "eval_every", "eval_batch", "adam", "adamw"};
 
-TEST(Names, NearWordsAreSuggested) {
+TEST(Names, SimilarWordsAreSuggested) {
   EXPECT_EQ(suggestion("batchsize", kWords), " did you mean \"batch_size\"?");
   EXPECT_EQ(suggestion("lerning-rate", kWords), " did you mean \"learning_rate\"?");
   EXPECT_EQ(suggestion("adammw", kWords), " did you mean \"adamw\"?");
   EXPECT_EQ(suggestion("adam", kWords), " did you mean \"adam\"?");
 }
 
-TEST(Names, BeginningsAndInitialsAreSuggested) {
+TEST(Names, PrefixesAndInitialsAreSuggested) {
   EXPECT_EQ(suggestion("learning", kWords), " did you mean \"learning_rate\"?");
   EXPECT_EQ(suggestion("lr", kWords), " did you mean \"learning_rate\"?");
   EXPECT_EQ(suggestion("--bs", {"--batch-size", "--seed"}), " did you mean \"--batch-size\"?");
 }
 
-TEST(Names, FarWordsAreNot) {
+TEST(Names, DissimilarWordsAreNotSuggested) {
   for (const char* word : {"", "-", "--", "le", "xyzzy", "learning_rates_of_all"})
     EXPECT_EQ(suggestion(word, kWords), "");
-  EXPECT_EQ(suggestion("ab", {"cd"}), "");  // all of it would change
+  EXPECT_EQ(suggestion("ab", {"cd"}), "");  // every letter differs
   EXPECT_EQ(suggestion("--fi", {"--on"}), "");
   EXPECT_EQ(suggestion("x", {}), "");
 }
 
-TEST(Names, UnknownNameListsTheKnown) {
+TEST(Names, UnknownNameErrorListsTheChoices) {
   EXPECT_THROWS(throw_unknown_name("optimizer", "adm", {"sgd", "adam", "adamw"}), Error,
                 "optimizer: unknown value \"adm\"; choose sgd, adam or adamw; did you mean \"adam\"?");
   EXPECT_THROWS(throw_unknown_name("optimizer", "xyzzy", {"sgd"}), Error, "unknown value \"xyzzy\"; choose sgd");

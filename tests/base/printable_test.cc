@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::string_literals;
 
-TEST(Printable, TextOfAnyAlphabetStays) {
+TEST(Printable, TextOfAnyScriptIsUnchanged) {
   for (const char* text : {"", "step 7", "Größe", "層", "\U0001f680", "a\\b"}) EXPECT_EQ(printable(text), text);
 }
 
@@ -31,19 +31,19 @@ TEST(Printable, BytesThatAreNotUtf8AreEscaped) {
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
 }
 
-TEST(Printable, LongTextIsCutBetweenCharacters) {
+TEST(Printable, LongTextIsTruncatedBetweenCharacters) {
   EXPECT_EQ(printable("abcdefgh", 8), "abcdefgh");
   EXPECT_EQ(printable("abcdefghi", 8), "abcde...");
   EXPECT_EQ(printable("ab\033\033\033", 8), "ab...");
   EXPECT_EQ(printable(std::string(1 << 20, 'x')).size(), kPrintableBytes);
 }
 
-TEST(Printable, LinesStayLines) {
+TEST(Printable, LinesKeepNewlinesAndTabs) {
   EXPECT_EQ(printable_lines("a\n\tb\033c\r\n"), "a\n\tb\\x1bc\\x0d\n");
   EXPECT_EQ(printable_lines(std::string(1 << 16, 'x')).size(), size_t{1} << 16);
 }
 
-TEST(Printable, FileNamesArePlain) {
+TEST(Printable, PlainFileNamesAreRecognised) {
   for (const char* name : {"shard-0.safetensors", "a b", ".hidden", "Größe"}) EXPECT_TRUE(is_plain_file_name(name));
   for (const std::string& name :
        {""s, "."s, ".."s, "a/b"s, "/a"s, "a\0b"s, "a\nb"s, "\033"s, "\xff"s, std::string(256, 'a')})

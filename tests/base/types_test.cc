@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-TEST(DType, NamesLeadBack) {
+TEST(DType, NamesRoundTrip) {
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto t = static_cast<DType>(i);
     EXPECT_EQ(dtype_from_name(name(t)), t);
@@ -14,7 +14,7 @@ TEST(DType, NamesLeadBack) {
   EXPECT_EQ(dtype_from_name("float"), std::nullopt);
 }
 
-TEST(DType, SizesAreThoseOfTheirCppTypes) {
+TEST(DType, SizesEqualThoseOfTheCppTypes) {
   EXPECT_EQ(size_of(dtype_of<bool>), 1);
   EXPECT_EQ(size_of(dtype_of<uint8_t>), 1);
   EXPECT_EQ(size_of(dtype_of<BFloat16>), static_cast<int64_t>(sizeof(BFloat16)));
@@ -31,7 +31,7 @@ TEST(DType, PromotionIsCommutativeAndKeepsEqualTypes) {
   }
 }
 
-TEST(DType, PromotionMeetsAsDocumented) {
+TEST(DType, PromotionFollowsTheDocumentation) {
   EXPECT_EQ(promote(boolean, u8), u8);
   EXPECT_EQ(promote(u8, i32), i32);
   EXPECT_EQ(promote(u32, i32), i64);
@@ -49,12 +49,12 @@ TEST(Shape, CountsAndPrints) {
   EXPECT_EQ((Type{bf16, {3, 5}}).bytes(), 30);
 }
 
-TEST(Shape, RefusesWhatNoMachineHolds) {
+TEST(Shape, RejectsTooManyElements) {
   EXPECT_THROWS(count({3, -1}), Error, "extent -1 in [3, -1] is negative");
   EXPECT_THROWS(count({int64_t{1} << 40, int64_t{1} << 40}), Error, "more than 2^58 elements");
 }
 
-TEST(CheckDeathTest, SaysWhereAndWhat) {
+TEST(CheckDeathTest, PrintsLocationAndMessage) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const int two = 2;
   EXPECT_DEATH(LOCKSTEP_CHECK(two == 3, "two is {}", two),

@@ -12,7 +12,7 @@ std::string repeated(size_t n, const std::string& text) {
   return out;
 }
 
-TEST(Yaml, DocumentsAreRead) {
+TEST(Yaml, ParsesDocuments) {
   const std::vector<YAML::Node> all = load_yaml("a: [1, 2]\n---\nb: &x {c: d}\ne: *x\n", "x");
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1]["e"]["c"].Scalar(), "d");
@@ -29,7 +29,7 @@ TEST(Yaml, DepthIsLimited) {
     EXPECT_THROWS(load_yaml(text, "x.yaml"), Error, "more than 64 maps or lists are nested");
 }
 
-TEST(Yaml, AliasesCountAsWhatTheyRepeat) {
+TEST(Yaml, AliasesCountAsTheirExpansion) {
   std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 10; ++i)
     text += fmt::format("a{}: &a{} [{}*a{}]\n", i, i, repeated(9, fmt::format("*a{}, ", i - 1)), i - 1);

@@ -1,4 +1,4 @@
-// Runs every program of examples/ as a user would and looks at what it prints.
+// Runs every program of examples/ and checks its output.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ struct Outcome {
   std::string text;  // both streams
 };
 
-// `before`: what stands in front of the command.
+// `before`: words before the command.
 Outcome run(const std::string& name, const std::string& arguments, const std::string& before = "") {
   const std::string command =
       before + "'" LOCKSTEP_BINARY_DIR "/examples/" + name + "' " + arguments + " 2>&1 </dev/null";
@@ -42,7 +42,7 @@ std::set<std::string> sources() {
   return names;
 }
 
-// The first number after `words`, which must be there.
+// The first number after `words`. REQUIRES: the text contains `words`.
 double number_after(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   EXPECT_NE(at, std::string::npos) << "no \"" << words << "\" in\n" << text;
@@ -129,8 +129,8 @@ TEST(Examples, PmapReportsDevices) {
             "Lockstep device count:2\nLockstep local device count:2\nLockstep process count:1\n");
 }
 
-TEST(Examples, PmapRefusesPiecesThatAreNotEqualBeforeTraining) {
-  for (const char* n : {"3", "32"}) {  // the second divides a whole batch but not the last
+TEST(Examples, PmapRejectsUnequalShardsBeforeTraining) {
+  for (const char* n : {"3", "32"}) {  // 32 divides a full batch but not the last one
     const Outcome r = run("spmd_mnist_pmap", std::string("--data synthetic --epochs 1 --devices ") + n);
     EXPECT_EQ(r.code, 1);
     EXPECT_EQ(r.text,
@@ -151,7 +151,7 @@ TEST(Examples, JitLearnsTheSameOnAnyNumberOfDevices) {
   }
 }
 
-// Programs that train on images share their flags and what they print.
+// Programs that train on images have the same flags and output.
 struct Trained {
   std::string program;
   std::string arguments;
@@ -175,14 +175,14 @@ TEST_P(Training, PrintsTimeAndAccuraciesOfEveryEpoch) {
   EXPECT_EQ(seen, 1) << r.text;
 }
 
-TEST_P(Training, NoEpochsTrainNothing) {
+TEST_P(Training, ZeroEpochsDoNotTrain) {
   const Outcome r = run(GetParam().program, "--data synthetic --epochs 0 " + GetParam().arguments);
   EXPECT_EQ(r.code, 0) << r.text;
   EXPECT_EQ(r.text.find("Epoch"), std::string::npos) << r.text;
   EXPECT_EQ(r.text.find("accuracy"), std::string::npos) << r.text;
 }
 
-TEST_P(Training, WrongFlagsAreOneLineAndAFailure) {
+TEST_P(Training, WrongFlagsFailWithOneLine) {
   const auto fails = [](const std::string& arguments, const std::string& part) {
     const Outcome r = run(GetParam().program, arguments);
     EXPECT_EQ(r.code, 1) << arguments << '\n' << r.text;
@@ -198,7 +198,7 @@ TEST_P(Training, WrongFlagsAreOneLineAndAFailure) {
   fails("--data mnist --data-dir /nonexistent", "/nonexistent");
 }
 
-// Every training program; those that take --devices, on one and on eight.
+// Every training program; those with --devices on one and on eight devices.
 std::vector<Trained> training_programs() {
   std::vector<Trained> out;
   for (const std::string& name : sources()) {

@@ -79,7 +79,7 @@ TEST(GuideReader, RunsOnlyWhatIsMarked) {
   EXPECT_TRUE(steps[2].needs_mnist);
 }
 
-TEST(GuideReader, BlocksThatCannotBeRunAreRefused) {
+TEST(GuideReader, BlocksThatCannotBeRunAreRejected) {
   EXPECT_THROW(read_guide("```sh\n```\n"), std::runtime_error);
   EXPECT_THROW(read_guide("```sh\nlockstep train\n```\n"), std::runtime_error);
   EXPECT_THROW(read_guide("```sh\n$ lockstep train\n"), std::runtime_error);

@@ -1,4 +1,4 @@
-// Two hosts as the kernel can pretend them: each has a network of its own, and a cable lies between them.
+// Two simulated hosts: two network namespaces that a virtual cable connects.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,11 +27,11 @@ class Cable : public testing::Test {
     if (made_) run("ip netns del $0a; ip netns del $0b");
   }
 
-  // A shell command; $0 is what the names of both networks begin with.
+  // Runs a shell command; $0 is the prefix of the names of both namespaces.
   RunningProgram::Result run(const std::string& command) const {
     return RunningProgram({"/bin/sh", "-c", command, name_}).wait();
   }
-  // What starts a program there, by the name of the host: "a" or "b".
+  // The words that start a program on host "a" or "b".
   std::vector<std::string> on(const std::string& host) const {
     return {"ip", "netns", "exec", name_ + host, "env", "LOCKSTEP_TEST_HOST=" + host};
   }

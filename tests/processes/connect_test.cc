@@ -1,4 +1,4 @@
-// A process that goes while the others connect to it: they do not wait for it any longer.
+// A process that exits while others connect to it: they stop waiting for it.
 #include "cluster/data_plane.h"
 #include "cluster/join.h"
 #include "processes/processes.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 
-// Process 0 is real. This program is process 1 as far as `then` goes, and leaves.
+// Process 0 is a real process. This program plays process 1 until `then` returns, and then leaves the job.
 void expect_left(const std::string& collectives, const std::function<void(Control&)>& then) {
   int port = 0;
   {
@@ -34,8 +34,8 @@ void expect_left(const std::string& collectives, const std::function<void(Contro
   expect_lacks(result.err, "did not exit within the grace period");
 }
 
-// Process 0 is real, and this program is one that computes on a GPU.
-TEST(Connecting, IsRefusedBetweenTheCpuAndGpus) {
+// Process 0 is a real process. This program plays a process on a GPU.
+TEST(Connecting, RejectsAMixOfCpuAndGpu) {
   int port = 0;
   {
     Listener listener;
@@ -53,7 +53,7 @@ TEST(Connecting, IsRefusedBetweenTheCpuAndGpus) {
   try {
     exchange_facts(*control, {host_identity(), "127.0.0.1", 1, 1, "cuda"}, std::chrono::seconds(60));
     ADD_FAILURE() << "nothing was thrown";
-  } catch (const std::runtime_error& error) {  // its own error, or that of process 0, which may be faster
+  } catch (const std::runtime_error& error) {  // the error of this process or of process 0, whichever is first
     expect_contains(error.what(), wanted);
   }
   const RunningProgram::Result result = first.wait();
@@ -61,16 +61,16 @@ TEST(Connecting, IsRefusedBetweenTheCpuAndGpus) {
   expect_contains(result.err, wanted);
 }
 
-TEST(Connecting, EndsWhenAnotherLeavesBeforeItsMemoryIsShared) {
+TEST(Connecting, EndsWhenAPeerLeavesBeforeItsMemoryIsShared) {
   expect_left("shared", [](Control&) {});
 }
 
-TEST(Connecting, EndsWhenAnotherLeavesBeforeItHasSaidWhereItListens) {
+TEST(Connecting, EndsWhenAPeerLeavesBeforeItPublishesItsAddress) {
   expect_left("tcp", [](Control& control) { control.get("data plane/tcp/flat/address/0", std::chrono::seconds(60)); });
 }
 
-// The higher rank dials: process 0 waits for a connection.
-TEST(Connecting, EndsWhenAnotherLeavesBeforeItCalls) {
+// The higher rank connects: process 0 waits for the connection.
+TEST(Connecting, EndsWhenAPeerLeavesBeforeItConnects) {
   expect_left("tcp", [](Control& control) {
     control.get("data plane/tcp/flat/secret", std::chrono::seconds(60));
     control.set("data plane/tcp/flat/address/1", "0 127.0.0.1");

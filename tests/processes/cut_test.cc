@@ -1,4 +1,4 @@
-// The network between two hosts goes away while they train: pulled out, or with packets that vanish without a word.
+// The network between two hosts fails during training: the link goes down, or packets are dropped silently.
 #include "processes/cable.h"
 #include "processes/processes.h"
 
@@ -11,7 +11,7 @@ const Words kCutRun = {"--steps", "100", "--log-every", "1", "--checkpoint-every
 
 class Cut : public Cable {
  protected:
-  // The first half of the processes are on a, the others on b.
+  // The first half of the processes run on host a, the others on host b.
   Processes::Options job(int count, const std::string& run, const Words& variables = {}) const {
     return {.variables = variables,
             .command = train_words(kCutRun + Words{run}),
@@ -19,9 +19,9 @@ class Cut : public Cable {
             .coordinator = kCoordinator};
   }
 
-  // All end by themselves within the time of a heartbeat, those of each side name one of the other, and after the
-  // network is back the job ends as if nothing had happened.
-  void expect_noticed(int count, int step, const std::string& cut, const std::string& mend) {
+  // All processes exit within the heartbeat timeout and name a process of the other side. After the
+  // network is restored, the restarted job ends with the same result.
+  void expect_noticed(int count, int step, const std::string& cut, const std::string& restore) {
     SCOPED_TRACE(fmt::format("{} processes at step {}: {}", count, step, cut));
     const std::string dir = fmt::format("{}/run_{}", dir_.path(), runs_++);
     {
@@ -43,7 +43,7 @@ class Cut : public Cable {
       }
       EXPECT_EQ(all.flight_count(), static_cast<size_t>(count));
     }
-    ASSERT_EQ(run(mend).exit_code, 0);
+    ASSERT_EQ(run(restore).exit_code, 0);
     Processes again(count, job(count, dir));
     for (int p = 0; p < count; ++p) {
       const RunningProgram::Result result = again.wait(p, std::chrono::minutes(5));
@@ -68,7 +68,7 @@ class Cut : public Cable {
   int runs_ = 0;
 };
 
-TEST_F(Cut, LinkThatGoesDownIsNoticedByBothSides) {
+TEST_F(Cut, LinkDownIsNoticedByBothSides) {
   for (int round = 0; round < fault_rounds(); ++round) {
     const std::string side = round % 2 == 0 ? "a" : "b";
     expect_noticed(round % 2 == 0 ? 2 : 4, std::uniform_int_distribution<int>(15, 60)(random_),
@@ -76,25 +76,25 @@ TEST_F(Cut, LinkThatGoesDownIsNoticedByBothSides) {
   }
 }
 
-// Both ends stay up, and nothing that is sent arrives.
-TEST_F(Cut, PacketsThatVanishAreNoticedByBothSides) {
+// Both ends stay up, but no packet arrives.
+TEST_F(Cut, DroppedPacketsAreNoticedByBothSides) {
   const std::string cut =
       "for n in a b; do ip netns exec $0$n tc qdisc replace dev cable root blackhole || exit 1; done";
-  const std::string mend = "for n in a b; do ip netns exec $0$n tc qdisc del dev cable root || exit 1; done";
-  if (const auto tried = run(cut + "; " + mend); tried.exit_code != 0)
+  const std::string restore = "for n in a b; do ip netns exec $0$n tc qdisc del dev cable root || exit 1; done";
+  if (const auto tried = run(cut + "; " + restore); tried.exit_code != 0)
     GTEST_SKIP() << "this kernel drops no packets by `tc` (CONFIG_NET_SCHED): " << tried.err;
   for (int round = 0; round < fault_rounds(); ++round)
-    expect_noticed(round % 2 == 0 ? 2 : 4, std::uniform_int_distribution<int>(15, 60)(random_), cut, mend);
+    expect_noticed(round % 2 == 0 ? 2 : 4, std::uniform_int_distribution<int>(15, 60)(random_), cut, restore);
 }
 
-// Only one direction: those who still hear the others, but are not heard, learn of it as well.
+// Only one direction fails. The side that still receives packets notices it as well.
 TEST_F(Cut, OneWayNetworkIsNoticedByBothSides) {
   const std::string cut = "ip netns exec $0b tc qdisc replace dev cable root blackhole";
-  const std::string mend = "ip netns exec $0b tc qdisc del dev cable root";
-  if (const auto tried = run(cut + "; " + mend); tried.exit_code != 0)
+  const std::string restore = "ip netns exec $0b tc qdisc del dev cable root";
+  if (const auto tried = run(cut + "; " + restore); tried.exit_code != 0)
     GTEST_SKIP() << "this kernel drops no packets by `tc` (CONFIG_NET_SCHED): " << tried.err;
   for (int round = 0; round < fault_rounds(); ++round)
-    expect_noticed(2, std::uniform_int_distribution<int>(15, 60)(random_), cut, mend);
+    expect_noticed(2, std::uniform_int_distribution<int>(15, 60)(random_), cut, restore);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ Words example(const std::string& name, const std::string& devices) {
           devices};
 }
 
-// What stands after the words in the line of a process; "" stands for one without a launcher.
+// Returns the text after `words` in the line of a process. Process "": a run without a launcher.
 std::string after(const std::string& text, const std::string& prefix, const std::string& words) {
   for (const std::string& line : lines_of(text))
     if (line.starts_with(prefix + words)) return line.substr(prefix.size() + words.size());
@@ -24,7 +24,7 @@ std::string after(const std::string& text, const std::string& prefix, const std:
   return "";
 }
 
-// Runs the example on sixteen devices of one process and of two, and returns what the two printed.
+// Runs the example on sixteen devices in one process and in two. Returns the output of the two.
 std::string expect_same_accuracy(const std::string& name) {
   const RunningProgram::Result one = RunningProgram(example(name, "16")).wait();
   EXPECT_EQ(one.exit_code, 0) << one.err;
@@ -32,8 +32,8 @@ std::string expect_same_accuracy(const std::string& name) {
   EXPECT_EQ(two.exit_code, 0) << two.err;
   for (const char* words : {"Training set accuracy ", "Test set accuracy "}) {
     const std::string wanted = after(one.out, "", words);
-    EXPECT_GT(std::atof(wanted.c_str()), 0.2);    // it has learnt something
-    for (const char* process : {"[0] ", "[1] "})  // sums of another order: a few of 6,000 may differ
+    EXPECT_GT(std::atof(wanted.c_str()), 0.2);    // better than guessing
+    for (const char* process : {"[0] ", "[1] "})  // another order of summation: a few of 6,000 may differ
       EXPECT_NEAR(std::atof(after(two.out, process, words).c_str()), std::atof(wanted.c_str()), 0.002) << words;
     EXPECT_EQ(after(two.out, "[0] ", words), after(two.out, "[1] ", words));
   }

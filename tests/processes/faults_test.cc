@@ -1,5 +1,5 @@
-// Processes that die, stand still, are slow or run something else: the others end soon, name the one, and with the
-// launcher's restarts the job ends as if nothing had happened.
+// Processes that die, hang, are slow or run another program: the others exit soon and name that process. With
+// restarts the job ends with the same result.
 #include <sys/resource.h>
 
 #include <thread>
@@ -15,7 +15,7 @@ namespace {
 
 const Words kRun = {"--steps", "200", "--log-every", "1"};
 
-// All but the one that was hit end with the code for "start again", and say which it was.
+// All processes except the victim exit with the retry code and name the victim.
 void expect_others_name(Processes& job, int victim) {
   for (int p = 0; p < job.count(); ++p) {
     if (p == victim) continue;
@@ -42,7 +42,7 @@ TEST(Fault, DeadProcessIsNamedByAllOthers) {
     }
 }
 
-TEST(Fault, StandingProcessIsNamedByAllOthers) {
+TEST(Fault, HungProcessIsNamedByAllOthers) {
   std::mt19937 random(2);
   for (int round = 0; round < fault_rounds(); ++round) {
     const int victim = round % 3, step = random_step(random);
@@ -52,13 +52,13 @@ TEST(Fault, StandingProcessIsNamedByAllOthers) {
     ASSERT_TRUE(job.reach(step)) << job.wait(0).err;
     job.send(victim, SIGSTOP);
     expect_others_name(job, victim);
-    // It learns of it when it comes back.
+    // The victim is notified when it continues.
     job.send(victim, SIGCONT);
     EXPECT_EQ(job.wait(victim).exit_code, 75);
   }
 }
 
-// With two lanes in each process, and in groups that have numbers of their own.
+// Two lanes in each process, and groups whose ranks differ from the process numbers.
 TEST(Fault, ProcessesOfSeveralLanesAreNamedAsProcesses) {
   for (const char* const collectives : {"auto", "tcp"}) {
     for (const int victim : {0, 1}) {
@@ -79,8 +79,8 @@ TEST(Fault, ProcessesOfSeveralLanesAreNamedAsProcesses) {
   }
 }
 
-// Where the run writes everything else; without such a place where `lockstep blame` looks by itself.
-TEST(Fault, DumpsLieWhereTheyAreFound) {
+// In the run folder; without one, where `lockstep blame` searches by default.
+TEST(Fault, DumpsAreWrittenWhereBlameFindsThem) {
   const TempDir dir;
   const ScopedVariable nowhere("LOCKSTEP_FLIGHT_DIR", std::nullopt);
   const auto dumped = [&](const Words& flags) {
@@ -111,8 +111,8 @@ TEST(Fault, DumpsLieWhereTheyAreFound) {
   expect_contains(found.out, "  => process 1\n");
 }
 
-// Others wait for it, can be asked for whom, and it does no harm.
-TEST(Fault, SlowProcessIsWaitedForAndNamedToThoseWhoAsk) {
+// The others wait for it, and SIGUSR2 shows which process they wait for. The result is unchanged.
+TEST(Fault, SlowProcessIsNamedInDumpsAndWaitedFor) {
   const TempDir dir;
   const Words flags = {"--steps", "200", "--log-every", "1", "--checkpoint-dir"};
   ASSERT_EQ(launch({"-n", "2"}, train_words(flags + Words{dir.path() + "/wanted"})).exit_code, 0);
@@ -135,8 +135,8 @@ TEST(Fault, SlowProcessIsWaitedForAndNamedToThoseWhoAsk) {
   }
 }
 
-#ifndef LOCKSTEP_SANITIZED  // whose programs need all addresses
-// A process that gets no more memory says so and ends, and the others say that it was this one.
+#ifndef LOCKSTEP_SANITIZED  // sanitized programs need the full address space
+// A process that runs out of memory reports it and exits, and the others name it.
 TEST(Fault, ProcessWithoutMemoryIsNamedByAllOthers) {
   std::mt19937 random(7);
   for (int round = 0; round < fault_rounds(); ++round) {
@@ -146,7 +146,7 @@ TEST(Fault, ProcessWithoutMemoryIsNamedByAllOthers) {
     ASSERT_TRUE(job.reach(step)) << job.wait(0).err;
     const rlimit nothing_more = {1, 1};
     ASSERT_EQ(::prlimit(job.pid(victim), RLIMIT_AS, &nothing_more, nullptr), 0);
-    // What it has recorded may find room in memory that it has, as long as that is little: a step takes none.
+    // Small records may still fit into memory that is already allocated; a step allocates none.
     EXPECT_TRUE(comes_true([&] {
       job.send(victim, SIGUSR2);
       return job.ended(victim);
@@ -161,8 +161,8 @@ TEST(Fault, ProcessWithoutMemoryIsNamedByAllOthers) {
 }
 #endif
 
-// In the middle of a run one process computes something else than the others.
-TEST(Fault, ProgramThatDivergesIsRefusedByAllWithTheFirstEquation) {
+// In the middle of a run, one process computes something other than its peers.
+TEST(Fault, DivergingProgramIsRejectedWithTheFirstEquation) {
   std::mt19937 random(8);
   for (int round = 0; round < fault_rounds(); ++round) {
     const int victim = round % 3, step = random_step(random);
@@ -183,7 +183,7 @@ TEST(Fault, ProgramThatDivergesIsRefusedByAllWithTheFirstEquation) {
   }
 }
 
-TEST(Fault, OtherProgramIsRefusedByAllWithTheFirstEquation) {
+TEST(Fault, DifferentProgramIsRejectedWithTheFirstEquation) {
   const auto refused = [](const std::string& flag, const Words& values, const std::string& message) {
     SCOPED_TRACE(flag);
     Processes job(3, {.command = train_words({"--steps", "20", "--quiet"}), .own = [&](int p) {
@@ -213,7 +213,7 @@ void expect_refused(const std::function<Words(int)>& own, const std::string& mes
   }
 }
 
-TEST(Fault, OtherRunIsRefusedByAllWithTheFirstFact) {
+TEST(Fault, DifferentRunIsRejectedWithTheFirstDifference) {
   const auto flag = [](const std::string& name) { return [name](int p) { return Words{name, p == 1 ? "24" : "25"}; }; };
   expect_refused(flag("--seed"), "the seed 25, but process 1 has 24");
   expect_refused(flag("--steps"), "the setting steps 25, but process 1 has 24");
@@ -231,8 +231,8 @@ TEST(Fault, OtherRunIsRefusedByAllWithTheFirstFact) {
       "training images 600, but process 2 has 6000");
 }
 
-// As many images, and another byte in one of the four files.
-TEST(Fault, OtherDataIsRefusedByAllWithTheFirstFile) {
+// The same number of images, but one byte differs in one of the four files.
+TEST(Fault, DifferentDataIsRejectedWithTheFirstFile) {
   const char* const names[] = {"training images", "training labels", "test images", "test labels"};
   const size_t headers[] = {16, 8, 16, 8};
   const TempDir dir;
@@ -261,16 +261,16 @@ TEST(Fault, OtherDataIsRefusedByAllWithTheFirstFile) {
   }
 }
 
-// ---- before they have met
+// ---- before the processes are connected
 
-// A command for /bin/sh that does something first in one process.
+// A command for /bin/sh that runs a prologue in one process.
 Words with_first(int process, const std::string& what, const Words& command) {
   return Words{"/bin/sh", "-c", fmt::format("[ $LOCKSTEP_PROCESS_ID = {} ] && {}; exec \"$0\" \"$@\"", process, what),
                program_path()} +
          command;
 }
 
-TEST(Fault, ProcessThatDiesBeforeItJoinsEndsTheOthersAtOnce) {
+TEST(Fault, ProcessThatDiesBeforeItJoinsEndsTheOthers) {
   for (const int victim : {0, 1}) {
     const RunningProgram::Result result =
         launch({"-n", "2", "--grace", "600"}, with_first(victim, "kill -s KILL $$", {"allreduce"}));
@@ -291,7 +291,7 @@ TEST(Fault, ProcessThatIsStoppedBeforeItJoinsIsNamed) {
   }
 }
 
-TEST(Fault, ProcessThatNeverComesIsNamedWithoutALauncher) {
+TEST(Fault, MissingProcessIsNamedWithoutALauncher) {
   for (const int victim : {0, 1}) {
     Processes job(2, {.variables = {"LOCKSTEP_INITIALIZATION_TIMEOUT=1"},
                       .command = {"allreduce"},
@@ -307,7 +307,7 @@ TEST(Fault, ProcessThatNeverComesIsNamedWithoutALauncher) {
 
 const Words kWithRestarts = {"-n", "2", "--max-restarts", "2", "--restart-delay", "0"};
 
-TEST(Permanent, TakenPortIsNotTriedAgain) {
+TEST(Permanent, UsedPortIsNotRetried) {
   const Listener other;
   const RunningProgram::Result result =
       launch(kWithRestarts + Words{"--port", std::to_string(other.port())}, {"allreduce"});
@@ -319,13 +319,13 @@ TEST(Permanent, TakenPortIsNotTriedAgain) {
   expect_lacks(result.err, "SETTINGS");
 }
 
-// Files may have 50 KiB: not enough for the memory that processes share.
+// A file size limit of 50 KiB, too small for shared memory.
 Words limited(const Words& flags, const Words& command) {
   return Words{"/bin/sh", "-c", "ulimit -f 100; exec \"$0\" \"$@\"", program_path(), "launch"} + flags + Words{"--"} +
          command;
 }
 
-TEST(NoSharedMemory, TcpTakesItsPlace) {
+TEST(NoSharedMemory, FallsBackToTcp) {
   const RunningProgram::Result result = RunningProgram(limited(kWithRestarts, {"allreduce"})).wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err,
@@ -335,7 +335,7 @@ TEST(NoSharedMemory, TcpTakesItsPlace) {
   expect_lacks(result.err, "[1]");
 }
 
-TEST(NoSharedMemory, IsAnErrorWhereItWasRequested) {
+TEST(NoSharedMemory, IsAnErrorIfItWasRequested) {
   const RunningProgram::Result result =
       RunningProgram(limited(kWithRestarts + Words{"--collectives", "shared"}, {"allreduce"})).wait();
   EXPECT_EQ(result.exit_code, 1) << result.err;
@@ -345,7 +345,7 @@ TEST(NoSharedMemory, IsAnErrorWhereItWasRequested) {
   expect_lacks(result.err, "restart");
 }
 
-// What containers have by default, and less.
+// The default size in containers, and less.
 TEST(NoSharedMemory, SizeOfDevShmDoesNotMatter) {
   const Words apart = {"unshare", "-m", "/bin/sh", "-c",
                        "mount -t tmpfs -o size=64k tmpfs /dev/shm || exit 77; exec \"$0\" \"$@\""};
@@ -369,7 +369,7 @@ const Words kSaving = {"--steps", "200", "--log-every", "1", "--checkpoint-every
 
 class Restart : public testing::Test {
  protected:
-  // What the job leaves when nothing happens.
+  // The checkpoint of a job without faults.
   const std::string& undisturbed(const Words& flags) {
     const auto [at, missing] = wanted_.try_emplace(flags, fmt::format("{}/wanted_{}", dir_.path(), wanted_.size()));
     if (missing) {
@@ -407,14 +407,14 @@ TEST_F(Restart, AfterAnyFaultEndsByteEqual) {
       expect_no_harm(signal, (round + (signal == SIGSEGV)) % 2, step());
 }
 
-TEST_F(Restart, OfCutParametersWithDropoutEndsByteEqual) {
+TEST_F(Restart, OfShardedParametersWithDropoutEndsByteEqual) {
   std::mt19937 random(4);
   for (int round = 0; round < fault_rounds(); ++round)
     expect_no_harm(SIGKILL, 1 - round % 2, std::uniform_int_distribution<int>(15, 80)(random),
                    {"--zero", "3", "--dropout", "0.2"});
 }
 
-TEST_F(Restart, IsNotTriedForAProgramThatIsWrong) {
+TEST_F(Restart, IsNotTriedAfterAProgramError) {
   const RunningProgram::Result result = launch(
       Words{"-n", "2"} + kPatient,
       Words{"/bin/sh", "-c", "exec \"$0\" \"$@\" --learning-rate 0.00$((LOCKSTEP_PROCESS_ID + 1))", program_path()} +

@@ -1,4 +1,4 @@
-// Processes on several hosts. Most are on this one and take each other for strangers; some have a network of their own.
+// Jobs on several hosts. Most tests simulate hosts on this machine; some use network namespaces.
 #include "processes/cable.h"
 #include "processes/job.h"
 
@@ -17,7 +17,7 @@ TEST(Hosts, TwoOfTwoProcessesTrainLikeOne) {
   expect_hosts_train_like_one({on_host("a"), on_host("a"), on_host("b"), on_host("b")});
 }
 
-TEST(Hosts, ProcessesOfAHostNeedNotFollowEachOther) {
+TEST(Hosts, RanksOfAHostNeedNotBeConsecutive) {
   expect_hosts_train_like_one({on_host("a"), on_host("b"), on_host("a"), on_host("b")});
 }
 
@@ -47,7 +47,7 @@ void expect_all_refuse(const std::vector<Words>& before, const std::string& mess
   }
 }
 
-TEST(Hosts, ShareNoMemory) {
+TEST(Hosts, DoNotShareMemory) {
   const Words shared = {"LOCKSTEP_COLLECTIVES=shared"};
   expect_all_refuse({on_host("a", shared), on_host("b", shared)},
                     "initialize: collectives is shared, but the processes run on 2 hosts; use auto, tcp or "
@@ -67,7 +67,7 @@ TEST(Processes, UseMpiOnlyWhereItStartedThem) {
                     "srun --mpi=pmix, or use auto, shared or tcp");
 }
 
-TEST(Processes, AreToldOfAnInterfaceThatIsNotThere) {
+TEST(Processes, ReportAMissingInterface) {
   const Words interface = {"LOCKSTEP_INTERFACE=nothing9"};
   expect_all_refuse({with(interface), with(interface)},
                     "initialize: no network interface matches \"nothing9\"; available: ");
@@ -79,7 +79,7 @@ TEST(Processes, AreToldOfAnInterfaceThatIsNotThere) {
 
 class CableJob : public Cable {
  protected:
-  // Two processes on each.
+  // Two processes on each host.
   void expect_trains_like_one(const Words& variables) const {
     std::vector<Words> before;
     for (const char* const host : {"a", "a", "b", "b"}) before.push_back(on(host) + variables);
@@ -89,11 +89,11 @@ class CableJob : public Cable {
   }
 };
 
-TEST_F(CableJob, MemoryOnHostsAndTcpBetweenThem) { expect_trains_like_one({}); }
+TEST_F(CableJob, UsesMemoryOnHostsAndTcpBetweenThem) { expect_trains_like_one({}); }
 
-TEST_F(CableJob, TcpBetweenAll) { expect_trains_like_one({"LOCKSTEP_COLLECTIVES=tcp"}); }
+TEST_F(CableJob, UsesTcpBetweenAllIfRequested) { expect_trains_like_one({"LOCKSTEP_COLLECTIVES=tcp"}); }
 
-TEST_F(CableJob, TheInterfaceIsTheOneAskedFor) { expect_trains_like_one({"LOCKSTEP_INTERFACE=cab*"}); }
+TEST_F(CableJob, UsesTheRequestedInterface) { expect_trains_like_one({"LOCKSTEP_INTERFACE=cab*"}); }
 
 #endif
 

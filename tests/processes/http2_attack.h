@@ -25,12 +25,12 @@ inline std::string frame(uint8_t type, uint8_t flags, uint32_t stream, const std
 
 inline std::string preface() { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(kSettings, 0, 0, ""); }
 
-// A literal that no table holds.
+// A literal header that no table contains.
 inline std::string literal(const std::string& name, const std::string& value) {
   return std::string(1, '\0') + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
 }
 
-// The beginning of a call of the coordinator, without the job's token.
+// The beginning of a call to the coordinator, without the token of the job.
 inline std::string call_headers(uint32_t stream) {
   const std::string block = "\x83\x86" + literal(":path", "/lockstep.control.Control/Ask") +
                             literal(":authority", "localhost") + literal("content-type", "application/grpc") +
@@ -38,7 +38,7 @@ inline std::string call_headers(uint32_t stream) {
   return frame(kHeaders, kEndHeaders, stream, block);
 }
 
-// The same call, taken back at once.
+// The same call, reset immediately.
 inline std::string call_and_reset(uint32_t stream) { return call_headers(stream) + frame(kReset, 0, stream, u32(8)); }
 
 inline constexpr uint32_t kAnnounced = 4u << 20;

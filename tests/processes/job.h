@@ -1,4 +1,4 @@
-// Jobs of several processes of the program `lockstep`, and what they computed.
+// Helpers for jobs of several `lockstep` processes: how to run them, and their losses.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@
 
 namespace lockstep {
 
-// A few steps of `lockstep train` on eight devices in each process. The batch can be cut for four of them.
+// A few steps of `lockstep train` on eight devices in each process. The batch divides by four of them.
 inline Words train_words(const std::string& log_dir) {
   return {program_path(), "train",     "--devices", "8",       "--dataset",   "synthetic", "--batch-size",
           "64",           "--steps",   "6",         "--quiet", "--log-every", "1",         "--loggers",
           "csv",          "--log-dir", log_dir};
 }
 
-// What the job left in its metrics, a value for each step.
+// The values of a metric that the job logged, one per step.
 inline std::vector<double> losses(const std::string& log_dir) {
   const std::vector<uint8_t> bytes = FileSystem::real().read_file(log_dir + "/metrics.csv");
   std::istringstream lines(std::string(bytes.begin(), bytes.end()));
@@ -41,7 +41,7 @@ inline std::vector<double> losses(const std::string& log_dir) {
   return out;
 }
 
-// The same of one process.
+// The same for a single process.
 inline const std::vector<double>& losses_of_one() {
   static const std::vector<double> all = [] {
     const TempDir dir;
@@ -52,7 +52,7 @@ inline const std::vector<double>& losses_of_one() {
   return all;
 }
 
-// Each process sums in an order of its own: the last bits differ.
+// The order of summation differs between process counts, so the last bits differ.
 inline void expect_trained_like_one(const std::string& log_dir) {
   const std::vector<double> all = losses(log_dir), one = losses_of_one();
   ASSERT_EQ(one.size(), 6u);
@@ -60,8 +60,8 @@ inline void expect_trained_like_one(const std::string& log_dir) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(all[i], one[i], 1e-5 * std::abs(one[i])) << "step " << i + 1;
 }
 
-// Processes that find each other by variables, each with some of its own before the program: `env X=1`, say. They are
-// ended after a minute.
+// Runs processes that find each other through variables. `before` gives the words before the program of each, such as
+// `env X=1`. Processes are killed after a minute.
 class Job {
  public:
   explicit Job(const std::vector<Words>& before, const Words& program, std::string coordinator = "") {

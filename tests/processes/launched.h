@@ -1,4 +1,4 @@
-// Jobs started by `lockstep launch`, whose processes can be reached one by one.
+// A job started by `lockstep launch`, with access to its processes.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// How often tests of random faults are repeated: `./dev test --long` asks for more.
+// Repetitions of tests with random faults; more with `./dev test --long`.
 inline int fault_rounds() {
   const char* text = std::getenv("LOCKSTEP_LONG_TESTS");
   return text && std::string(text) == "1" ? 20 : 2;
@@ -25,12 +25,12 @@ class LaunchedJob {
       : program_(Words{program_path(), "launch"} + flags + Words{"--"} + command) {}
 
   void send(int signal) { program_.send(signal); }
-  // To one process. False when it is not there (any more).
+  // Sends a signal to one process. False if it does not run.
   bool send(int process, int signal) {
     const std::optional<pid_t> pid = find(process);
     return pid && ::kill(*pid, signal) == 0;
   }
-  // The process with this number, if it runs.
+  // The pid of the process with this number, if it runs.
   std::optional<pid_t> find(int process) const {
     const std::string wanted = fmt::format("LOCKSTEP_PROCESS_ID={}", process);
     for (const pid_t child : children()) {
@@ -55,7 +55,7 @@ class LaunchedJob {
     return ::waitid(P_PID, static_cast<id_t>(program_.pid()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
            info.si_pid != 0;
   }
-  // A job that does not end in five minutes, with all its restarts, is killed, and has failed.
+  // Kills a job that does not end within five minutes, including restarts; that is a failure.
   RunningProgram::Result wait() {
     if (!comes_true([this] { return ended(); }, std::chrono::minutes(5))) {
       ADD_FAILURE() << "the job hangs:\n" << program_.err();
@@ -83,12 +83,12 @@ inline RunningProgram::Result launch(const Words& flags, const Words& command) {
   return LaunchedJob(flags, command).wait();
 }
 
-// `train` on the small data set with batches of 50; the launcher knows where the program is.
+// `train` on the small data set with batches of 50, as a command after `launch ... --`.
 inline Words train_words(const Words& flags) {
   return Words{"train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
 }
 
-// Runs a job, or one process when there are no flags of the launcher, and returns the loss of every step.
+// Runs a job, or a single process without launcher flags, and returns the loss of every step.
 inline std::vector<double> losses(const Words& launch_flags, const Words& train_flags) {
   const TempDir dir;
   const Words command =

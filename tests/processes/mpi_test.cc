@@ -1,4 +1,4 @@
-// Jobs that mpirun starts: nobody is told of a coordinator, and there is none to connect to.
+// Jobs that mpirun starts, without a coordinator.
 #include "processes/job.h"
 
 namespace lockstep {
@@ -12,7 +12,7 @@ class Mpirun : public testing::Test {
     if (!has_program("mpirun")) GTEST_SKIP() << "there is no mpirun; install openmpi-bin";
   }
 
-  // As root, on more ranks than cores, and on this machine only.
+  // Allows root, more ranks than cores, and runs on this host only.
   static Words mpirun(const Words& arguments) {
     return Words{"timeout",
                  "60",
@@ -26,7 +26,7 @@ class Mpirun : public testing::Test {
            arguments;
   }
 
-  // On one host, or two that take each other for strangers.
+  // On one host, or on two simulated hosts.
   static void expect_trains_like_one(int processes, const Words& variables = {}, bool two_hosts = false) {
     const TempDir dir;
     const Words each = with(variables) + train_words(dir.path());
@@ -55,8 +55,8 @@ TEST_F(Mpirun, AllReducesOverAllProcesses) {
     EXPECT_NE(result.out.find(line), std::string::npos) << result.out;
 }
 
-TEST_F(Mpirun, AProcessThatFailsEndsTheOthersWithItsCause) {
-  // One has no data to train on, the coordinator or the other; the one that has is told, and does not wait for it.
+TEST_F(Mpirun, FailedProcessEndsTheOthersWithItsCause) {
+  // Either process 0 or process 1 has no data. The other one is notified and does not wait for it.
   const TempDir dir;
   const Words fine = train_words(dir.path() + "/logs");
   Words wrong = fine;
@@ -68,13 +68,13 @@ TEST_F(Mpirun, AProcessThatFailsEndsTheOthersWithItsCause) {
             .wait();
     EXPECT_GT(result.exit_code, 0);
     EXPECT_LT(result.exit_code, 124) << "it took a minute, or a signal ended it: " << result.err;
-    const std::string cause = "process " + std::to_string(failing) + " (host ";  // as the other one says
+    const std::string cause = "process " + std::to_string(failing) + " (host ";  // in the message of the other process
     EXPECT_NE(result.err.find(cause), std::string::npos) << result.err;
     EXPECT_NE(result.err.find("open /nonexistent/images: No such file"), std::string::npos) << result.err;
   }
 }
 
-TEST_F(Mpirun, VariablesOfAnMpirunThatIsNotOursAreAnError) {
+TEST_F(Mpirun, VariablesOfAnotherMpirunAreAnError) {
   const auto result =
       RunningProgram(Words{"timeout", "60", "env", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0",
                            "OMPI_COMM_WORLD_LOCAL_RANK=0", "PRTE_LAUNCHED=1", program_path(), "allreduce"})
@@ -89,7 +89,7 @@ TEST_F(Mpirun, VariablesOfAnMpirunThatIsNotOursAreAnError) {
 
 #else
 
-TEST(Mpirun, WithoutMpiItsJobsAreRefused) {
+TEST(Mpirun, JobsAreRejectedWithoutMpi) {
   const auto result =
       RunningProgram(Words{"timeout", "60", "env", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0",
                            "OMPI_COMM_WORLD_LOCAL_RANK=0", "PRTE_LAUNCHED=1", program_path(), "allreduce"})

@@ -1,4 +1,4 @@
-// The processes of a job without a launcher, so that each one's words and exit code can be seen, and each can be hit.
+// The processes of a job without a launcher: a test can read the output and exit code of each, and send it signals.
 #pragma once
 
 #include "processes/launched.h"
@@ -9,11 +9,11 @@ namespace lockstep {
 class Processes {
  public:
   struct Options {
-    Words variables = {};                   // of all, `X=1`
-    Words command = {};                     // words for `lockstep`
-    std::function<Words(int)> own = {};     // further words of process p
-    std::function<Words(int)> before = {};  // a command that starts process p in its place
-    std::string coordinator = {};           // empty: a port of this machine
+    Words variables = {};                   // of all processes, `X=1`
+    Words command = {};                     // the `lockstep` command
+    std::function<Words(int)> own = {};     // additional words of process p
+    std::function<Words(int)> before = {};  // words before the command of process p
+    std::string coordinator = {};           // empty: a free port of this host
     std::string program = program_path();
   };
 
@@ -32,7 +32,7 @@ class Processes {
           options.variables + Words{options.program} + options.command + (options.own ? options.own(p) : Words{})));
   }
 
-  // Waits until process 0 has logged the step; false when it has ended before.
+  // Waits until process 0 has logged the step; false if it ends first.
   bool reach(int step) {
     const std::string text = fmt::format("\nstep {}/", step);
     bool found = false;
@@ -40,7 +40,7 @@ class Processes {
     return found;
   }
   void send(int process, int signal) { at(process).send(signal); }
-  // One that fails ends in a minute; one that computes all its steps on a machine with other work may need more.
+  // A failing process ends within a minute; a complete run on a busy machine may take longer.
   RunningProgram::Result wait(int process, std::chrono::seconds limit = std::chrono::minutes(1)) {
     if (!comes_true([&] { return ended(process); }, limit)) {
       ADD_FAILURE() << "process " << process << " hangs:\n" << at(process).err();
@@ -55,7 +55,7 @@ class Processes {
   }
   pid_t pid(int process) const { return all_[static_cast<size_t>(process)]->pid(); }
   int count() const { return static_cast<int>(all_.size()); }
-  // Where what they have recorded of their operations lies.
+  // The folder of the flight-recorder dumps.
   const std::string& flights() const { return dir_.path(); }
   size_t flight_count() const { return FileSystem::real().list(dir_.path()).size(); }
 
@@ -66,7 +66,7 @@ class Processes {
   std::vector<std::unique_ptr<RunningProgram>> all_;
 };
 
-// The last words of a process but for where its dump is.
+// The last line of a process, without the one about its dump.
 inline std::string last_words(const RunningProgram::Result& result) {
   std::string out;
   for (const std::string& line : lines_of(result.err))
@@ -74,7 +74,7 @@ inline std::string last_words(const RunningProgram::Result& result) {
   return out;
 }
 
-// The first process that a text names, as `process 1 (host a, pid 12)` or as the coordinator that does not answer.
+// The first process that a text names, as `process 1 (host a, pid 12)` or as the unreachable coordinator.
 inline int named_in(const std::string& text) {
   for (size_t at = 0; (at = text.find("process ", at)) != text.npos; ++at) {
     char* end = nullptr;

@@ -1,4 +1,4 @@
-// A job of several processes computes what one process does, and each reads its own rows only.
+// A job of several processes computes the same losses as one process, and each process reads only its own rows.
 #include <numeric>
 #include <regex>
 
@@ -18,9 +18,9 @@ const std::vector<double>& alone(const Words& flags) {
   return at->second;
 }
 
-const Words kMlp = {"--steps", "14"};  // the last two are of the second epoch
+const Words kMlp = {"--steps", "14"};  // the last two are in the second epoch
 
-TEST(ProcessLosses, AreThoseOfOneProcess) {
+TEST(ProcessLosses, EqualThoseOfOneProcess) {
   for (const char* n : {"2", "3", "5"}) {
     SCOPED_TRACE(n);
     expect_near(losses({"-n", n}, kMlp), alone(kMlp));
@@ -32,17 +32,17 @@ TEST(ProcessLosses, ThreeProcessesShareABatchOfAHundred) {
   expect_near(losses({"-n", "3", "--devices", "2"}, flags), alone(flags));
 }
 
-TEST(ProcessLosses, OfALargeModel) {
+TEST(ProcessLosses, EqualForALargeModel) {
   const Words flags = {"--model", "mlp1024", "--steps", "3"};
   for (const char* n : {"2", "3"}) expect_near(losses({"-n", n}, flags), alone(flags));
 }
 
-TEST(ProcessLosses, OfAConvolutionalModel) {
+TEST(ProcessLosses, EqualForAConvolutionalModel) {
   const Words flags = {"--model", "cnn", "--steps", "3"};
   expect_near(losses({"-n", "2", "--devices", "2"}, flags), alone(flags));
 }
 
-TEST(ProcessLosses, ParametersCutAlongData) {
+TEST(ProcessLosses, EqualForParametersShardedAlongData) {
   for (const char* n : {"2", "3"})
     for (const char* stage : {"1", "3"}) {
       SCOPED_TRACE(fmt::format("{} processes, zero {}", n, stage));
@@ -50,7 +50,7 @@ TEST(ProcessLosses, ParametersCutAlongData) {
     }
 }
 
-TEST(ProcessLosses, ModelCutAcrossProcesses) {
+TEST(ProcessLosses, EqualForAModelShardedAcrossProcesses) {
   const Words flags = kMlp + Words{"--shard", "dense/*/w=,model"};
   expect_near(losses({"-n", "2"}, flags + Words{"--mesh", "data=1,model=2"}), alone(kMlp));
   expect_near(losses({"-n", "2", "--devices", "2"}, flags + Words{"--mesh", "data=2,model=2"}), alone(kMlp));
@@ -58,18 +58,18 @@ TEST(ProcessLosses, ModelCutAcrossProcesses) {
   expect_near(losses({"-n", "4"}, flags + Words{"--mesh", "data=2,model=2", "--zero", "3"}), alone(kMlp));
 }
 
-TEST(ProcessLosses, BatchesComputedInPieces) {
+TEST(ProcessLosses, EqualWithMicroBatches) {
   expect_near(losses({"-n", "2", "--devices", "2"}, kMlp + Words{"--accumulate", "2"}), alone(kMlp));
   expect_near(losses({"-n", "3"}, kMlp + Words{"--accumulate", "2", "--zero", "3"}), alone(kMlp));
 }
 
-TEST(ProcessLosses, LanesWithinProcesses) {
+TEST(ProcessLosses, EqualWithSeveralLanesPerProcess) {
   expect_near(losses({"-n", "2", "--devices", "4", "--lanes", "2"}, kMlp), alone(kMlp));
   expect_near(losses({"-n", "2", "--devices", "4", "--lanes", "2"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
 }
 
-// Devices that the lanes of a process cannot share evenly are carried by fewer lanes.
-TEST(ProcessLosses, LanesThatDoNotDivideTheDevices) {
+// Devices that do not divide by the lanes of a process use fewer lanes.
+TEST(ProcessLosses, EqualIfDevicesDoNotDivideByLanes) {
   for (const char* devices : {"1", "3"}) {
     SCOPED_TRACE(devices);
     for (const char* stage : {"0", "3"})
@@ -78,11 +78,11 @@ TEST(ProcessLosses, LanesThatDoNotDivideTheDevices) {
   }
 }
 
-TEST(ProcessLosses, OverTcp) {
+TEST(ProcessLosses, EqualOverTcp) {
   expect_near(losses({"-n", "3", "--collectives", "tcp"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
 }
 
-// Rows that each process says it has read in one epoch.
+// The number of rows that each process reports for one epoch.
 std::vector<int> rows_read(const Words& launch_flags, const Words& train_flags) {
   const ScopedVariable verbose("LOCKSTEP_VERBOSE", "1");
   const RunningProgram::Result result =
@@ -101,22 +101,22 @@ std::vector<int> rows_read(const Words& launch_flags, const Words& train_flags) 
   return out;
 }
 
-TEST(ProcessRows, EachProcessReadsItsOwnOnly) {
+TEST(ProcessRows, EachProcessReadsOnlyItsOwn) {
   EXPECT_EQ(rows_read({"-n", "2"}, {}), (std::vector<int>{300, 300}));
   for (const char* stream : {"on", "off"})  // 50 rows are 17, 17 and 16
     EXPECT_EQ(rows_read({"-n", "3"}, {"--stream", stream}), (std::vector<int>{204, 204, 192}));
-  // Where the model is cut and the batch is not, both need all rows.
+  // Both processes need all rows if the model is sharded and the batch is not.
   EXPECT_EQ(rows_read({"-n", "2"}, {"--mesh", "data=1,model=2", "--shard", "dense/*/w=,model"}),
             (std::vector<int>{600, 600}));
 }
 
-TEST(ProcessRows, NothingIsSaidUnasked) {
+TEST(ProcessRows, AreNotPrintedByDefault) {
   const RunningProgram::Result result = launch({"-n", "2"}, train_words({"--steps", "12", "--quiet"}));
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "");
 }
 
-TEST(ManyProcesses, SixtyFourSumTheirOnes) {
+TEST(ManyProcesses, SixtyFourAllReduce) {
   const RunningProgram::Result result = launch({"-n", "64"}, {"allreduce"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
@@ -130,13 +130,13 @@ TEST(ManyProcesses, SixtyFourSumTheirOnes) {
   EXPECT_EQ(lines, wanted);
 }
 
-TEST(ManyProcesses, OtherNumberOfDevicesThanExpectedIsRefused) {
+TEST(ManyProcesses, UnexpectedDeviceCountIsRejected) {
   const RunningProgram::Result result =
       launch({"-n", "2", "--devices", "4"}, train_words({"--expect-devices", "16", "--quiet"}));
   EXPECT_EQ(result.exit_code, 2);
-  // One that is slower to connect says whose error it is.
+  // A process that connects later names the process that failed.
   for (const char* process : {"[0]", "[1]"}) expect_contains(result.err, fmt::format("{} lockstep: ", process));
-  const std::string said = "train: --expect-devices is 16, but 8 devices are available; nothing was started\n";
+  const std::string message = "train: --expect-devices is 16, but 8 devices are available; nothing was started\n";
   EXPECT_NE(result.err.find(said), result.err.rfind(said)) << result.err;
   EXPECT_EQ(result.out, "");
 }

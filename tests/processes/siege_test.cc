@@ -1,5 +1,5 @@
-// A job whose ports are attacked by another user from its start computes what it computes in peace. `siege.sh` does the
-// same for hours.
+// A job whose ports another user attacks from the start computes the same result as an undisturbed job. `siege.sh`
+// does the same for hours.
 #include "processes/launched.h"
 #include "support/listener.h"
 
@@ -24,13 +24,13 @@ Words job_words(const std::string& dir) {
   return train_words({"--model", "mlp", "--steps", "5", "--quiet", "--checkpoint-dir", dir});
 }
 
-// How often that process has logged the stranger.
+// The number of log lines of that process about the attacker.
 auto refusals_of(const std::string& text, int process) {
   const std::string line = fmt::format("[{}] lockstep: refused a connection from 127.0.0.1 ", process);
   return std::ranges::count_if(lines_of(text), [&](const std::string& one) { return one.starts_with(line); });
 }
 
-TEST(Siege, OfDataPortsChangesNothing) {
+TEST(Siege, AttackOnDataPortsChangesNothing) {
   const TempDir dir;
   const int port = free_port();
   const Words flags = {"-n", "3", "--collectives", "tcp", "--port", std::to_string(port)};
@@ -44,7 +44,7 @@ TEST(Siege, OfDataPortsChangesNothing) {
     const RunningProgram::Result attack = stranger.wait();
     EXPECT_EQ(attack.exit_code, 0) << attack.err;
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    for (int p = 0; p < 3; ++p)  // the ports are open for a moment only: it may be missed
+    for (int p = 0; p < 3; ++p)  // the ports are open only briefly, so an attack may miss them
       EXPECT_LE(refusals_of(result.err, p), 1) << result.err;
     expect_lacks(result.err, "lost");
     expect_same_weights(attacked, dir.path() + "/quiet");

@@ -1,4 +1,4 @@
-// Jobs that are asked to stop, as a whole or one process of them, stop at one step and go on from there; and
+// A signal to the launcher or to one process stops the job at one step, from which it resumes; and
 // checkpoints of one number of processes load on any other.
 #include <regex>
 
@@ -18,7 +18,7 @@ class StoppedJob : public testing::Test {
     ASSERT_EQ(launch({"-n", "3"}, train_words(kSignalRun + Words{"--checkpoint-dir", wanted_})).exit_code, 0);
   }
 
-  // Sends the signal to one process, or to the launcher (-1), and goes on afterwards.
+  // Sends the signal to one process, or to the launcher (-1), and resumes the job afterwards.
   void expect_orderly_stop(int signal, int process, int exit_code) {
     SCOPED_TRACE(fmt::format("signal {} to {}", signal, process < 0 ? "all" : fmt::format("process {}", process)));
     const std::string run = fmt::format("{}/run_{}_{}", dir_.path(), signal, process + 1);
@@ -51,19 +51,19 @@ class StoppedJob : public testing::Test {
   const std::string wanted_ = dir_.path() + "/wanted";
 };
 
-TEST_F(StoppedJob, ByTheLauncherGoesOnByteEqual) {
+TEST_F(StoppedJob, ByTheLauncherResumesByteEqual) {
   expect_orderly_stop(SIGTERM, -1, 143);
   expect_orderly_stop(SIGUSR1, -1, 75);
 }
 
-TEST_F(StoppedJob, ByOneProcessGoesOnByteEqual) {
+TEST_F(StoppedJob, ByOneProcessResumesByteEqual) {
   expect_orderly_stop(SIGTERM, 1, 143);
   expect_orderly_stop(SIGUSR1, 2, 75);
   expect_orderly_stop(SIGUSR1, 0, 75);
 }
 
-// Slurm's warning before the time is up: the launcher starts the job again, if it may.
-TEST_F(StoppedJob, IsStartedAgainAfterAWarning) {
+// Slurm's warning before the time limit: the launcher restarts the job, if restarts are allowed.
+TEST_F(StoppedJob, IsRestartedAfterAWarning) {
   const std::string run = dir_.path() + "/run";
   LaunchedJob job({"-n", "3", "--max-restarts", "1", "--restart-delay", "0"},
                   train_words(kSignalRun + Words{"--checkpoint-dir", run}));
@@ -84,7 +84,7 @@ std::map<std::string, std::vector<float>> parameters(const std::string& dir) {
   return out;
 }
 
-TEST(OtherNumberOfProcesses, GoesOnFromThePiecesOfTwo) {
+TEST(OtherNumberOfProcesses, ResumesFromTheShardsOfTwo) {
   const TempDir dir;
   const Words flags = {"--zero", "3", "--quiet", "--schedule", "constant"};
   const std::string two = dir.path() + "/two", wanted = dir.path() + "/wanted";
@@ -103,7 +103,7 @@ TEST(OtherNumberOfProcesses, GoesOnFromThePiecesOfTwo) {
     for (const auto& [name, values] : expected)
       for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(got.at(name)[i], values[i], 2e-4) << name << " " << i;
   }
-  // And is read by a program of one process, to the byte what the pieces hold.
+  // A single process loads it, with the same bytes as the shards.
   EXPECT_EQ(run_lockstep({"eval", checkpoint_path(two, 12), "--dataset", small_dataset()}).exit_code, 0);
 }
 

@@ -1,4 +1,4 @@
-// Connections between the processes of a launched job are encrypted unless a flag says otherwise.
+// Connections between the processes of a launched job are encrypted unless --no-tls is given.
 #include <gtest/gtest.h>
 
 #include "cluster/sockets.h"
@@ -15,7 +15,7 @@ struct Launched {
   std::string bytes, token;
 };
 
-// Runs `lockstep allreduce` in two processes, of which process 1 reaches the coordinator through a recording proxy.
+// Runs `lockstep allreduce` in two processes. Process 1 reaches the coordinator through a recording proxy.
 Launched launch_recorded(const Words& flags) {
   int port = 0;
   {
@@ -47,7 +47,7 @@ TEST(LaunchTls, IsOnByDefault) {
   EXPECT_FALSE(has(job.result.err, "tls: ")) << job.result.err;
 }
 
-TEST(LaunchTls, IsSwitchedOffByAFlagAndLogged) {
+TEST(LaunchTls, FlagDisablesItAndIsLogged) {
   const Launched job = launch_recorded({"--no-tls"});
   EXPECT_EQ(job.result.exit_code, 0) << job.result.err;
   EXPECT_TRUE(has(job.bytes, "PRI * HTTP/2.0"));

@@ -1,4 +1,4 @@
-// Arrays over processes, and what brings values of processes together; programs/values.cc does the checks.
+// Arrays over several processes, and functions that combine host values. programs/values.cc does the checks.
 #include "processes/launched.h"
 
 #ifdef LOCKSTEP_WITH_GRPC
@@ -14,17 +14,17 @@ void expect_fine(const std::string& part, int processes, const Words& flags = {}
   for (int p = 0; p < processes; ++p) expect_contains(result.out, fmt::format("[{}] fine\n", p));
 }
 
-TEST(HostValues, AreBroughtTogether) {
+TEST(HostValues, AreCombined) {
   for (const int processes : {2, 3}) expect_fine("helpers", processes);
 }
 
-TEST(SpreadArray, IsMadeOfTheDataOfProcesses) {
+TEST(DistributedArray, IsMadeOfProcessLocalData) {
   expect_fine("pieces", 2);
   expect_fine("pieces", 3, {"--devices", "2"});
   expect_fine("pieces", 2, {"--devices", "4", "--lanes", "2"});
 }
 
-TEST(HostValues, MeetUnderOneNameOnly) { expect_fine("names", 2); }
+TEST(HostValues, SynchronizeOnlyUnderOneName) { expect_fine("names", 2); }
 
 }  // namespace
 }  // namespace lockstep

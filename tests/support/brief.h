@@ -1,5 +1,5 @@
-// Tests that do the same many times do it a few times where LOCKSTEP_BRIEF_TESTS is set: under a tool that makes a
-// kernel a thousand times as slow, the first times show what it can find.
+// LOCKSTEP_BRIEF_TESTS reduces the repetitions of tests that do the same many times: under a tool that makes a
+// kernel a thousand times slower, the first repetitions find what it can find.
 #pragma once
 
 #include <cstdlib>

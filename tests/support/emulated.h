@@ -1,4 +1,4 @@
-// What the emulated GPU (tests/emulated) tells of what it did. Safe from any thread.
+// Counters of the emulated GPU (tests/emulated). Safe from any thread.
 #pragma once
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// The answer of a function of that name; nothing on a real GPU.
+// The result of the emulator's function of that name; nothing on a real GPU.
 inline std::optional<int64_t> emulated(const char* question) {
   const auto ask = reinterpret_cast<int64_t (*)()>(::dlsym(RTLD_DEFAULT, question));
   return ask ? std::optional(ask()) : std::nullopt;

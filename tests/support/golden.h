@@ -14,7 +14,7 @@
 
 namespace lockstep::golden {
 
-// MNIST, or null where no source has it.
+// MNIST, or null if it is not available.
 inline const Dataset* mnist() {
   static const Dataset* data = []() -> const Dataset* {
     try {
@@ -34,7 +34,7 @@ struct Case {
   uint64_t seed;
   std::vector<double> losses, norms;
   size_t steps_in_epoch = 0;  // 0: not run to the end of the epoch
-  double accuracy = 0;        // after it
+  double accuracy = 0;        // after the epoch
 };
 
 inline constexpr int kCases = 4;

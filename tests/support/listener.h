@@ -1,4 +1,4 @@
-// A TCP port of the loopback that somebody listens at.
+// A listening TCP socket on the loopback.
 #pragma once
 
 #include <arpa/inet.h>
@@ -10,9 +10,9 @@ namespace lockstep {
 
 class Listener {
  public:
-  // Port 0: one that is free.
+  // Port 0: a free port.
   explicit Listener(int backlog = 8, int port = 0) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int yes = 1;  // connections of before are not in the way
+    const int yes = 1;  // old connections do not block the port
     EXPECT_EQ(::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)), 0);
     sockaddr_in address = {};
     address.sin_port = ::htons(static_cast<uint16_t>(port));

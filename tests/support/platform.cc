@@ -1,9 +1,9 @@
-// Tests compute on the CPU unless LOCKSTEP_PLATFORM says otherwise, and so does what they start: what they compare,
-// bits and texts, is the CPU's. On a GPU they multiply whole floats, for their references do.
+// Tests and the programs they start use the CPU unless LOCKSTEP_PLATFORM is set, because the bits and texts they
+// compare are those of the CPU. On a GPU they multiply without TF32, as their references do.
 #include <cstdlib>
 
 namespace {
-[[maybe_unused]] const bool said = [] {
+[[maybe_unused]] const bool initialized = [] {
   ::setenv("LOCKSTEP_PLATFORM", "cpu", 0);
   ::setenv("LOCKSTEP_CUDA_MATH", "full", 0);
   return true;

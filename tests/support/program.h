@@ -1,4 +1,4 @@
-// Runs the real program `lockstep` as a user does.
+// Runs the program `lockstep` as a user does.
 #pragma once
 
 #include <fcntl.h>
@@ -43,8 +43,8 @@ inline detail::ProcessResult run_lockstep(std::vector<std::string> arguments) {
   return detail::run_process(arguments, std::chrono::seconds(60));
 }
 
-// Waits, up to a minute, until a process that is not a child of this one runs no more. (Who inherits it may take its
-// time to reap it, or never do.)
+// Waits up to a minute until a process that is not a child of this one has exited. (Its new parent may reap it late
+// or never.)
 inline bool is_gone_soon(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   for (int i = 0; i < 60'000; ++i) {
@@ -56,14 +56,14 @@ inline bool is_gone_soon(pid_t pid) {
   return false;
 }
 
-// The command line is refused with this message.
+// Expects the command line to be rejected with this message and exit code 2.
 inline void expect_usage_error(const std::vector<std::string>& arguments, const std::string& message) {
   const detail::ProcessResult result = run_lockstep(arguments);
   EXPECT_EQ(result.exit_code, 2) << message;
   EXPECT_EQ(result.output, "lockstep: " + message + "\n");
 }
 
-// True as soon as the condition holds, false when it does not in time.
+// Waits for a condition. Returns whether it held within the timeout.
 inline bool comes_true(const std::function<bool()>& condition, std::chrono::seconds limit = std::chrono::minutes(1),
                        std::chrono::milliseconds pause = std::chrono::milliseconds(1)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -74,7 +74,7 @@ inline bool comes_true(const std::function<bool()>& condition, std::chrono::seco
   return true;
 }
 
-// All processes of this machine.
+// All processes on this host.
 inline std::vector<pid_t> all_processes() {
   std::vector<pid_t> out;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -84,12 +84,12 @@ inline std::vector<pid_t> all_processes() {
   return out;
 }
 
-// A program that is running: what it prints can be read, and signals sent, meanwhile.
+// A running program: a test can read its output and send it signals while it runs.
 class RunningProgram {
  public:
   struct Result {
     int exit_code = 0;     // 128 + n when signal n ended it
-    std::string out, err;  // all that it printed
+    std::string out, err;  // its complete output
   };
 
   // arguments[0] is the program.
@@ -117,7 +117,7 @@ class RunningProgram {
 
   std::string err() const { return text_of(err_.get()); }
 
-  // Returns whether standard error holds the text, as soon as it does; false when the program ends without it.
+  // Waits until standard error contains the text; false if the program ends without it.
   bool says(const std::string& text) const {
     for (;;) {
       siginfo_t info = {};
@@ -142,7 +142,7 @@ class RunningProgram {
   };
   using File = std::unique_ptr<std::FILE, Close>;
 
-  // The place at which the child writes is not moved.
+  // Uses pread(), so that the write offset of the child does not move.
   static std::string text_of(std::FILE* file) {
     std::string out;
     char chunk[4096];

@@ -1,4 +1,4 @@
-// Which sanitizers the tests are built with (g++ and clang), for tests that a sanitizer's own use of memory would
+// The sanitizers of the build (g++ and clang), for tests that a sanitizer's own memory would
 // break.
 #pragma once
 

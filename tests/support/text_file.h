@@ -1,4 +1,4 @@
-// What a file that must be there holds.
+// Reads a file that must exist.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A variable of the environment, of this process and of the programs it starts, for the length of a scope.
+// Sets an environment variable of this process, and of programs it starts, for a scope. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace lockstep {
 
 class ScopedVariable {
  public:
-  // Without a value it is not set.
+  // Without a value, unsets the variable.
   ScopedVariable(std::string name, const std::optional<std::string>& value) : name_(std::move(name)) {
     if (const char* const before = std::getenv(name_.c_str())) before_ = before;
     set(value);

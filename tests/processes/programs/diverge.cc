@@ -1,5 +1,5 @@
-// A process of a job that computes the same as the others up to a step, and then something else.
-// Its arguments are the process that does, and the step. Ends with exit code 1 and the error.
+// A process of a job that computes the same as its peers up to a step, and then diverges.
+// Arguments: the process that diverges, and the step. Exits with code 1 and the error.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>

@@ -1,16 +1,16 @@
-// A hostile process: finds the ports at which a job listens and attacks them.
+// A hostile process: finds the ports on which a job listens and attacks them.
 //
 //   process_stranger --seconds S --modes M,M,... [--uid UID] [--port P] [--except P] [--most N]
 //
-// Attacks all TCP ports of the loopback that processes of that user listen at (default: everybody's but its own), or
+// Attacks all TCP ports of the loopback on which processes of that user listen (default: all users but its own), or
 // one, or all but one, with one thread for each mode, until the time is over or N connections were made (default:
 // 1,000,000). Prints for each mode how many connections it made.
 //
-//   touch      connects and resets the connection        idle      connects and says nothing, up to 2000 at a time
+//   touch      connects and resets the connection        idle      connects and sends nothing, up to 2000 at a time
 //   garbage    random bytes                              ones      256 bytes of 0xff
-//   preamble   48 bytes, as Gloo begins a message        forged    a handshake of ours with a wrong MAC
+//   preamble   48 bytes, as Gloo begins a message        forged    a Lockstep handshake with a wrong MAC
 //   slow       a handshake, a byte every 50 ms           half      half of a handshake, then nothing
-//   rapid      HTTP/2 calls that are reset at once       bodies    HTTP/2 calls whose bodies never end
+//   rapid      HTTP/2 calls, reset immediately           bodies    HTTP/2 calls whose bodies never end
 //   tls        TLS hellos that never end
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -89,7 +89,7 @@ Target loopback(bool six, int port) {
   return out;
 }
 
-// Ports in state LISTEN, from the tables that everybody may read.
+// Ports in state LISTEN, from the world-readable tables in /proc.
 std::vector<Target> listening(const Plan& plan) {
   std::vector<Target> found;
   for (const bool six : {false, true}) {
@@ -106,7 +106,7 @@ std::vector<Target> listening(const Plan& plan) {
       const int port = static_cast<int>(std::strtol(local.c_str() + colon + 1, nullptr, 16));
       if (plan.uid >= 0 ? uid != plan.uid : uid == static_cast<long>(::getuid())) continue;
       if ((plan.port != 0 && port != plan.port) || port == plan.except) continue;
-      // A socket of IPv6 may listen at an address of IPv4, or everywhere.
+      // An IPv6 socket may listen at an IPv4 address or at all addresses.
       const std::string host = local.substr(0, colon);
       const bool mapped = host.size() == 32 && (host.substr(16, 8) == "FFFF0000" || host == std::string(32, '0'));
       found.push_back(loopback(six && !mapped, port));
@@ -123,11 +123,11 @@ void watch_ports(const Plan& plan) {
       targets.swap(found);
     }
     targets_found.notify_all();
-    std::this_thread::sleep_for(std::chrono::microseconds(100));  // ports may be open for a few milliseconds only
+    std::this_thread::sleep_for(std::chrono::microseconds(100));  // ports may be open for only a few milliseconds
   }
 }
 
-// Waits a while for some.
+// Waits for ports to appear.
 std::vector<Target> current_targets() {
   std::unique_lock lock(targets_mutex);
   targets_found.wait_for(lock, milliseconds(50), [] { return !targets.empty(); });
@@ -150,7 +150,7 @@ class Connection {
   bool send(const std::string& bytes) const {
     return made() && ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
-  // Throws away what has come; false when the other end is closed.
+  // Discards received bytes; false if the peer has closed the connection.
   bool drain() const {
     char bytes[65536];
     ssize_t count = 0;
@@ -196,7 +196,7 @@ std::string forged_hello(std::mt19937& random) {
          random_bytes(random, 64);
 }
 
-// Sends something over new connections, and keeps the newest `most` of them.
+// Sends bytes over new connections and keeps the newest `most` of them open.
 void send_repeatedly(long& made, size_t most, int pause_ms, const std::function<std::string()>& text) {
   std::deque<Connection> kept;
   while (!over()) {

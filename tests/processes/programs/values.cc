@@ -1,5 +1,5 @@
-// A process of a job that brings arrays of all processes together in every way there is and looks at what comes out.
-// Ends with exit code 1 and the line of what is wrong. Its argument is the part to check.
+// A process of a job that combines arrays of all processes with every public function and checks the results.
+// Exits with code 1 and the line of a failed check. Argument: the group of checks.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -58,7 +58,7 @@ void check_helpers() {
   const std::string wanted = "assert_equal: the number of process " + std::to_string(n - 1) +
                              " differs from that of process 0; process " + std::to_string(p) + " has ";
   CHECK(message.rfind(wanted, 0) == 0);
-  // Of another type, too; and nobody is worse off for it.
+  // Also another type; later calls still work.
   CHECK(has(message_of([&] { distributed::assert_equal(p == 0 ? Array(1) : Array(1.f)); }), "of process 1 differs"));
   distributed::assert_equal(counting(0, {5}));
 }
@@ -83,7 +83,7 @@ void check_pieces() {
   }
   CHECK(floats(distributed::process_allgather(x)) == floats(counting(0, shape)));
 
-  // Compiled functions compute with it, and say so where an operation is called without one.
+  // Compiled functions accept it; eager operations on it are an error.
   const auto same =
       jit([](const Array& a) { return 2.f * a + a; }, {.out_shardings = {NamedSharding(mesh, P("data"))}});
   CHECK(floats(process_local_data(same(x))) == floats(local * 3.f));
@@ -99,7 +99,7 @@ void check_pieces() {
     CHECK(has(message, "distributed::process_allgather"));
   }
 
-  // Cut along the second dimension, and not at all.
+  // Sharded along the second dimension, and replicated.
   const Shape wide{2, devices};
   std::vector<float> columns;
   for (int64_t r = 0; r < 2; ++r)
@@ -131,7 +131,7 @@ void check_names() {
   const std::string message = message_of([] { distributed::sync(process_index() == 1 ? "there" : "here"); });
   CHECK(message.rfind("agree \"sync 0\": process 0 (host ", 0) == 0);
   CHECK(has(message, "differ at name 1:\n  process 0: here\n  process 1: there\n"));
-  distributed::sync("and so on");  // nothing is broken
+  distributed::sync("and so on");  // later calls still work
 }
 
 }  // namespace

@@ -127,7 +127,7 @@ int MessageComm::find_announcement(int member, const std::vector<int>& ranks, co
     group_->fail(
         MessageGroup::Cause::mismatch,
         fmt::format(
-            "split: rank {} gave {} as the origin_ranks of \"{}\", rank {} gave {}; the origin_ranks of a group must "
+            "split: rank {} gave {} as the members of \"{}\", rank {} gave {}; the members of a group must "
             "give the same list",
             group_->label(rank()), ranks_text(ranks), name, group_->label(member), *list));
     group_->throw_failure("split", 0);

@@ -1,4 +1,4 @@
-# Compiler settings shared by every target, and lockstep_library(), which makes one static library per source folder.
+# Compiler settings of every target, and lockstep_folder(), which defines the static library of a source folder.
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "build type" FORCE)
@@ -13,15 +13,15 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without this ccache leaves what uses precompiled headers alone.
+  # Without this, ccache does not cache files that use precompiled headers.
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE_PROGRAM}")
 endif()
 
 option(LOCKSTEP_PRECOMPILE "parse what most files include once" ON)
-set(CMAKE_PCH_WARN_INVALID OFF)  # where a system's packages add options to some targets, those parse for themselves
+set(CMAKE_PCH_WARN_INVALID OFF)  # targets with additional options parse the headers themselves
 
-# lockstep_precompile(TARGET GROUP HEADERS...): headers parsed once for all targets of a group, which are compiled with the same
-# options: the first one parses, the others take what it has. Files include what they use all the same.
+# lockstep_precompile(TARGET GROUP HEADERS...): precompiles headers once for all targets of a group, which have the same
+# options: the first target compiles them, the others reuse the result. Files still include what they use.
 function(lockstep_precompile target group)
   if(NOT LOCKSTEP_PRECOMPILE)
     return()
@@ -42,12 +42,12 @@ endfunction()
 
 option(LOCKSTEP_UNITY "compile several files of a folder as one" ON)
 
-# lockstep_unity(TARGET COUNT): compiles COUNT files of the target at a time. Headers are parsed, and templates made, once for all of
-# them. Files with options of their own stay alone.
+# lockstep_unity(TARGET COUNT): compiles COUNT files of the target as one. Headers are parsed and templates instantiated once for all of
+# them. Files with their own options are compiled separately.
 function(lockstep_unity target count)
   set_target_properties(${target} PROPERTIES UNITY_BUILD "${LOCKSTEP_UNITY}" UNITY_BUILD_BATCH_SIZE ${count})
   if(LOCKSTEP_UNITY)
-    # g++ takes the files for headers, where a type with a member of an anonymous namespace would be a mistake.
+    # g++ treats the included files as headers, where it warns about members of anonymous types.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
@@ -62,8 +62,8 @@ if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
   target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
-# Parsers of outside input are compiled for libFuzzer. Targets with the property LOCKSTEP_PLAIN compute and parse nothing:
-# without instrumentation and optimisation they compile in a fraction of the time.
+# Parsers of untrusted input are instrumented for libFuzzer. Targets with the property LOCKSTEP_PLAIN parse nothing:
+# without instrumentation and optimisation they compile much faster.
 if(LOCKSTEP_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "LOCKSTEP_FUZZ needs clang, not ${CMAKE_CXX_COMPILER_ID}; configure with `cmake --preset fuzz`")
@@ -77,15 +77,15 @@ endif()
 
 # lockstep_folder(NAME ...): the static library of one folder of src/, called from that folder's CMakeLists.txt.
 #
-#   USES folders      earlier folders whose headers it may include, with all that those use. A folder that comes later is an error.
+#   USES folders      earlier folders whose headers it may include, and the folders that those use. A later folder is an error.
 #   HEADERS names     the public headers of include/lockstep that belong to it
 #   SUBFOLDERS names  subfolders whose sources belong to the library
 #   SOURCES files     sources besides the *.cc of the folder and its subfolders
 #   LINKS, PRIVATE_LINKS targets   other libraries
-#   HOST              it prepares or waits rather than computes: less optimised, so that it builds faster
-#   PRECOMPILED group headers   shares precompiled headers with the targets of this group instead of the common ones; without
+#   HOST              its speed does not matter: optimised less, so that it builds faster
+#   PRECOMPILED group headers   uses the precompiled headers of this group instead of the common ones; without
 #                     headers: the common ones, compiled anew
-#   PARSES_NOTHING    it reads no outside input: not instrumented for fuzzing
+#   PARSES_NOTHING    it parses no untrusted input: not instrumented for fuzzing
 #   NOT_INSTALLED     users do not link it
 #
 # The compiler sees headers through build/walls/NAME, a folder of links to the folders and public headers that NAME may use.

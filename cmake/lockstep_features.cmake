@@ -1,10 +1,10 @@
-# Dependencies. What is required stops the configuration with a remedy; what is optional is left out with a line in the summary.
+# Dependencies. A missing required one stops the configuration with a remedy; the summary lists missing optional ones.
 
 function(lockstep_feature name found detail)
   if(found)
     set(line "  ${name}: ${detail}")
   else()
-    set(line "  ${name}: left out (${detail})")
+    set(line "  ${name}: not built (${detail})")
   endif()
   set_property(GLOBAL APPEND_STRING PROPERTY LOCKSTEP_FEATURES "${line}\n")
 endfunction()
@@ -63,7 +63,7 @@ else()
   lockstep_feature("collectives over MPI" FALSE "install libopenmpi-dev and openmpi-bin")
 endif()
 
-# The GPU: headers to build with; the libraries are opened when a GPU is used.
+# GPUs: only the headers are needed to build; the libraries are loaded when a GPU is used.
 option(LOCKSTEP_CUDA "compute on NVIDIA GPUs where CUDA is found" ON)
 set(LOCKSTEP_WITH_CUDA OFF)
 if(LOCKSTEP_CUDA)

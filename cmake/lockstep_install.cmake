@@ -1,4 +1,4 @@
-# `cmake --install` gives others find_package(lockstep) and the target lockstep::lockstep.
+# `cmake --install` provides find_package(lockstep) and the target lockstep::lockstep.
 include(CMakePackageConfigHelpers)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/lockstep" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(TARGETS lockstep ${LOCKSTEP_LIBRARIES} EXPORT lockstepTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")

@@ -5,9 +5,9 @@ usage: tools/distil_schemas.py FOLDER > tests/data_files/schemas/kubernetes.json
 
 FOLDER holds crd-jaxjob.yaml, crd-jobset.yaml, crd-trainjob.yaml (the CustomResourceDefinitions of Kubeflow's training
 operator, of JobSet and of Kubeflow Trainer), kubernetes-batch-v1.openapi.json and kubernetes-core-v1.openapi.json (as an
-API server gives them at /openapi/v3/apis/batch/v1 and /openapi/v3/api/v1). Kept is what a manifest can be held against:
-fields, types, enums, limits and what is required. Descriptions and the rules written in CEL go. What occurs several
-times is written once, among the definitions, one on each line.
+API server serves them at /openapi/v3/apis/batch/v1 and /openapi/v3/api/v1). The result has what a manifest can be checked
+against: fields, types, enums, limits and required fields. Descriptions and CEL rules are dropped. Schemas that occur
+several times become definitions, one per line.
 """
 
 import collections
@@ -22,14 +22,14 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def distil(schema, definitions):
-    """A schema without what is not kept and without references; fields sorted."""
+    """Returns a schema reduced to KEPT and its fields, with references resolved and fields sorted."""
     if "$ref" in schema:
         return distil(definitions[schema["$ref"].split("/")[-1]], definitions)
     if len(schema.get("allOf", [])) == 1:
         return distil(schema["allOf"][0], definitions)
     out = {key: schema[key] for key in KEPT if key in schema}
     if schema.get("x-kubernetes-int-or-string") or schema.get("format") == "int-or-string" or "oneOf" in schema:
-        out["type"] = "scalar"  # a number or a text: a quantity, a port
+        out["type"] = "scalar"  # a number or a string: a quantity, a port
     elif "type" in schema:
         out["type"] = schema["type"]
     if "properties" in schema:
@@ -44,7 +44,7 @@ def distil(schema, definitions):
 
 
 def of_api(path, kinds):
-    """The kinds of an API server's document; what they are at run time (status) is left out."""
+    """Returns the schemas of these kinds from an OpenAPI document, and the schema of metadata."""
     with open(path, encoding="utf-8") as file:
         definitions = json.load(file)["components"]["schemas"]
     return {kind: distil(definitions[name], definitions) for kind, name in kinds.items()}, distil(definitions[META], definitions)
@@ -60,7 +60,7 @@ def of_crd(path):
 
 
 def share(kinds):
-    """Puts objects that occur several times among the definitions."""
+    """Moves object schemas that occur several times into definitions."""
     counts = collections.Counter()
 
     def key_of(schema):
@@ -109,7 +109,7 @@ def main():
     kinds.update(core)
     for name in ("jaxjob", "jobset", "trainjob"):
         kinds.update(of_crd(f"{folder}/crd-{name}.yaml"))
-    for schema in kinds.values():  # a CustomResourceDefinition says only that there is an object
+    for schema in kinds.values():  # a CustomResourceDefinition only declares it as an object
         schema["properties"]["metadata"] = meta
     kinds, definitions = share(kinds)
 

@@ -1,4 +1,4 @@
-// manifest.json of checkpoints. The input is the text before its sum, which is added here: a fuzzer finds no SHA-256.
+// manifest.json of checkpoints. The input is the text without its checksum, which is added here.
 #include "train/manifest.h"
 
 #include "fuzz/fuzz.h"

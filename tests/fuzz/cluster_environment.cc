@@ -1,5 +1,5 @@
-// Variables of launchers (Slurm, MPI, torchrun, Kubernetes), a line NAME=value each, and the text of /etc/hosts after a
-// byte 0.
+// Variables of launchers (Slurm, MPI, torchrun, Kubernetes), one line NAME=value each; after a 0 byte the text of
+// /etc/hosts.
 #include "cluster/detect.h"
 
 #include "fuzz/fuzz.h"

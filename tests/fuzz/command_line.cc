@@ -1,4 +1,4 @@
-// Command lines: a word per line, as `lockstep` gets them behind its name. They are parsed and nothing is run.
+// Command lines: a word per line, without the program name. They are parsed but not run.
 #include "cli/command_line.h"
 
 #include "fuzz/fuzz.h"
@@ -11,10 +11,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  static cli::CommandLine line;  // making it takes a hundred times as long as parsing
+  static cli::CommandLine line;  // constructing it takes a hundred times longer than parsing
   try {
     const cli::Action action = line.parse(static_cast<int>(words.size()), argv.data());
-    fuzz::require(action != nullptr, "words that are understood ask for something");
+    fuzz::require(action != nullptr, "accepted words select an action");
   } catch (const cli::UsageError&) {
   } catch (const Error&) {
   }

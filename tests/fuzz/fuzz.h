@@ -1,5 +1,5 @@
-// What fuzz targets share. A target hands its bytes to a parser and lets any exception escape that the parser does not
-// document: libFuzzer and the standalone driver report it as a finding.
+// Helpers for fuzz targets. A target passes its bytes to a parser and lets every exception escape that the parser does
+// not document: libFuzzer and the standalone driver report it as a finding.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace lockstep::fuzz {
 
-// Calls the function; returns whether it accepted the input. Parsers refuse by Error; exceptions of other types escape.
+// Calls the function; returns whether it accepted the input. Parsers reject input with Error; other exceptions escape.
 template <class Function>
 bool accepts(const Function& function) {
   try {
@@ -28,7 +28,7 @@ bool accepts(const Function& function) {
   }
 }
 
-// A property that must hold for every input. Unlike assert() it is there in every build.
+// Checks a property that must hold for every input. Unlike assert(), it is active in every build.
 inline void require(bool holds, const char* what, const std::string& details = "") {
   if (holds) return;
   std::fprintf(stderr, "fuzz: property violated: %s\n%s\n", what, details.c_str());
@@ -39,7 +39,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// The parts of an input between separators, at most `most`: the last one has the rest.
+// Splits an input at separators into at most `most` parts; the last part has the rest.
 inline std::vector<std::string> parts_of(std::string_view text, char separator, size_t most) {
   std::vector<std::string> out;
   while (out.size() + 1 < most) {

@@ -1,4 +1,4 @@
-// gzip streams. The first byte says how large the pieces are that are read at a time.
+// gzip streams. The first byte sets the size of reads.
 #include "data/bytes.h"
 #include "fuzz/fuzz.h"
 

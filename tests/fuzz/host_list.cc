@@ -1,4 +1,4 @@
-// Host lists: Slurm's short form, and those of `lockstep launch --hosts` and --hostfile. The first byte chooses one.
+// Host lists: Slurm's short form, and those of `lockstep launch --hosts` and --hostfile. The first byte selects one.
 #include "cluster/host_list.h"
 
 #include "fuzz/fuzz.h"

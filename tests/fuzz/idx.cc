@@ -1,4 +1,4 @@
-// IDX files, raw or compressed, as `--data-dir` names them.
+// IDX files, raw or compressed, as in `--data-dir`.
 #include "data/idx.h"
 
 #include "fuzz/fuzz.h"

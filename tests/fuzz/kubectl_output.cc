@@ -1,4 +1,4 @@
-// What `kubectl get -o json` prints of jobs, pods and events.
+// Output of `kubectl get -o json` for jobs, pods and events.
 #include "base/json.h"
 #include "fuzz/fuzz.h"
 #include "jobs/kubernetes/objects.h"

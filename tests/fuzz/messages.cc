@@ -1,4 +1,4 @@
-// Messages of the control plane as bytes: the way they travel by mail. A coordinator handles the requests.
+// Messages of the control plane as bytes, as mailboxes carry them. A coordinator handles the requests.
 #include "cluster/messages.h"
 
 #include "cluster/coordinator.h"

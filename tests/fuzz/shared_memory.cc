@@ -1,6 +1,6 @@
-// The segment that ranks of one host share: what another process may have left in it. The first byte chooses: 0 reads a
-// whole segment as a rank that attaches to it; others run an operation of two ranks after patches of the second one's
-// part: records of a region, an offset, a length and bytes.
+// The shared memory segment of the ranks of one host, with arbitrary contents. First byte 0: attaches to a complete
+// segment. Other values: runs a collective of two ranks after patches to the part of rank 1.
+// A patch is a region, an offset, a length and bytes.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,17 +11,17 @@
 #include "fuzz/fuzz.h"
 
 using namespace lockstep;
-using detail::SegmentView;
 using detail::SegmentGeometry;
+using detail::SegmentView;
 using detail::SharedGroup;
 
 namespace {
 
-// Memory that is mapped as often as there are ranks, each of which unmaps its own.
+// Memory with one mapping per rank; each rank unmaps its own.
 class Segment {
  public:
   explicit Segment(int64_t bytes) : bytes_(bytes), file_(memfd_create("fuzz", MFD_CLOEXEC)) {
-    fuzz::require(file_ >= 0 && ftruncate(file_, bytes) == 0, "there is memory for the segment");
+    fuzz::require(file_ >= 0 && ftruncate(file_, bytes) == 0, "the segment can be allocated");
   }
   ~Segment() { close(file_); }
   Segment(const Segment&) = delete;
@@ -29,7 +29,7 @@ class Segment {
 
   void* map() const {
     void* memory = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    fuzz::require(memory != MAP_FAILED, "there is memory for the segment");
+    fuzz::require(memory != MAP_FAILED, "the segment can be allocated");
     return memory;
   }
   std::shared_ptr<SegmentView> view(int rank) const { return std::make_shared<SegmentView>(map(), bytes_, rank); }
@@ -52,8 +52,7 @@ void attach(std::span<const uint8_t> bytes) {
     view->rank_state(rank).registered.load();
     view->split_list(rank)[view->size() - 1].load();
     for (int64_t round = 0; round < view->geometry().slots; ++round)
-      std::memset(view->slot(rank, static_cast<uint64_t>(round)), 0,
-                  static_cast<size_t>(view->geometry().slot_bytes));
+      std::memset(view->slot(rank, static_cast<uint64_t>(round)), 0, static_cast<size_t>(view->geometry().slot_bytes));
   }
   view->wake_waiting();
 }
@@ -72,7 +71,7 @@ void patch(const SegmentView& view, std::span<const uint8_t> bytes) {
     std::memcpy(region + offset, bytes.data() + 3, length);
     bytes = bytes.subspan(3 + length);
   }
-  // A rank that claims to have come for all rounds there can be would let the other one go on for hours.
+  // A rank that claims to have finished all possible rounds would keep the other one running for hours.
   detail::RankState& rank_state = view.rank_state(1);
   rank_state.rounds_written.store(std::min<uint64_t>(rank_state.rounds_written.load(), 1000));
 }

@@ -1,4 +1,4 @@
-// What Slurm's programs print of a job. The first byte chooses the program.
+// Output of Slurm's programs about a job. The first byte selects the program.
 #include "fuzz/fuzz.h"
 #include "jobs/slurm/job_info.h"
 

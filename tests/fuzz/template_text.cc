@@ -1,4 +1,5 @@
-// Templates of `lockstep render kubernetes --template`, with fixed variables; the part after a byte 0 can be included.
+// Templates of `lockstep render kubernetes --template`, with fixed variables. A template can
+// include the part after a 0 byte.
 #include "jobs/kubernetes/template.h"
 
 #include "fuzz/fuzz.h"

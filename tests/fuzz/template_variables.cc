@@ -1,5 +1,5 @@
-// Variables of manifests: a file, or assignments `key=value` as `--set` gives them, one per line. The first byte
-// chooses the kind of the manifest and the form. The manifest of accepted variables is YAML.
+// Variables of manifests: a file, or assignments `key=value` as in `--set`, one per line. The first byte
+// selects the kind of the manifest and the form. Accepted variables must give a YAML manifest.
 #include "jobs/kubernetes/variables.h"
 
 #include "fuzz/fuzz.h"

@@ -1,5 +1,5 @@
 // The small languages of flags: --mesh, --shard, --expect, --selector, addresses, times of Slurm, network interfaces.
-// The first byte chooses the language.
+// The first byte selects the language.
 #include <algorithm>
 
 #include "cluster/address.h"

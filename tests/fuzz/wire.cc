@@ -1,4 +1,4 @@
-// Messages of the control plane as protobuf, as the coordinator gets them from the network, and what it does with them.
+// Protobuf messages of the control plane, as the coordinator receives them from the network and handles them.
 // Each message is preceded by its length, two bytes.
 #include "cluster/grpc/wire.h"
 
@@ -10,7 +10,7 @@ using namespace lockstep;
 
 namespace {
 
-// Requests of a job of two processes, which come one after another.
+// The requests of a job of two processes, in order.
 void try_requests(const std::vector<std::string>& messages) {
   using namespace std::chrono_literals;
   Coordinator::Time now{};

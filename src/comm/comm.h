@@ -1,6 +1,6 @@
 // Comm: one rank's handle to a group of ranks, and the collectives between them. A rank is a lane. Ranks may be threads
-// of one process, processes of one host, or processes of several hosts: each case has a backend. tests/comm checks every
-// backend against the rules below.
+// of one process, processes of one host, or processes of several hosts: each case has a backend. tests/comm checks
+// every backend against the rules below.
 //
 //   comm.all_reduce(gradient, gradient, count, f32, Reduction::sum);        // in place; blocks
 //   Work work = comm.start_all_reduce(a, b, count, f32, Reduction::sum);    // or asynchronous,
@@ -8,17 +8,17 @@
 //   work.wait();
 //
 // Order. All ranks of a group make the same calls in the same order: the n-th operation that one rank starts belongs
-// together with the n-th of every other rank. When ranks request different things (another operation, element type, size
-// or root), all of them get an Error with the requests of two of them. Different groups are independent, and a rank may
-// be in many groups.
+// together with the n-th of every other rank. When ranks request different things (another operation, element type,
+// size or root), all of them get an Error with the requests of two of them. Different groups are independent, and a
+// rank may be in many groups.
 //
 // Memory. Until wait() has returned, the caller must not write memory that the operation reads, must not access memory
 // that it writes, and must not change its lists (counts, routes). `in` and `out` must not overlap, except where a
 // function allows it.
 //
-// Waiting. Any number of operations may be in flight. They may be waited for in any order, which need not be the same on
-// all ranks. Every wait has a deadline: when other ranks have not started the operation timeout() after the wait began,
-// it throws CommTimeout, which names these ranks.
+// Waiting. Any number of operations may be in flight. They may be waited for in any order, which need not be the same
+// on all ranks. Every wait has a deadline: when other ranks have not started the operation timeout() after the wait
+// began, it throws CommTimeout, which names these ranks.
 //
 // Results have the same bits on every rank and in every run of a group of this size, whatever the timing. 16-bit floats
 // are added in f32 and rounded at most once per pair of ranks. The maximum and minimum of values with a NaN are NaN.
@@ -47,8 +47,9 @@ class Comm;
 class FlightGroup;
 class FlightLane;
 
-// An operation in flight. Must not outlive its Comm. When a Work is destroyed before wait(), its destructor returns only
-// when the operation no longer accesses its memory. It fails the group if other ranks have not started the operation.
+// An operation in flight. Must not outlive its Comm. When a Work is destroyed before wait(), its destructor returns
+// only when the operation no longer accesses its memory. It fails the group if other ranks have not started the
+// operation.
 class [[nodiscard]] Work {
  public:
   Work() = default;
@@ -140,9 +141,9 @@ class Comm {
   // CommTimeout and CommAborted as an operation does.
   std::unique_ptr<Comm> split(const std::vector<int>& ranks, const std::string& name);
 
-  // Makes every waiting operation and every later one throw CommAborted with the reason, on all ranks, in this group and
-  // in those split from it. Operations that all ranks have started still complete, unless a backend states otherwise.
-  // Only the first call has an effect.
+  // Makes every waiting operation and every later one throw CommAborted with the reason, on all ranks, in this group
+  // and in those split from it. Operations that all ranks have started still complete, unless a backend states
+  // otherwise. Only the first call has an effect.
   virtual void abort(const std::string& reason) = 0;
 
   // From now on, records the operations of this group, and of those split from it, in `lane`. REQUIRES: the ranks are

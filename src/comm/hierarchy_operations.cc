@@ -240,8 +240,8 @@ void HierarchicalComm::broadcast_levels(const Operation& operation) {
   if (source != topology_.host) broadcast_inner(0);
 }
 
-// all_to_all and permute. A piece is what one rank sends to another; bytes_between() gives its size. Pieces pass through
-// these buffers, each with its own order. Example: host A has ranks 0 and 2, host B has ranks 1 and 3; `2>1` is
+// all_to_all and permute. A piece is what one rank sends to another; bytes_between() gives its size. Pieces pass
+// through these buffers, each with its own order. Example: host A has ranks 0 and 2, host B has ranks 1 and 3; `2>1` is
 // the piece from rank 2 to rank 1. On host A:
 //
 //   buffer         order of pieces                                           example
@@ -254,8 +254,8 @@ void HierarchicalComm::broadcast_levels(const Operation& operation) {
 //                  receiver here in rank order                               from B: 1>0 1>2 3>0 3>2
 //   operation.out  of rank 0: sender in rank order                           0>0 1>0 2>0 3>0
 //
-// counts_[h] and receive_counts_[h] are the bytes of outgoing and incoming for host h. outgoing and incoming are the two
-// parts of blocks_.
+// counts_[h] and receive_counts_[h] are the bytes of outgoing and incoming for host h. outgoing and incoming are the
+// two parts of blocks_.
 void HierarchicalComm::exchange(const Operation& operation, int64_t number) {
   if (operation.kind == Kind::all_to_all) gather_counts(operation, number);
   const int64_t outgoing_bytes = gather_inputs(operation);

@@ -17,8 +17,8 @@ constexpr int64_t kTileBytes = 32 << 10;
 
 int64_t sum_of(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
-// Divides the range [begin, end) between contiguous pieces. next(size) is called for each piece in order and returns the
-// part of the range that is in this piece, as an offset from the start of the piece.
+// Divides the range [begin, end) between contiguous pieces. next(size) is called for each piece in order and returns
+// the part of the range that is in this piece, as an offset from the start of the piece.
 class PieceRanges {
  public:
   PieceRanges(int64_t begin, int64_t end) : begin_(begin), end_(end) {}

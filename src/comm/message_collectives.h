@@ -27,7 +27,7 @@
 //     all_reduce                + 2            + 2 * S * (n - 1) / n
 //     all_gather                + 1            + S * (n - 1) / n            for equal pieces
 //     broadcast                 + 2            + 2 * S * (n - 1) / n from the root, S * (n - 2) / n from the others
-//     all_to_all                + 1            + S * (n - 1) / n            for equal pieces; all_to_all is always large
+//     all_to_all                + 1            + S * (n - 1) / n            equal pieces; always large
 //     permute                   + 1            + S
 //
 // Every element is reduced by one rank, in the order of the ranks, and 16-bit floats are rounded once. So results have

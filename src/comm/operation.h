@@ -42,8 +42,8 @@ std::string_view name(Operation::Kind);
 // `all_reduce of 4 f32 (sum)`, `broadcast of 8 f32 from rank 0`, `all_gather of [3, 0, 2] i32`.
 std::string describe(const Operation& operation);
 
-// Throws Error when the operation is invalid by itself: negative counts, lists of the wrong length, a sum of booleans, a
-// root or route outside the group, or memory that must not overlap.
+// Throws Error when the operation is invalid by itself: negative counts, lists of the wrong length, a sum of booleans,
+// a root or route outside the group, or memory that must not overlap.
 void check(const Operation& operation, int rank, int size);
 
 // Whether the requests of ranks a and b belong to the same collective: the same kind, element type and sizes, and in

@@ -17,7 +17,7 @@ using Comms = std::vector<std::unique_ptr<Comm>>;
 using std::chrono::milliseconds;
 
 // Runs every rank on its own thread.
-void on_threads(const Comms& comms, const std::function<void(Comm&)>& body) {
+void run_on_threads(const Comms& comms, const std::function<void(Comm&)>& body) {
   std::vector<std::thread> threads;
   for (const auto& comm : comms)
     threads.emplace_back([&body, &comm] {
@@ -31,7 +31,7 @@ void on_threads(const Comms& comms, const std::function<void(Comm&)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-void run(int n, const std::function<void(Comm&)>& body) { on_threads(in_process_comms(n), body); }
+void run(int n, const std::function<void(Comm&)>& body) { run_on_threads(in_process_comms(n), body); }
 
 INSTANTIATE_TEST_SUITE_P(InProcess, CommConformance, conformance::cases({"in process", run}), conformance::name_of);
 

@@ -19,8 +19,8 @@ namespace lockstep::conformance {
 // A group of child processes. The destructor kills and reaps those that still run.
 class Processes {
  public:
-  // Runs body(rank) in n children. When the bodies of all children have returned (except in those that were killed), each
-  // child calls release() and exits.
+  // Runs body(rank) in n children. When the bodies of all children have returned (except in those that were killed),
+  // each child calls release() and exits.
   Processes(int n, const std::function<void(int rank)>& body, std::function<void()> release = {});
   ~Processes();
   Processes(const Processes&) = delete;
@@ -50,8 +50,8 @@ class Processes {
   int gate_ = -1;  // a pipe, closed when all children may exit
 };
 
-// A backend whose ranks are child processes. make(rank, n, key) creates the Comm of each in a group called "world"; every
-// run uses a new key.
+// A backend whose ranks are child processes. make(rank, n, key) creates the Comm of each in a group called "world";
+// every run uses a new key.
 using MakeComm = std::function<std::unique_ptr<Comm>(int rank, int n, const std::string& key)>;
 Backend processes(const std::string& name, MakeComm make);
 

@@ -1,4 +1,5 @@
-// SharedMemoryComm: the conformance suite with processes and with threads as ranks, and further promises of this backend.
+// SharedMemoryComm: the conformance suite with processes and with threads as ranks, and further promises of this
+// backend.
 #include "comm/shared/shared_memory.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,8 @@ std::unique_ptr<Comm> try_nccl(Comm& host, CudaLane& lane) {
   std::string why_not;
   std::unique_ptr<Comm> made = nccl_comm(host, lane, why_not);
   if (!made && host.rank() == 0)
-    print_stderr("lockstep: \"{}\" exchanges data through host memory, which is slow, because NCCL failed to start: {}\n",
+    print_stderr(
+        "lockstep: \"{}\" exchanges data through host memory, which is slow, because NCCL failed to start: {}\n",
         host.name(), why_not);
   return made;
 }

@@ -32,8 +32,8 @@ struct GpuFacts {
 // Why lanes with these GPUs cannot use NCCL; empty when they can. The same on all lanes.
 std::string why_no_nccl(std::span<const GpuFacts> lanes);
 
-// Creates a Comm that uses NCCL where possible, and staging otherwise. Called by all ranks of `host`, which outlives the
-// result and all groups split from it. LOCKSTEP_NCCL=off on any rank makes all of them use staging. Throws as an
+// Creates a Comm that uses NCCL where possible, and staging otherwise. Called by all ranks of `host`, which outlives
+// the result and all groups split from it. LOCKSTEP_NCCL=off on any rank makes all of them use staging. Throws as an
 // operation does.
 std::unique_ptr<Comm> cuda_comm(Comm& host, CudaLane& lane);
 

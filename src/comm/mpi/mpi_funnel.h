@@ -1,5 +1,6 @@
-// MpiFunnel: a thread that calls MPI on behalf of other threads, for MPI libraries that allow calls only from the thread
-// that initialized them (MPI_THREAD_FUNNELED). After each call it spins for a moment, then sleeps. Safe from any thread.
+// MpiFunnel: a thread that calls MPI on behalf of other threads, for MPI libraries that allow calls only from the
+// thread that initialized them (MPI_THREAD_FUNNELED). After each call it spins for a moment, then sleeps. Safe from any
+// thread.
 #pragma once
 
 #include <atomic>

@@ -67,7 +67,8 @@ uint64_t SharedMemoryComm::announce_split(const std::vector<int>& ranks, uint64_
 }
 
 // Throws when another rank is splitting off a different list with overlapping members under this name, or when a member
-// has ended. Each rank announces its list before it checks the others, so of two ranks that differ at least one notices.
+// has ended. Each rank announces its list before it checks the others, so of two ranks that differ at least one
+// notices.
 void SharedMemoryComm::check_others(const std::vector<int>& ranks, const std::string& name, uint64_t name_hash,
                                     const SegmentView* made) {
   // A rank that has joined the new group agreed with this list, and may already announce its next split.

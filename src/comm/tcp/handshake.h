@@ -6,8 +6,8 @@
 //   caller -> listener   proof:  MAC("proof")
 //   listener -> caller   accept: MAC("accept")
 //
-// A MAC is the HMAC-SHA256, with the secret as key, of the message's name, the group's name, both ranks, the channel and
-// the nonces sent so far.
+// A MAC is the HMAC-SHA256, with the secret as key, of the message's name, the group's name, both ranks, the channel
+// and the nonces sent so far.
 //
 // A recorded handshake cannot be replayed: the listener rejects a hello that it has seen, and uses a new nonce each
 // time. The caller waits for the accept, so that both sides agree on whether the connection is valid.

@@ -61,8 +61,8 @@ TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, 
     }
 }
 
-// Closing a socket with unread bytes resets the connection, and bytes that the peer has not received yet are lost. So the
-// bytes that have arrived are read first.
+// Closing a socket with unread bytes resets the connection, and bytes that the peer has not received yet are lost. So
+// the bytes that have arrived are read first.
 TcpLinks::~TcpLinks() {
   close();
   std::vector<std::byte> unread(size_t{64} << 10);

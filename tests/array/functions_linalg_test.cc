@@ -124,7 +124,7 @@ TEST(Outer, AndTensordot) {
   EXPECT_THROWS(tensordot(a23(), b32(), {0, 1}, {0}), Error,
                 "tensordot: 2 axes of the first operand and 1 of the second");
   EXPECT_THROWS(tensordot(a23(), b32(), {0}, {0}), Error,
-                "tensordot: [2, 3] and [3, 2] do not fit: dimension 0 of the first is 2");
+                "tensordot: shapes [2, 3] and [3, 2] do not fit: dimension 0 of the first is 2");
 }
 
 TEST(Products, HaveGradients) {

@@ -42,7 +42,7 @@ TEST(Operators, WorkOnBits) {
   EXPECT_THROWS(array({1.5f}) & 1, Error,
                 "bit_and: operands f32[1] and i32[]; bitwise operations need integers or bools");
   EXPECT_THROWS(array({1.5f}) << 1, Error, "shift_left: operands f32[1] and i32[]; shifts need integers");
-  EXPECT_THROWS(~array({1.5f}), Error, "bit_not: f32[1]: only integers");
+  EXPECT_THROWS(~array({1.5f}), Error, "bit_not: operand f32[1]; bitwise operations need integers or bools");
 }
 
 TEST(Operators, AssignANewArrayToTheHandle) {

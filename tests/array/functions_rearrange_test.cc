@@ -38,10 +38,10 @@ TEST(Reshape, SharedMemorySurvivesDonation) {
 }
 
 TEST(Reshape, RejectsMismatchedShapes) {
-  EXPECT_THROWS(reshape(six(), {4, 2}), Error, "reshape: [2, 3] has 6 elements and [4, 2] has 8");
+  EXPECT_THROWS(reshape(six(), {4, 2}), Error, "reshape: [2, 3] has 6 elements, but [4, 2] has 8");
   EXPECT_THROWS(reshape(six(), {4, -1}), Error, "reshape: [2, 3] has 6 elements, not divisible into [4, -1]");
   EXPECT_THROWS(reshape(six(), {-1, -1}), Error, "reshape: [-1, -1] has 2 extents of -1; only one can be inferred");
-  EXPECT_THROWS(reshape(zeros({0}), {0, -1}), Error, "do not divide");
+  EXPECT_THROWS(reshape(zeros({0}), {0, -1}), Error, "not divisible into [0, -1]");
   EXPECT_THROWS(flatten(six(), 2), Error, "flatten: axis 2 is out of range for [2, 3]; valid axes: -2 to 1");
 }
 
@@ -119,7 +119,7 @@ TEST(Repetition, TileAndRepeat) {
   EXPECT_TEXT(repeat(array({1, 2}), 2, 0), "i32[4] [1, 1, 2, 2]");
   EXPECT_TEXT(repeat(six(), 2, -1), "i32[2,6] [[0, 0, 1, 1, 2, 2], [3, 3, 4, 4, 5, 5]]");
   EXPECT_THROWS(tile(array({1}), {-1}), Error, "tile: -1 repeats along dimension 0");
-  EXPECT_THROWS(repeat(array({1}), -1, 0), Error, "repeat: -1 times");
+  EXPECT_THROWS(repeat(array({1}), -1, 0), Error, "repeat: -1 repeats; the number must not be negative");
 }
 
 TEST(Pad, SurroundsWithAValue) {

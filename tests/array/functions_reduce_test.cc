@@ -50,7 +50,7 @@ TEST(Reductions, RejectInvalidAxes) {
   EXPECT_THROWS(sum(six_integers(), 2), Error, "sum: axis 2 is out of range for [2, 3]; valid axes: -2 to 1");
   EXPECT_THROWS(mean(six_integers(), -3), Error, "mean: axis -3 is out of range for [2, 3]");
   EXPECT_THROWS(max(six_integers(), {1, -1}), Error, "max: axis 1 of [2, 3] is given twice");
-  EXPECT_THROWS(sum(Array(1), 0), Error, "sum: axis 0 of a scalar");
+  EXPECT_THROWS(sum(Array(1), 0), Error, "sum: axis 0 is out of range; a scalar has no axes");
   EXPECT_THROWS(max(zeros({0, 3}), 0), Error, "max: dimension 0 of [0, 3] is empty; reduce over a nonempty dimension");
   EXPECT_THROWS(argmin(zeros({0})), Error, "argmin: dimension 0 of [0] is empty");
 }
@@ -106,7 +106,7 @@ TEST(Cumsum, RunsAlongAnAxis) {
   EXPECT_TEXT(cumsum(six_integers(), 1), "i32[2,3] [[0, 1, 3], [3, 7, 12]]");
   EXPECT_TEXT(cumsum(six_integers(), 0), "i32[2,3] [[0, 1, 2], [3, 5, 7]]");
   EXPECT_TEXT(cumsum(array({true, true}), -1, true), "i32[2] [2, 1]");
-  EXPECT_THROWS(cumsum(Array(1), 0), Error, "cumsum: axis 0 of a scalar");
+  EXPECT_THROWS(cumsum(Array(1), 0), Error, "cumsum: axis 0 is out of range; a scalar has no axes");
 }
 
 TEST(Softmax, NeitherOverflowsNorUnderflows) {
@@ -122,7 +122,7 @@ TEST(Softmax, NeitherOverflowsNorUnderflows) {
   EXPECT_EQ(logsumexp(array({inf, 0.0f})).item<float>(), inf);
   EXPECT_EQ(softmax(ones({2}, bf16)).dtype(), bf16);
   EXPECT_EQ(log_softmax(array({1, 2})).dtype(), f32);
-  EXPECT_THROWS(softmax(Array(1)), Error, "softmax: axis -1 of a scalar");
+  EXPECT_THROWS(softmax(Array(1)), Error, "softmax: axis -1 is out of range; a scalar has no axes");
 }
 
 TEST(Softmax, LossGradientIsProbabilityLessLabel) {

@@ -168,9 +168,9 @@ TEST(Random, RejectsInvalidArguments) {
   EXPECT_THROWS(random::permutation(key, Array(3)), Error, "random::permutation: i32[] is a scalar");
   EXPECT_THROWS(random::bernoulli(key, zeros({2}), {3}), Error,
                 "random::bernoulli: shape [2] does not broadcast to [3]");
-  EXPECT_THROWS(random::truncated_normal(key, 1, 1, {3}), Error, "random::truncated_normal: from 1 to 1");
+  EXPECT_THROWS(random::truncated_normal(key, 1, 1, {3}), Error, "random::truncated_normal: bounds 1 and 1; the first must be less than the second");
   EXPECT_THROWS(random::split(key, -1), Error, "random::split: -1 keys requested");
-  EXPECT_THROWS(random::categorical(key, 1.0f), Error, "random::categorical: axis -1 of a scalar");
+  EXPECT_THROWS(random::categorical(key, 1.0f), Error, "random::categorical: axis -1 is out of range; a scalar has no axes");
 }
 
 }  // namespace

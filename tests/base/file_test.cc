@@ -205,7 +205,7 @@ TEST(File, ReadFileHasASizeLimit) {
   EXPECT_EQ(disk().read_file(path, 5).size(), 5u);
   EXPECT_THROWS(disk().read_file(path, 4), Error, "x: the file has more than 4 bytes, the limit");
   std::filesystem::resize_file(path, uint64_t{1} << 40);  // sparse: no space is allocated
-  EXPECT_THROWS(disk().read_file(path), Error, "bytes, the most that is read");
+  EXPECT_THROWS(disk().read_file(path), Error, "bytes, the limit");
 }
 
 TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
@@ -217,8 +217,8 @@ TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
   for (const std::string& path : {link, dir.path() + "/dangling"}) {
     EXPECT_THROWS(disk().write(path, Bytes{9}), IoError,
                   "the path is a symbolic link, which lockstep does not follow here");
-    EXPECT_THROWS(disk().append(path, Bytes{9}), IoError, "it is a symbolic link");
-    EXPECT_THROWS(disk().create(path), IoError, "it is a symbolic link");
+    EXPECT_THROWS(disk().append(path, Bytes{9}), IoError, "the path is a symbolic link");
+    EXPECT_THROWS(disk().create(path), IoError, "the path is a symbolic link");
     errno = 0;
     EXPECT_EQ(open_lock_file(path, 0600), -1);
     EXPECT_EQ(errno, ELOOP);
@@ -226,8 +226,8 @@ TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
   EXPECT_EQ(disk().read_file(victim), (Bytes{1, 2, 3}));
   EXPECT_FALSE(disk().exists(dir.path() + "/new"));
   const std::string pipe = irregular_files(dir.path())[0];
-  EXPECT_THROWS(disk().write(pipe, Bytes{9}), IoError, "it is no regular file");
-  EXPECT_THROWS(disk().append(pipe, Bytes{9}), IoError, "it is no regular file");
+  EXPECT_THROWS(disk().write(pipe, Bytes{9}), IoError, "the path is not a regular file");
+  EXPECT_THROWS(disk().append(pipe, Bytes{9}), IoError, "the path is not a regular file");
   EXPECT_EQ(open_lock_file(pipe, 0600), -1);
   disk().write_atomic(link, Bytes{7});  // replaces the link
   EXPECT_FALSE(std::filesystem::is_symlink(link));

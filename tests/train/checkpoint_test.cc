@@ -164,7 +164,7 @@ TEST(Checkpoint, InvalidCheckpointsAreRejectedBeforeWriting) {
                   [](Checkpoint& c) { c.arrays[1].first = "__metadata__"; });
   expect_rejected("\"\" is not a valid array name", [](Checkpoint& c) { c.arrays[1].first = ""; });
   expect_rejected("is not a valid array name", [](Checkpoint& c) { c.arrays[1].first = "\xff"; });
-  expect_rejected("it is empty", [](Checkpoint& c) { c.arrays[1].second = Array(); });
+  expect_rejected("the array is empty", [](Checkpoint& c) { c.arrays[1].second = Array(); });
   expect_rejected("the metric \"\\xff\" is not UTF-8", [](Checkpoint& c) { c.metrics["\xff"] = 1; });
   expect_rejected("the setting \"\\xff\" is not UTF-8", [](Checkpoint& c) { c.config["\xff"] = "1"; });
   EXPECT_THROWS(save_checkpoint("", small_checkpoint(1)), Error, "the folder name is empty");

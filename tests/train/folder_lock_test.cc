@@ -36,7 +36,7 @@ TEST(FolderLock, LinksAreNotFollowedOrOverwritten) {
   FileSystem::real().make_dirs(run);
   FileSystem::real().write(victim, precious);
   ASSERT_EQ(::symlink(victim.c_str(), lock.c_str()), 0);
-  EXPECT_THROWS(FolderLock(run, kNoWait), IoError, lock + ": Too many levels of symbolic links; it is a symbolic link");
+  EXPECT_THROWS(FolderLock(run, kNoWait), IoError, lock + ": Too many levels of symbolic links; the path is a symbolic link");
   EXPECT_EQ(FileSystem::real().read_file(victim), precious);
   ASSERT_EQ(::unlink(lock.c_str()), 0);
   ASSERT_EQ(::link(victim.c_str(), lock.c_str()), 0);

@@ -273,7 +273,7 @@ TEST(MakeLoggers, MakesLoggersByName) {
 
 TEST(MakeLoggers, UnknownNameIsRejectedBeforeCreatingFiles) {
   const TempDir dir;
-  EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "there is no \"tensorbord\"");
+  EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error, "unknown value \"tensorbord\"");
   EXPECT_THROWS(make_loggers("csv,tensorbord", dir.path()), Error,
                 "console, compact, batches, jsonl, csv, tensorboard or none");
   EXPECT_THROWS(make_loggers("tensorbord", dir.path()), Error, "did you mean \"tensorboard\"?");

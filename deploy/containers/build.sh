@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the image with the engine that is there and prints its size.
+# Builds the image with podman, docker or buildah and prints its size.
 #
 # usage: [JOBS=N] build.sh [--cuda] [NAME]        NAME: lockstep:VERSION, with --cuda lockstep:VERSION-cuda
-#                                                JOBS: compilers at once, as many as there are cores
+#                                                JOBS: parallel compile jobs; default: one per core
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -27,5 +27,5 @@ for engine in podman docker buildah; do
   echo "$name: $size"
   exit
 done
-echo "build: there is no podman, docker or buildah here; Debian has podman and buildah as packages" >&2
+echo "build: podman, docker or buildah was not found; install one of them (on Debian: apt install podman)" >&2
 exit 1

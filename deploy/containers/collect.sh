@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Puts a program and all it needs to run into a folder, and nothing else: the root of a container.
+# Creates the root file system of a container: a program and everything it needs to run.
 #
 # usage: collect.sh PROGRAM FOLDER [LIBRARY...]
 #
-# The libraries are those that the dynamic loader finds for the program, here and now, and those given, which the program
-# opens by itself (CUDA's); the loader itself, the certificates of the authorities (for https) and a user that is not root
-# come with them. Prints what there is and its size.
+# Copies the shared libraries of the program according to ldd, the given libraries that it opens with dlopen (CUDA), the
+# dynamic loader and the CA certificates (for https). Adds a user that is not root. Prints the number of libraries and the
+# size.
 set -euo pipefail
 
 if [ $# -lt 2 ]; then
@@ -18,12 +18,12 @@ shift 2
 user=65532
 
 if [ ! -x "$program" ]; then
-  echo "collect: there is no program $program; build it first" >&2
+  echo "collect: program $program does not exist or is not executable; build it first" >&2
   exit 1
 fi
 for library; do
   if [ ! -e "$library" ]; then
-    echo "collect: there is no library $library" >&2
+    echo "collect: library $library does not exist" >&2
     exit 1
   fi
 done
@@ -32,28 +32,28 @@ if [ -e "$root" ] && [ -n "$(ls -A "$root")" ]; then
   exit 1
 fi
 
-umask 022  # for others to read
+umask 022  # readable for all users
 mkdir -p "$root"/{bin,etc/ssl/certs,tmp,checkpoints,proc,dev}
 install -m 755 "$program" "$root/bin/lockstep"
 strip --strip-unneeded "$root/bin/lockstep" 2>/dev/null || true
 
-# "name => /path" for a library, "/path" for the loader; a library that is not found is an error. The driver of NVIDIA's
-# GPUs is the host's.
+# ldd prints "name => /path" for a library and "/path" for the loader. A missing library is an error, except NVIDIA's
+# driver, which comes from the host.
 libraries=$(for each in "$program" "$@"; do ldd "$each"; done | sed 's/ (0x.*//' | grep -v 'libcuda\.so' | sort -u)
 for library; do libraries+=$'\n'"$(basename "$library") => $library"; done
 if grep -q 'not found' <<<"$libraries"; then
   grep 'not found' <<<"$libraries" >&2
-  echo "collect: these libraries of $program are not on this machine" >&2
+  echo "collect: these libraries of $program are missing on this machine; install them" >&2
   exit 1
 fi
 awk '$2 == "=>" { print $1, $3 } $1 ~ /^\// { print $1, $1 }' <<<"$libraries" | while read -r name path; do
   case $name in
-    /*) to=$root$name ;;               # the loader: its place is written in the program
+    /*) to=$root$name ;;               # the loader, at the path that the program names
     *) to=$root/lib/$name ;;
   esac
   install -D -m 755 "$(readlink -f "$path")" "$to"
 done
-# Names are looked up through these, which no program names: /etc/hosts and DNS, as pods need them.
+# glibc opens these with dlopen to resolve host names with /etc/hosts and DNS.
 folder=$(dirname "$(awk '$1 == "libc.so.6" { print $3 }' <<<"$libraries")")
 for name in libnss_files.so.2 libnss_dns.so.2 libresolv.so.2; do
   if [ -e "$folder/$name" ] && [ ! -e "$root/lib/$name" ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Removes what run.sh has made, and waits until it is gone.
+# Deletes everything that run.sh created and waits until it is deleted.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

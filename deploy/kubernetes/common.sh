@@ -1,15 +1,15 @@
-# What prepare.sh, run.sh and clean.sh share. Sourced by them.
+# Common part of prepare.sh, run.sh and clean.sh, which source it.
 
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-# The program: $LOCKSTEP, or the one of the build beside this folder, or the one on the PATH.
+# The program: $LOCKSTEP, else build/lockstep of this source tree, else `lockstep` on the PATH.
 lockstep=${LOCKSTEP:-}
 if [ -z "$lockstep" ]; then
   if [ -x ../../build/lockstep ]; then lockstep=$(cd ../../build && pwd)/lockstep; else lockstep=lockstep; fi
 fi
 manifest=${MANIFEST:-job.yaml}
 
-# Whether the job goes to a cluster: as $LOCKSTEP_ON says, or else when kubectl is there and knows one.
+# Whether to run on a cluster: decided by $LOCKSTEP_ON, else by whether kubectl has a current context.
 on_cluster() {
   case ${LOCKSTEP_ON:-} in
     kubernetes) return 0 ;;

@@ -31,7 +31,7 @@ std::span<const uint8_t> bytes_of(const std::string& text) {
 std::string footer() {
   std::string text = "Variables:\n";
   for (const ManifestVariable& each : manifest_variables())
-    text += fmt::format("  {:<19}  {}: {}\n", each.name, each.what, each.help);
+    text += fmt::format("  {:<19}  {}: {}\n", each.name, each.type, each.help);
   return text + "Unless token_secret is set, the manifest contains the token of the job: protect it like a password.";
 }
 

@@ -14,9 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Job job = job_of_object(value);
     job_state(job);
     to_yaml(object_json(job));
-    events_of_job(value, job, all_pods_of_list(value));
+    events_of_job(value, job, pods_in_list(value));
   });
-  fuzz::accepts([&] { pods_of_list(value); });
+  fuzz::accepts([&] { newest_pods_in_list(value); });
   fuzz::accepts([&] { events_of_job(value, {}, {}); });
   return 0;
 }

@@ -1,4 +1,4 @@
-// JAXJobs that were made for Kubeflow: under the operator's rules, without a secret, and with `lockstep apply`.
+// JAXJob manifests written for Kubeflow: run by the rules of its operator without a Secret, and by `lockstep apply`.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ size_t times(const std::string& text, const std::string& part) {
   return out;
 }
 
-// The first lines of the example on 2 processes of 8 devices, as process `id` prints them.
+// The first lines that process `id` of the example prints, with 2 processes of 8 devices.
 std::string device_lines(int id) {
   const auto list = [](int from, int to) {
     std::string out;
@@ -54,14 +54,14 @@ TEST(JaxJobs, ExamplesSatisfyThePublishedSchema) {
     }
 }
 
-class UnderTheOperator : public testing::Test {
+class OperatorTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     data_ = std::make_unique<TempDir>();
     write_mnist_cache(data_->path());
   }
   static void TearDownTestSuite() { data_.reset(); }
-  UnderTheOperator() : network_(dir_.path()) {}
+  OperatorTest() : network_(dir_.path()) {}
   void SetUp() override {
 #ifndef LOCKSTEP_WITH_GRPC
     GTEST_SKIP() << "this build has no control plane";
@@ -78,9 +78,9 @@ class UnderTheOperator : public testing::Test {
   TempDir dir_;
   PodNetwork network_;
 };
-std::unique_ptr<TempDir> UnderTheOperator::data_;
+std::unique_ptr<TempDir> OperatorTest::data_;
 
-TEST_F(UnderTheOperator, TheExampleTrainsWithoutASecret) {
+TEST_F(OperatorTest, ExampleTrainsWithoutASecret) {
   Operator jobs(job_of(kExamples + "jaxjob-mnist.yaml"), image(), network_);
   EXPECT_EQ(jobs.run(), "Succeeded") << jobs.logs();
   EXPECT_EQ(jobs.codes(0), std::vector<int>{0});
@@ -88,7 +88,7 @@ TEST_F(UnderTheOperator, TheExampleTrainsWithoutASecret) {
   EXPECT_EQ(times(jobs.logs(), "token: this JAXJob has none"), 1u) << jobs.logs();
 }
 
-TEST_F(UnderTheOperator, AKilledReplicaAndItsSurvivorStartAgain) {
+TEST_F(OperatorTest, KilledReplicaAndSurvivorRestart) {
   Operator jobs(job_of(kExamples + "jaxjob-mnist.yaml"), image(), network_);
   bool killed = false;
   EXPECT_EQ(jobs.run([&] {
@@ -102,9 +102,9 @@ TEST_F(UnderTheOperator, AKilledReplicaAndItsSurvivorStartAgain) {
   EXPECT_EQ(jobs.codes(0), (std::vector<int>{138, 0})) << jobs.logs();
 }
 
-TEST_F(UnderTheOperator, AKilledCoordinatorAndItsSurvivorStartAgain) {
+TEST_F(OperatorTest, KilledCoordinatorAndSurvivorRestart) {
   Job job = job_of(kExamples + "jaxjob-mnist.yaml");
-  // The address of the pod goes with it: no connection is refused, there is only silence.
+  // The pod's address disappears with it: connections are not refused, they time out.
   job.spec.container.env.emplace_back("LOCKSTEP_HEARTBEAT_TIMEOUT", "3");
   Operator jobs(job, image(), network_);
   bool killed = false;
@@ -119,7 +119,7 @@ TEST_F(UnderTheOperator, AKilledCoordinatorAndItsSurvivorStartAgain) {
   EXPECT_EQ(jobs.codes(1), (std::vector<int>{138, 0})) << jobs.logs();
 }
 
-TEST_F(UnderTheOperator, AnErrorThatComesAgainFailsTheJobAtOnce) {
+TEST_F(OperatorTest, PermanentErrorFailsTheJobWithoutRestart) {
   Job job = job_of(kExamples + "jaxjob-mnist.yaml");
   for (std::string& word : job.spec.container.command)
     if (word == "--expect-devices=16") word = "--expect-devices=17";
@@ -130,8 +130,8 @@ TEST_F(UnderTheOperator, AnErrorThatComesAgainFailsTheJobAtOnce) {
   EXPECT_LE(jobs.codes(1).size(), 1u);
 }
 
-// Like the user's manifest: the image says what runs.
-TEST_F(UnderTheOperator, AnImageWithTheSpmdExampleTrainsOnSixteenDevices) {
+// As in the user's manifest, the image defines the program.
+TEST_F(OperatorTest, ImageWithTheSpmdExampleTrainsOnSixteenDevices) {
   const std::string program = LOCKSTEP_BINARY_DIR "/examples/spmd_mnist_pmap";
   if (!fs::exists(program)) GTEST_SKIP() << "the examples are not built";
   Operator jobs(job_of(kUsersManifest), image({program, "--data", "synthetic", "--epochs", "1"}), network_);
@@ -144,25 +144,25 @@ TEST_F(UnderTheOperator, AnImageWithTheSpmdExampleTrainsOnSixteenDevices) {
   }
 }
 
-TEST_F(UnderTheOperator, AnotherPodDoesNotJoin) {
+TEST_F(OperatorTest, ForeignPodCannotJoin) {
   Job job = job_of(kExamples + "jaxjob-mnist.yaml");
   job.spec.container.env.emplace_back("LOCKSTEP_INITIALIZATION_TIMEOUT", "60");
-  network_.add("stranger", false);
-  const std::string stranger = network_.address("stranger");
+  network_.add("foreign", false);
+  const std::string foreign = network_.address("foreign");
   Operator jobs(job, image(), network_);
-  // It claims to be process 1, and tries before that one exists.
-  RunningProgram other(network_.in("stranger") +
+  // It claims to be process 1 before the real process 1 exists.
+  RunningProgram other(network_.in("foreign") +
                        Words{"PATH=/usr/bin:/bin", "KUBERNETES_SERVICE_HOST=10.96.0.1", "COORDINATOR_PORT=6666",
                              "COORDINATOR_ADDRESS=jaxjob-mnist-worker-0", "NUM_PROCESSES=2", "PROCESS_ID=1",
                              "LOCKSTEP_INITIALIZATION_TIMEOUT=60", "LOCKSTEP_PLATFORM=cpu",
                              "LOCKSTEP_CACHE_DIR=" + data_->path(), program_path(), "train", "--devices=8"});
   EXPECT_TRUE(other.says("cannot reach the coordinator at jaxjob-mnist-worker-0:6666 yet")) << other.err();
   EXPECT_EQ(jobs.run(), "Succeeded") << jobs.logs();
-  EXPECT_EQ(times(jobs.log(0), "refused a call from " + stranger), 1u) << jobs.log(0);
+  EXPECT_EQ(times(jobs.log(0), "refused a call from " + foreign), 1u) << jobs.log(0);
 }
 
-// On this machine, by `lockstep apply`: the user's manifest as it is. No command says what to run.
-TEST(OnThisMachine, TheUsersManifestRunsTheSpmdExample) {
+// The unchanged manifest of the user with `lockstep apply` on this machine. It has no command.
+TEST(LocalJaxJob, ManifestWithoutCommandRunsTheSpmdExample) {
 #ifndef LOCKSTEP_WITH_GRPC
   GTEST_SKIP() << "this build has no control plane";
 #endif

@@ -1,4 +1,4 @@
-// A cache folder that holds made-up images in the shape of MNIST, for programs that train on MNIST by default.
+// Writes a data cache with synthetic images in the format of MNIST, for programs that train on MNIST by default.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Writes both files of a set of `times` copies of the images.
+// Writes the image and label files of `set`, repeated `times` times.
 inline void write_set(const std::string& folder, const std::string& prefix, const ImageDataset& set, int64_t times) {
   const auto write = [&](const std::string& name, const Shape& shape, const std::vector<uint8_t>& values) {
     std::vector<uint8_t> bytes = idx_header(shape);

@@ -1,5 +1,5 @@
-// The rules of Kubeflow's training operator for a JAXJob, applied to processes in pods of a PodNetwork. As the operator
-// does, it provides no secret, starts and restarts every replica by itself, and looks at exit codes only.
+// Runs a JAXJob by the rules of Kubeflow's training operator, with processes in the pods of a PodNetwork. Like the
+// operator, it creates no Secret, restarts each replica independently, and considers only exit codes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace lockstep {
 class Operator {
  public:
   struct Image {
-    Words entrypoint;   // where the manifest has no command; `lockstep` in a command is the program of this build
+    Words entrypoint;   // used if the manifest has no command; `lockstep` is the program of this build
     Words environment;  // NAME=VALUE
   };
 
@@ -29,13 +29,13 @@ class Operator {
     for (size_t i = 0; i < replicas_.size(); ++i) network_.remove(name(i));
   }
 
-  // Runs the job to its end: "Succeeded", or "Failed" with the reason. `look` is called again and again meanwhile.
-  std::string run(const std::function<void()>& look = [] {}) {
+  // Runs the job to its end and returns "Succeeded", or "Failed" with the reason. Calls `poll` repeatedly meanwhile.
+  std::string run(const std::function<void()>& poll = [] {}) {
     for (size_t i = 0; i < replicas_.size(); ++i) start(i, true);
     std::string state;
     const bool over = comes_true(
         [&] {
-          look();
+          poll();
           state = reconcile();
           return !state.empty();
         },
@@ -45,9 +45,9 @@ class Operator {
 
   RunningProgram& process(size_t i) { return *replicas_[i].process; }
   bool is_running(size_t i) const { return replicas_[i].process != nullptr; }
-  // The exit codes of a replica's processes so far.
+  // The exit codes of all ended processes of a replica.
   const std::vector<int>& codes(size_t i) const { return replicas_[i].codes; }
-  // What the processes of a replica printed, those that have ended.
+  // The output of all ended processes of a replica.
   const std::string& log(size_t i) const { return replicas_[i].log; }
   std::string logs() const {
     std::string out;
@@ -88,8 +88,8 @@ class Operator {
         std::make_unique<RunningProgram>(network_.in(name(i)) + variables(i) + command + container.args);
   }
 
-  // The exit code of a process that has ended.
-  std::optional<int> take_end(Replica& replica) {
+  // The exit code if the process has ended; records it with the output.
+  std::optional<int> collect_exit(Replica& replica) {
     siginfo_t info = {};
     const bool ended =
         replica.process &&
@@ -105,7 +105,7 @@ class Operator {
 
   std::string reconcile() {
     for (size_t i = 0; i < replicas_.size(); ++i) {
-      const std::optional<int> code = take_end(replicas_[i]);
+      const std::optional<int> code = collect_exit(replicas_[i]);
       if (!code) continue;
       if (*code == 0) {
         replicas_[i].succeeded = true;
@@ -115,7 +115,8 @@ class Operator {
       if (policy == RestartPolicy::never || (policy == RestartPolicy::exit_code && *code < 128))
         return "Failed: " + name(i) + " ended with " + std::to_string(*code);
       if (job_.spec.backoff_limit && ++restarts_ > *job_.spec.backoff_limit) return "Failed: backoff limit";
-      start(i, policy == RestartPolicy::exit_code);  // other policies are the kubelet's, which keeps the pod
+      start(i, policy ==
+                   RestartPolicy::exit_code);  // with other policies the kubelet restarts the container in the same pod
     }
     for (const Replica& replica : replicas_)
       if (!replica.succeeded) return "";

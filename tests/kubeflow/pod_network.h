@@ -1,5 +1,5 @@
-// The network of pods as a cluster has it: each pod has a network namespace and an address of its own, and all pods
-// read one table of names.
+// A pod network as in a cluster: each pod has its own network namespace and address, and all pods share one hosts file.
+// Used by one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,15 +15,15 @@ namespace lockstep {
 
 class PodNetwork {
  public:
-  // `folder`: where the table of names is kept.
+  // Stores the hosts file in `folder`.
   explicit PodNetwork(const std::string& folder) : hosts_(folder + "/hosts") {
     write_names();
     if (::getuid() != 0) {
-      problem_ = "network namespaces take root";
+      problem_ = "network namespaces require root";
       return;
     }
     const auto made = run("set -e; ip netns add $0; ip -n $0 link add pods type bridge; ip -n $0 link set pods up");
-    if (made.exit_code != 0) problem_ = "no network namespace can be made here: " + made.err;
+    if (made.exit_code != 0) problem_ = "cannot create a network namespace: " + made.err;
   }
   ~PodNetwork() {
     while (!pods_.empty()) remove(pods_.begin()->first);
@@ -32,10 +32,10 @@ class PodNetwork {
   PodNetwork(const PodNetwork&) = delete;
   PodNetwork& operator=(const PodNetwork&) = delete;
 
-  // Why there is none; empty when there is one.
+  // Why the network could not be created; empty: it was.
   const std::string& problem() const { return problem_; }
 
-  // A new pod of that name, with an address that no pod had before. The name resolves from now on when `published`.
+  // Adds a pod with a new address. If `published`, its name resolves in all pods.
   void add(const std::string& pod, bool published = true) {
     const int number = ++made_;
     const std::string space = name_ + "-" + std::to_string(number), address = "10.98.3." + std::to_string(number);
@@ -57,7 +57,7 @@ class PodNetwork {
   }
   std::string address(const std::string& pod) const { return pods_.at(pod).address; }
 
-  // What stands before a program and its variables (NAME=VALUE...) to run it in a pod with these variables only.
+  // The command prefix that runs `NAME=VALUE... PROGRAM` in a pod, with only these environment variables.
   Words in(const std::string& pod) const {
     return {"ip",
             "netns",
@@ -75,11 +75,11 @@ class PodNetwork {
     bool published = true;
   };
 
-  // A shell command; $0 is the namespace of the bridge.
+  // Runs a shell command; $0 is the namespace of the bridge.
   RunningProgram::Result run(const std::string& command, const Words& arguments = {}) const {
     return RunningProgram(Words{"/bin/sh", "-c", command, name_} + arguments).wait();
   }
-  // In place: the pods have this very file.
+  // Overwrites the file in place, because the pods have it bind-mounted.
   void write_names() const {
     std::ofstream out(hosts_);
     out << "127.0.0.1 localhost\n";

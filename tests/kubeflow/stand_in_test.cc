@@ -1,4 +1,4 @@
-// Programs that run in place of an image.
+// Selection of the example program that runs in place of a known image.
 #include "jobs/stand_in.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ void write_program(const std::string& path) {
   ::chmod(path.c_str(), 0755);
 }
 
-TEST(StandIn, IsKnownByTheNameOfTheImage) {
+TEST(StandIn, IsSelectedByTheNameOfTheImage) {
   for (const char* name :
        {"docker.io/sandipanify/jaxjob-spmd-mnist:latest", "jaxjob-spmd-mnist",
         "docker.io/kubeflow/jaxjob-dist-spmd-mnist@sha256:0123", "localhost:5000/jaxjob-spmd-mnist:1"})
@@ -33,7 +33,7 @@ TEST(StandIn, IsKnownByTheNameOfTheImage) {
     EXPECT_EQ(stand_in_of(image(name)), "") << name;
 }
 
-TEST(StandIn, GivesWayToACommand) {
+TEST(StandIn, IsNotUsedIfTheContainerHasACommand) {
   Container container = image("jaxjob-spmd-mnist");
   container.command = {"lockstep", "train"};
   EXPECT_EQ(stand_in_of(container), "");
@@ -42,7 +42,7 @@ TEST(StandIn, GivesWayToACommand) {
   EXPECT_EQ(stand_in_of(container), "");
 }
 
-TEST(StandIn, IsFoundBesideTheProgramOfABuildAndOfAnInstallation) {
+TEST(StandIn, IsFoundInABuildAndInAnInstallation) {
   const TempDir dir;
   const std::string build = dir.path() + "/build", prefix = dir.path() + "/usr";
   write_program(build + "/examples/p");
@@ -51,7 +51,7 @@ TEST(StandIn, IsFoundBesideTheProgramOfABuildAndOfAnInstallation) {
   EXPECT_EQ(find_stand_in("p", prefix + "/bin/lockstep"), prefix + "/libexec/lockstep/p");
 }
 
-TEST(StandIn, ThatIsNotInstalledIsAnError) {
+TEST(StandIn, MissingStandInIsAnError) {
   EXPECT_THROWS(find_stand_in("p", "/none/bin/lockstep"), Error,
                 "apply: the program p, which runs here in place of the image, is not installed: it is neither "
                 "/none/bin/examples/p nor /none/libexec/lockstep/p; install lockstep with its examples "

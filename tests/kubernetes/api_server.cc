@@ -59,7 +59,7 @@ std::string decoded(const std::string& text) {
   return out;
 }
 
-// Whether all of "a=b,c" hold of the labels.
+// Whether the labels match the selector "a=b,c".
 bool selects(const std::string& selector, const Json& object) {
   const Json labels = object.contains("/metadata/labels"_json_pointer) ? object["metadata"]["labels"] : Json::object();
   for (size_t at = 0; at < selector.size();) {
@@ -271,7 +271,7 @@ ApiServer::Answer ApiServer::failure(int code, const std::string& reason, const 
 }
 
 std::optional<ApiServer::Answer> ApiServer::discovery(const std::string& path) {
-  if (path == "/openapi/v2") return Answer{};  // a document without definitions, as protocol buffers write it
+  if (path == "/openapi/v2") return Answer{};  // an empty document in protobuf encoding
   if (path == "/api") return Answer{200, R"({"kind":"APIVersions","versions":["v1"]})"};
   if (path == "/apis") {
     Json groups = Json::array();
@@ -417,7 +417,7 @@ void ApiServer::send_log(int client, const Request& request, const Target& targe
       if (done == 0 && !flag("tailLines").empty())
         done = lines.size() - std::min(lines.size(), static_cast<size_t>(std::stoul(flag("tailLines"))));
       for (; done < lines.size(); ++done) {
-        // Times are compared by the second, as they are asked for.
+        // --since-time has a resolution of one second.
         if (!flag("sinceTime").empty() && lines[done].first.substr(0, 19) < flag("sinceTime").substr(0, 19)) continue;
         text += (flag("timestamps") == "true" ? lines[done].first + " " : "") + lines[done].second + "\n";
       }

@@ -1,6 +1,6 @@
-// A small Kubernetes API server on this machine, for the real kubectl: discovery, objects with owner references, label
-// selectors, merge patches, warnings, forbidden verbs and logs that can be followed. No controller runs: a test writes
-// the status of jobs and makes their pods. Safe from any thread.
+// A small Kubernetes API server on this machine for the real kubectl. Supports discovery, objects with owner
+// references, label selectors, merge patches, warnings, forbidden verbs and followed logs. There is no controller: tests
+// set the status of jobs and create their pods. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -26,29 +26,29 @@ class ApiServer {
   ApiServer(const ApiServer&) = delete;
   ApiServer& operator=(const ApiServer&) = delete;
 
-  // Writes a kubeconfig into the folder, whose context has this namespace (empty: none). Returns its path.
+  // Writes a kubeconfig into the folder and returns its path. Its context has the namespace `space` (empty: none).
   std::string write_config(const std::string& folder, const std::string& space = "") const;
 
   // Closes all connections and the port; start() listens at the same port again.
   void stop();
   void start();
 
-  // Stores an object; uid, resourceVersion and creationTimestamp are made where they are missing. Returns it.
+  // Stores an object and returns it. Adds missing uid, resourceVersion and creationTimestamp.
   Json put(Json object);
-  // Null where there is none. `resource` is the plural: "jobs".
+  // Null if the object does not exist. `resource` is the plural: "jobs".
   Json get(const std::string& resource, const std::string& space, const std::string& name) const;
   void remove(const std::string& resource, const std::string& space, const std::string& name);
 
-  // From now on requests of this verb ("get", "list", "create", "patch", "delete") are answered with 403.
+  // Answers later requests of this verb ("get", "list", "create", "patch", "delete") with 403.
   void forbid(const std::string& verb, const std::string& resource);
-  // Sent with every answer to a request that changes something.
+  // Sends this warning with every response to a modifying request.
   void warn(const std::string& text);
   // Adds a line to the log of a pod.
   void log(const std::string& space, const std::string& pod, const std::string& line);
 
-  // "GET /api/v1/namespaces/default/pods", in the order they came.
+  // All requests in order: "GET /api/v1/namespaces/default/pods".
   std::vector<std::string> requests() const;
-  // How many logs are followed now.
+  // The number of logs that are being followed.
   int followers() const { return followers_; }
 
  private:

@@ -1,4 +1,4 @@
-// apply and delete on a cluster: every object of a file, the token, and what cannot be made.
+// apply and delete on a cluster: every object of a file, the token, and objects that cannot be created.
 #include <algorithm>
 
 #include "kubernetes/cluster.h"
@@ -30,13 +30,13 @@ class Apply : public KubernetesCluster {
   }
 };
 
-TEST_F(Apply, AJobWithoutATokenGetsOneFromASecretOfItsOwn) {
+TEST_F(Apply, AJobWithoutATokenGetsOneFromANewSecret) {
   const std::string file = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/jobs/jaxjob-mnist.yaml";
   const auto result = run({"apply", "-f", file});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n");
   EXPECT_TRUE(contains(result.err,
-                       "note: the job has no token: LOCKSTEP_TOKEN was added to what is sent, from the new "
+                       "note: the job has no token: added LOCKSTEP_TOKEN from the new "
                        "Secret jaxjob-mnist-token, which is deleted with the job\n"))
       << result.err;
   const Json job = server_.get("jaxjobs", "kubeflow", "jaxjob-mnist");
@@ -54,7 +54,7 @@ TEST_F(Apply, AJobWithoutATokenGetsOneFromASecretOfItsOwn) {
   EXPECT_TRUE(server_.get("secrets", "kubeflow", "jaxjob-mnist-token").is_null());
 }
 
-TEST_F(Apply, AJobThatRunsWithoutATokenStaysAsItIs) {
+TEST_F(Apply, AnExistingJobWithoutATokenIsNotChanged) {
   Json job = make_job("rb");
   job["metadata"]["annotations"] = {{"kubectl.kubernetes.io/last-applied-configuration", "{}"}};
   server_.put(job);
@@ -63,13 +63,13 @@ TEST_F(Apply, AJobThatRunsWithoutATokenStaysAsItIs) {
   EXPECT_TRUE(server_.get("secrets", "default", "rb-token").is_null());
 }
 
-TEST_F(Apply, WithoutTheRightToMakeSecretsNothingStays) {
+TEST_F(Apply, WithoutPermissionForSecretsTheJobIsDeletedAgain) {
   server_.forbid("create", "secrets");
   const auto result = run({"apply", "-f", write("job.yaml", kTokenless)});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "");
   EXPECT_TRUE(contains(result.err, "cannot create resource \"secrets\"")) << result.err;
-  EXPECT_TRUE(contains(result.err, "job.batch/rb cannot run without it and was deleted again")) << result.err;
+  EXPECT_TRUE(contains(result.err, "job.batch/rb cannot run without it and was deleted")) << result.err;
   EXPECT_TRUE(server_.get("jobs", "default", "rb").is_null());
   EXPECT_TRUE(server_.get("services", "default", "rb").is_null());
 }
@@ -99,7 +99,7 @@ stringData: {token: mine}
   EXPECT_EQ(result.out,
             "namespace/team created\nconfigmap/settings created\nserviceaccount/trainer created\nsecret/rb-token "
             "created\njob.batch/rb created\n");
-  // The file's own Secret is used.
+  // The Secret of the file is used.
   EXPECT_EQ(server_.get("secrets", "default", "rb-token")["stringData"]["token"], "mine");
   EXPECT_EQ(token_source(server_.get("jobs", "default", "rb")["spec"]["template"]["spec"])["name"], "rb-token");
   EXPECT_FALSE(contains(result.err, "Secret")) << result.err;
@@ -132,7 +132,7 @@ TEST_F(Apply, TheNamespaceIsThatOfTheContext) {
   EXPECT_EQ(out_of({"delete", "rb"}), "job.batch \"rb\" deleted from team namespace\n");
 }
 
-TEST_F(Apply, AChangeThatIsNotPossibleIsOneSentence) {
+TEST_F(Apply, AnImmutableFieldIsReportedInOneSentence) {
   const std::string file = write("job.yaml", kTokenless);
   out_of({"apply", "-f", file});
   std::string changed = kTokenless;
@@ -140,8 +140,8 @@ TEST_F(Apply, AChangeThatIsNotPossibleIsOneSentence) {
   const auto result = run({"apply", "-f", write("changed.yaml", changed)});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.err,
-            "lockstep: apply: Job \"rb\" exists and cannot change its spec.template; delete it first (lockstep delete "
-            "job.batch/rb -n default --on kubernetes), or give the new one another name\n");
+            "lockstep: apply: Job \"rb\" exists and spec.template cannot be changed; delete it first (lockstep delete "
+            "job.batch/rb -n default --on kubernetes), or use another name\n");
 }
 
 TEST_F(Apply, WarningsOfTheServerAreShown) {
@@ -153,7 +153,7 @@ TEST_F(Apply, WarningsOfTheServerAreShown) {
       << result.err;
 }
 
-TEST_F(Apply, ASecretOfADeletedJobIsWaitedFor) {
+TEST_F(Apply, ApplyWaitsForTheDeletionOfAnEarlierSecret) {
   Json old = {{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", {{"name", "rb-token"}}}};
   old["metadata"]["ownerReferences"] =
       Json::array({{{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"name", "rb"}, {"uid", "earlier"}}});

@@ -1,4 +1,4 @@
-// The program and the real kubectl with an API server of their own.
+// Fixture: the program and the real kubectl with an ApiServer of their own.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The root of the image holds all that the program needs: it runs there with nothing else in sight, and not as root.
+// The container image is complete: the program runs in its root file system alone, and not as root.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 std::string collect_script() { return std::string(LOCKSTEP_SOURCE_DIR) + "/deploy/containers/collect.sh"; }
 
-// How a command is run with another root, as an ordinary user.
+// The command prefix that changes the root folder and drops root.
 Words enter(const std::string& root) {
   return ::getuid() == 0 ? Words{"chroot", "--userspec=65532:65532", root} : Words{"unshare", "-r", "chroot", root};
 }
@@ -25,10 +25,10 @@ RunningProgram::Result inside(const std::string& root, const Words& command) {
       .wait();
 }
 
-TEST(Container, TheRootOfTheImageIsComplete) {
-  if (kSanitized) GTEST_SKIP() << "sanitizers read /proc, which is not there";
+TEST(Container, ProgramRunsInTheRootOfTheImage) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need /proc, which the image does not have";
   if (detail::run_process(enter("/") + Words{"true"}, std::chrono::seconds(10)).exit_code != 0)
-    GTEST_SKIP() << "no right to change the root";
+    GTEST_SKIP() << "no permission for chroot";
   const TempDir dir;
   const std::string root = dir.path() + "/root";
   const auto collected = RunningProgram({collect_script(), program_path(), root}).wait();
@@ -46,12 +46,12 @@ TEST(Container, TheRootOfTheImageIsComplete) {
   EXPECT_TRUE(std::filesystem::exists(root + "/checkpoints/run"));
 }
 
-// What the program opens by itself is not among what the loader knows.
-TEST(Container, FurtherLibrariesComeWithAllTheyNeed) {
+// Libraries that the program opens with dlopen are not in the output of ldd.
+TEST(Container, AdditionalLibrariesAreCopiedWithTheirDependencies) {
   const TempDir dir;
   const auto listed = RunningProgram({"ldd", program_path()}).wait().out;
   const size_t at = listed.find("libyaml-cpp"), path = listed.find("=> ", at);
-  if (at == std::string::npos || path == std::string::npos) GTEST_SKIP() << "linked otherwise here";
+  if (at == std::string::npos || path == std::string::npos) GTEST_SKIP() << "yaml-cpp is not a shared library here";
   const std::string own = listed.substr(path + 3, listed.find(" (", path) - path - 3);
   const std::string library = dir.path() + "/libopened.so.1", root = dir.path() + "/root";
   std::filesystem::copy_file(own, library);
@@ -61,16 +61,17 @@ TEST(Container, FurtherLibrariesComeWithAllTheyNeed) {
     EXPECT_TRUE(std::filesystem::exists(root + name)) << name;
 }
 
-TEST(Container, CollectRefusesWhatItCannotDo) {
+TEST(Container, CollectRejectsInvalidArguments) {
   const TempDir dir;
   EXPECT_EQ(RunningProgram({collect_script()}).wait().exit_code, 2);
   const auto missing = RunningProgram({collect_script(), dir.path() + "/none", dir.path() + "/root"}).wait();
   EXPECT_EQ(missing.exit_code, 1);
-  EXPECT_NE(missing.err.find("there is no program " + dir.path() + "/none; build it first"), std::string::npos);
+  EXPECT_NE(missing.err.find("program " + dir.path() + "/none does not exist or is not executable; build it first"),
+            std::string::npos);
   const auto without =
       RunningProgram({collect_script(), program_path(), dir.path() + "/root", dir.path() + "/libx.so"}).wait();
   EXPECT_EQ(without.exit_code, 1);
-  EXPECT_NE(without.err.find("collect: there is no library " + dir.path() + "/libx.so"), std::string::npos);
+  EXPECT_NE(without.err.find("collect: library " + dir.path() + "/libx.so does not exist"), std::string::npos);
   std::filesystem::create_directories(dir.path() + "/full/x");
   const auto full = RunningProgram({collect_script(), program_path(), dir.path() + "/full"}).wait();
   EXPECT_EQ(full.exit_code, 1);

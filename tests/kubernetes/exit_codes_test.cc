@@ -1,4 +1,4 @@
-// The exit codes that the podFailurePolicy of our manifests tells apart.
+// The exit codes that podFailurePolicy distinguishes, and the permissions of rendered files.
 #include <sys/stat.h>
 
 #include "cli/training.h"
@@ -14,7 +14,7 @@ mode_t mode_of(const std::string& path) {
   return info.st_mode & 0777;
 }
 
-TEST(RenderedFile, IsForItsUserAlone) {
+TEST(RenderedFile, IsReadableOnlyByItsOwner) {
   const TempDir dir;
   const std::string path = dir.path() + "/job.yaml";
   EXPECT_EQ(run_lockstep({"render", "kubernetes", "-o", path}).exit_code, 0);
@@ -26,7 +26,7 @@ TEST(RenderedFile, IsForItsUserAlone) {
 
 #ifdef LOCKSTEP_WITH_GRPC
 
-TEST(FirstCause, AProcessThatCannotJoinHasACodeOfItsOwn) {
+TEST(FirstCause, AProcessThatCannotJoinUsesTheFirstCauseCode) {
   Listener closed;
   const int port = closed.port();
   closed.close();

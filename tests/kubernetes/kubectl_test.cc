@@ -1,4 +1,4 @@
-// What the real kubectl makes of our manifests, without a cluster.
+// The real kubectl parses our manifests, without a cluster.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::vector<Json> documents_of(const std::string& kind, const Json& given) {
   return out;
 }
 
-// Where `ours` says something that `theirs` does not: "/spec/template".
+// The paths where `theirs` lacks or changes a value of `ours`: "/spec/template".
 void differences(const Json& ours, const Json& theirs, const std::string& path, std::set<std::string>& out) {
   if (ours.is_object() && theirs.is_object()) {
     for (const auto& [key, value] : ours.items()) {
@@ -35,16 +35,16 @@ void differences(const Json& ours, const Json& theirs, const std::string& path, 
     }
   } else if (ours.is_array() && theirs.is_array() && ours.size() <= theirs.size()) {
     for (size_t i = 0; i < ours.size(); ++i) differences(ours[i], theirs[i], fmt::format("{}/{}", path, i), out);
-  } else if (ours != theirs && (ours.is_string() || theirs != ours.dump())) {  // quantities may become texts
+  } else if (ours != theirs && (ours.is_string() || theirs != ours.dump())) {  // quantities may become strings
     out.insert(path);
   }
 }
 
-// kubectl reads the Job into the types it was built with, which drops what they lack, and writes it again.
-TEST(Kubectl, ReadsAllThatIsInAJob) {
+// kubectl parses the Job into its built-in types, which drops unknown fields, and prints it again.
+TEST(Kubectl, KeepsEveryFieldOfAJob) {
   if (detail::find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
-  // Younger than the oldest kubectl that is still around (1.20). Only a whole field may be missing, not a part of one.
-  const std::set<std::string> young = {"/spec/completionMode", "/spec/suspend", "/spec/podFailurePolicy"};
+  // Fields that are newer than the oldest kubectl still in use (1.20).
+  const std::set<std::string> newer = {"/spec/completionMode", "/spec/suspend", "/spec/podFailurePolicy"};
   const Json given = {{"hosts_count", 2},
                       {"gpus", true},
                       {"checkpoint_claim", "disk"},
@@ -65,12 +65,12 @@ TEST(Kubectl, ReadsAllThatIsInAJob) {
       EXPECT_NE(result.out.find("\"ADDED\""), std::string::npos);
       std::set<std::string> missing;
       differences(object, read, "", missing);
-      for (const std::string& each : missing) EXPECT_TRUE(young.contains(each)) << each;
+      for (const std::string& each : missing) EXPECT_TRUE(newer.contains(each)) << each;
     }
 }
 
-// Kinds that it has no types for are objects all the same.
-TEST(Kubectl, TakesEveryKind) {
+// kubectl accepts kinds that it has no built-in types for.
+TEST(Kubectl, AcceptsEveryKind) {
   if (detail::find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
   for (const std::string& kind : manifest_kinds()) {
     std::string names;

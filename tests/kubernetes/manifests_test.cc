@@ -1,4 +1,4 @@
-// Manifests of all kinds are what the published schemas say, ask for no rights, and hold what our processes need.
+// Manifests of all kinds satisfy the published schemas, run without privileges, and configure the processes correctly.
 #include "jobs/kubernetes/manifests.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/throws.h"
 #include "data/process.h"
-#include "jobs/kubernetes/companions.h"
+#include "jobs/kubernetes/required_objects.h"
 #include "jobs/kubernetes/templates.h"
 #include "jobs/kubernetes/variables.h"
 #include "jobs/model/manifest.h"
@@ -48,14 +48,14 @@ Json document(const std::string& kind, const Json& given, const std::string& wan
   return {};
 }
 
-// The pod of a kind that has one.
+// The pod template of a manifest. REQUIRES: not a trainjob.
 Json pod_of(const std::string& kind, const Json& given) {
   if (kind == "indexed-job") return document(kind, given, "Job")["spec"]["template"]["spec"];
   if (kind == "jaxjob") return document(kind, given, "JAXJob")["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"];
   return document(kind, given, "JobSet")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"];
 }
 
-// Settings that touch different parts of the manifests, where the kind has them: none, each, each pair, and all.
+// Combinations of settings that affect different parts of the manifests: none, each, each pair, and all.
 std::vector<Json> matrix(const std::string& kind) {
   std::vector<Json> parts = {
       {{"gpus", true}, {"local_device_count", 4}},
@@ -77,7 +77,7 @@ std::vector<Json> matrix(const std::string& kind) {
   return out;
 }
 
-TEST(Manifests, AreWhatTheSchemasSay) {
+TEST(Manifests, SatisfyThePublishedSchemas) {
   for (const std::string& kind : manifest_kinds())
     for (const Json& given : matrix(kind))
       for (const Json& object : documents(kind, given)) {
@@ -87,7 +87,7 @@ TEST(Manifests, AreWhatTheSchemasSay) {
       }
 }
 
-TEST(Schemas, FindPlantedFaults) {
+TEST(Schemas, FindSeededErrors) {
   const Json job = document("indexed-job", {}, "Job");
   ASSERT_TRUE(schemas().faults(job).empty());
   const auto expect = [&](const Json& patch, const std::string& fault) {
@@ -97,27 +97,27 @@ TEST(Schemas, FindPlantedFaults) {
     ASSERT_EQ(found.size(), 1u) << patch.dump();
     EXPECT_EQ(found[0], fault);
   };
-  expect({{"spec", {{"paralelism", 2}}}}, "batch/v1 Job.spec.paralelism: there is no such field");
-  expect({{"spec", {{"completions", "2"}}}}, "batch/v1 Job.spec.completions: \"2\" is no integer");
-  expect({{"spec", {{"suspend", "false"}}}}, "batch/v1 Job.spec.suspend: \"false\" is no boolean");
+  expect({{"spec", {{"paralelism", 2}}}}, "batch/v1 Job.spec.paralelism: unknown field");
+  expect({{"spec", {{"completions", "2"}}}}, "batch/v1 Job.spec.completions: \"2\" is not of type integer");
+  expect({{"spec", {{"suspend", "false"}}}}, "batch/v1 Job.spec.suspend: \"false\" is not of type boolean");
   expect({{"spec", {{"template", nullptr}}}}, "batch/v1 Job.spec: template is missing");
-  expect({{"metadata", {{"labels", {{"a", 1}}}}}}, "batch/v1 Job.metadata.labels.a: 1 is no string");
+  expect({{"metadata", {{"labels", {{"a", 1}}}}}}, "batch/v1 Job.metadata.labels.a: 1 is not of type string");
   expect({{"spec", {{"template", {{"spec", {{"volumes", {{{"name", "x"}, {"disk", 1}}}}}}}}}}},
-         "batch/v1 Job.spec.template.spec.volumes[0].disk: there is no such field");
-  expect({{"kind", "Jbo"}}, "no schema of batch/v1 Jbo");
+         "batch/v1 Job.spec.template.spec.volumes[0].disk: unknown field");
+  expect({{"kind", "Jbo"}}, "no schema for batch/v1 Jbo");
 
   Json set = document("jobset", {}, "JobSet");
   set["spec"]["failurePolicy"]["rules"][0]["action"] = "Explode";
   ASSERT_EQ(schemas().faults(set).size(), 1u);
-  EXPECT_NE(schemas().faults(set)[0].find("\"Explode\" is none of [\"FailJobSet\""), std::string::npos);
+  EXPECT_NE(schemas().faults(set)[0].find("\"Explode\" is not one of [\"FailJobSet\""), std::string::npos);
   Json train = document("trainjob", {}, "TrainJob");
   train["spec"]["runtimeRef"]["name"] = "";
   ASSERT_EQ(schemas().faults(train).size(), 1u);
-  EXPECT_NE(schemas().faults(train)[0].find("breaks minLength"), std::string::npos);
+  EXPECT_NE(schemas().faults(train)[0].find("violates minLength"), std::string::npos);
 }
 
 // The Restricted profile of the Pod Security Standards.
-TEST(Manifests, AskForNoRights) {
+TEST(Manifests, SatisfyTheRestrictedProfile) {
   const auto expect_restricted = [](const Json& pod, const Json& container) {
     EXPECT_EQ(pod["securityContext"]["runAsNonRoot"], true);
     EXPECT_NE(pod["securityContext"]["runAsUser"], 0);
@@ -131,7 +131,7 @@ TEST(Manifests, AskForNoRights) {
   for (const char* kind : {"indexed-job", "jaxjob", "jobset"}) {
     const Json pod = pod_of(kind, {});
     expect_restricted(pod, pod["containers"][0]);
-    EXPECT_EQ(pod["automountServiceAccountToken"], false);  // nobody asks the API server
+    EXPECT_EQ(pod["automountServiceAccountToken"], false);  // the pods do not use the API server
   }
   const Json patch =
       document("trainjob", {}, "TrainJob")["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
@@ -139,7 +139,7 @@ TEST(Manifests, AskForNoRights) {
   expect_restricted(patch, patch["containers"][0]);
 }
 
-TEST(Manifests, GpusAreAskedForOnlyWhenWanted) {
+TEST(Manifests, GpusAreRequestedOnlyIfSet) {
   for (const char* kind : {"indexed-job", "jaxjob", "jobset"}) {
     EXPECT_FALSE(pod_of(kind, {})["containers"][0]["resources"]["limits"].contains("nvidia.com/gpu"));
     EXPECT_EQ(pod_of(kind, {{"gpus", true},
@@ -148,7 +148,7 @@ TEST(Manifests, GpusAreAskedForOnlyWhenWanted) {
   }
 }
 
-TEST(IndexedJob, HasTheShapeOfTheSeed) {
+TEST(IndexedJob, HasAHeadlessServiceAndOnePodPerHost) {
   const Json given = {
       {"hosts_count", 2}, {"local_device_count", 2}, {"name", "myjob"}, {"service", "mysvc"}, {"port", 8080}};
   const Json service = document("indexed-job", given, "Service"), job = document("indexed-job", given, "Job");
@@ -165,14 +165,14 @@ TEST(IndexedJob, HasTheShapeOfTheSeed) {
   EXPECT_EQ(job["spec"]["template"]["spec"]["restartPolicy"], "Never");  // podFailurePolicy needs it
 }
 
-// How a pod ended: its exit code, and whether Kubernetes itself ended it.
+// How a pod ended: its exit code, and whether Kubernetes evicted it.
 struct PodEnd {
   int code = 0;
   bool disrupted = false;
 };
 
-// What the Job controller does with pods that ended together, by the published rules: the first rule that matches
-// counts, and without one the failure counts. "failed" when a rule or the limit fails the job.
+// What the Job controller does with pods that ended together, according to its documentation: the first matching rule
+// applies, and a failure without a rule counts. Returns "failed" if a rule or the limit fails the job.
 std::string outcome(const Json& job, const std::vector<PodEnd>& ends) {
   int counted = 0;
   for (const PodEnd& end : ends) {
@@ -195,29 +195,29 @@ TEST(IndexedJob, OnlyTheFirstCauseCounts) {
   const Json job = document("indexed-job", {{"hosts_count", 3}}, "Job");
   EXPECT_EQ(job["spec"]["backoffLimit"], 0);
   constexpr int kSurvivor = 75, kCause = 74;
-  // An eviction, and the end of the others because of it.
+  // An eviction ends the other pods with 75.
   EXPECT_EQ(outcome(job, {{143, true}, {kSurvivor}, {kSurvivor}}), "0 counted");
   EXPECT_EQ(outcome(job, {{1, true}, {kSurvivor}, {kSurvivor}}), "0 counted");
-  // A process that is killed, stands still, or cannot join: its own failure counts, so that nothing goes on for ever.
+  // A process that is killed, hangs or cannot join: its failure counts, so that restarts are limited.
   EXPECT_EQ(outcome(job, {{137}, {kSurvivor}, {kSurvivor}}), "failed");
   EXPECT_EQ(outcome(job, {{kCause}, {kSurvivor}, {kSurvivor}}), "failed");
-  const Json patient = document("indexed-job", {{"hosts_count", 3}, {"backoff", 2}}, "Job");
-  EXPECT_EQ(patient["spec"]["backoffLimit"], 2);
-  EXPECT_EQ(outcome(patient, {{137}, {kSurvivor}, {kSurvivor}}), "1 counted");
-  for (const int error : {1, 2, 3}) EXPECT_EQ(outcome(patient, {{error}, {kSurvivor}}), "failed");
-  // The processes are told which code the first cause has.
+  const Json retried = document("indexed-job", {{"hosts_count", 3}, {"backoff", 2}}, "Job");
+  EXPECT_EQ(retried["spec"]["backoffLimit"], 2);
+  EXPECT_EQ(outcome(retried, {{137}, {kSurvivor}, {kSurvivor}}), "1 counted");
+  for (const int error : {1, 2, 3}) EXPECT_EQ(outcome(retried, {{error}, {kSurvivor}}), "failed");
+  // The manifest sets the exit code of the first cause.
   for (const char* kind : {"indexed-job", "jobset"})
     EXPECT_NE(render_manifest({.kind = kind}).find("name: LOCKSTEP_FIRST_CAUSE_CODE\n"), std::string::npos) << kind;
 }
 
-// What the runner makes for a job that is applied alone does what its own file would have.
-TEST(Companions, AreThoseOfTheFile) {
+// The objects that the runner creates for a job applied alone equal those of the rendered manifest.
+TEST(RequiredObjects, EqualThoseOfTheManifest) {
   for (const char* kind : {"indexed-job", "jaxjob"}) {
     const std::string job_kind = kind == std::string("jaxjob") ? "JAXJob" : "Job";
     const Json given = {{"name", "myjob"}, {"namespace", "team"}, {"port", 8080}};
     Json job = document(kind, given, job_kind);
     job["metadata"]["uid"] = "u-1";
-    const std::vector<Json> made = companions_of(job, "0123456789abcdef");
+    const std::vector<Json> made = required_objects(job, "0123456789abcdef");
     ASSERT_EQ(made.size(), documents(kind, given).size() - 1);
     for (Json each : made) {
       EXPECT_TRUE(schemas().faults(each).empty());
@@ -230,20 +230,20 @@ TEST(Companions, AreThoseOfTheFile) {
   plain["spec"]["template"]["spec"].erase("subdomain");
   plain["spec"]["template"]["spec"]["containers"][0].erase("env");
   plain["metadata"]["uid"] = "u";
-  EXPECT_TRUE(companions_of(plain, "x").empty());
+  EXPECT_TRUE(required_objects(plain, "x").empty());
 }
 
-TEST(Manifests, HoldTheTokenInASecretOnly) {
+TEST(Manifests, ContainTheTokenOnlyInASecret) {
   for (const std::string& kind : manifest_kinds()) {
     const std::string text = render_manifest({.kind = kind, .variables = {{"token", "0123456789abcdef"}}});
     EXPECT_EQ(text.find("0123456789abcdef"), text.rfind("0123456789abcdef")) << kind;
     EXPECT_EQ(document(kind, {}, "Secret")["stringData"]["token"], "0123456789abcdef");
     for (const Json& each : documents(kind, {{"token_secret", "ours"}})) EXPECT_NE(each["kind"], "Secret");
-    EXPECT_NE(render_manifest({.kind = kind}), render_manifest({.kind = kind}));  // a new one every time
+    EXPECT_NE(render_manifest({.kind = kind}), render_manifest({.kind = kind}));  // a new token every time
   }
 }
 
-TEST(Manifests, NamesThatYamlWouldMisreadStayTexts) {
+TEST(Manifests, NamesThatYamlWouldMisreadAreQuoted) {
   for (const char* name : {"true", "null", "yes", "on"}) {
     EXPECT_EQ(document("indexed-job", {{"name", name}}, "Job")["metadata"]["name"], name);
     const std::string text = render_manifest({.kind = "indexed-job", .variables = variables({{"name", name}})});
@@ -251,8 +251,8 @@ TEST(Manifests, NamesThatYamlWouldMisreadStayTexts) {
   }
 }
 
-// What is written for a cluster can be read by the runner of this machine.
-TEST(Manifests, OfKindsThatRunLocallyAreReadBack) {
+// The local runner can parse the rendered manifests.
+TEST(Manifests, OfSupportedKindsAreParsedLocally) {
   for (const char* kind : {"indexed-job", "jaxjob"})
     for (const Json& given : matrix(kind)) {
       const Manifests found =
@@ -263,7 +263,7 @@ TEST(Manifests, OfKindsThatRunLocallyAreReadBack) {
     }
 }
 
-TEST(Manifests, ATemplateOfTheUsersFindsOursAndItsNeighbours) {
+TEST(Manifests, AUserTemplateIncludesBuiltinsAndFilesOfItsFolder) {
   const TempDir dir;
   const auto write = [&](const std::string& name, const std::string& text) {
     FileSystem::real().write(dir.path() + "/" + name, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -290,22 +290,22 @@ TEST(RenderCommand, WritesManifestsAndTemplates) {
   EXPECT_EQ(FileSystem::real().list(folder).size(), builtin_templates().size());
   const auto again = run_lockstep({"render", "kubernetes", "--write-templates", folder});
   EXPECT_EQ(again.exit_code, 2);
-  EXPECT_NE(again.output.find("is there already; choose another folder"), std::string::npos);
+  EXPECT_NE(again.output.find("already exists; choose another folder"), std::string::npos);
   const auto own = run_lockstep({"render", "kubernetes", "--template", folder + "/jaxjob.yaml.j2", "--kind", "jaxjob",
                                  "--set", "token_secret=x"});
   EXPECT_EQ(own.output, run_lockstep({"render", "kubernetes", "--kind", "jaxjob", "--set", "token_secret=x"}).output);
 }
 
-TEST(RenderCommand, MistakesAreUsageErrors) {
+TEST(RenderCommand, InvalidVariablesAreUsageErrors) {
   expect_usage_error({"render", "kubernetes", "--set", "hosts_count=0"},
-                     "render kubernetes: variables: hosts_count is 0; a whole number from 1 to 4096 is needed");
+                     "render kubernetes: variables: hosts_count is 0; use a whole number from 1 to 4096");
   const auto missing = run_lockstep({"render", "kubernetes", "--variables", "/nowhere/variables.json"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_NE(missing.output.find("/nowhere/variables.json: No such file"), std::string::npos) << missing.output;
   EXPECT_EQ(run_lockstep({"render", "kubernetes", "--kind", "pod"}).exit_code, 2);
 }
 
-// With the real kubectl and a cluster, which is asked to accept the manifests and to keep none of them.
+// A server-side dry run with the real kubectl, if a cluster is available.
 TEST(Manifests, AreAcceptedByACluster) {
   if (detail::find_program("kubectl").empty() ||
       detail::run_process({"kubectl", "version", "--request-timeout=5s"}, std::chrono::seconds(15)).exit_code != 0)
@@ -316,7 +316,7 @@ TEST(Manifests, AreAcceptedByACluster) {
     ASSERT_EQ(run_lockstep({"render", "kubernetes", "--kind", kind, "-o", file}).exit_code, 0);
     const auto result =
         detail::run_process({"kubectl", "apply", "--dry-run=server", "-f", file}, std::chrono::seconds(60));
-    if (result.output.find("no matches for kind") != std::string::npos) continue;  // an operator that is not installed
+    if (result.output.find("no matches for kind") != std::string::npos) continue;  // the operator is not installed
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }
 }

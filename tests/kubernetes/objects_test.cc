@@ -1,4 +1,4 @@
-// Objects as an API server gives them, which are held against its schemas first, become jobs, pods and events.
+// Parsing of API objects into jobs, pods and events. The fixtures are validated against the published schemas.
 #include "jobs/kubernetes/objects.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A fixture, which must be what the published schema says.
+// Parses a fixture and validates it.
 Json object(const std::string& yaml) {
   static const Schemas schemas(std::string(LOCKSTEP_TEST_DATA) + "/schemas/kubernetes.json");
   const Json value = parse_yaml_documents(yaml, "fixture").at(0).value;
@@ -27,7 +27,7 @@ Json object(const std::string& yaml) {
 }
 Json list_of(const std::vector<Json>& items) { return {{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}}; }
 
-// That of the first seed.
+// From a real cluster with Kubeflow's training operator.
 const char* const kJaxJob = R"(
 apiVersion: kubeflow.org/v1
 kind: JAXJob
@@ -83,7 +83,7 @@ spec:
 status: {active: 3, ready: 2, startTime: "2026-01-01T00:00:05Z"}
 )";
 
-TEST(KubernetesObjects, AJaxJobIsReadWhole) {
+TEST(KubernetesObjects, EveryFieldOfAJaxJobIsParsed) {
   const Job job = job_of_object(object(kJaxJob));
   EXPECT_EQ(job.kind, JobKind::jax_job);
   EXPECT_EQ(job.name, "jaxjob-mnist");
@@ -97,7 +97,7 @@ TEST(KubernetesObjects, AJaxJobIsReadWhole) {
   EXPECT_EQ(job.spec.clean, CleanPodPolicy::running);
   EXPECT_EQ(job.spec.backoff_limit, 3);
   EXPECT_EQ(job.spec.ttl_after_finished, 60);
-  EXPECT_EQ(job.spec.container.image, "lockstep:1");  // of the container called jax
+  EXPECT_EQ(job.spec.container.image, "lockstep:1");  // of the container named jax
   EXPECT_EQ(job.spec.container.port, 7777);
   EXPECT_EQ(job.spec.container.env.at(0).second, "1");
   EXPECT_EQ(job.status.succeeded, 2);
@@ -110,7 +110,7 @@ TEST(KubernetesObjects, AJaxJobIsReadWhole) {
   EXPECT_FALSE(job.manifest.contains("status"));
 }
 
-TEST(KubernetesObjects, AnIndexedJobGetsTheWordsOfAJaxJob) {
+TEST(KubernetesObjects, AnIndexedJobHasTheConditionsOfAJaxJob) {
   const Json running = object(kJob);
   Job job = job_of_object(running);
   EXPECT_EQ(job.kind, JobKind::indexed_job);
@@ -151,7 +151,7 @@ TEST(KubernetesObjects, AnIndexedJobGetsTheWordsOfAJaxJob) {
   EXPECT_TRUE(job_of_object(suspended).spec.suspend);
 }
 
-TEST(KubernetesObjects, AJobThatWasJustMadeHasNoStatus) {
+TEST(KubernetesObjects, ANewJobWithoutStatusIsParsed) {
   for (const char* text : {kJaxJob, kJob}) {
     Json fresh = object(text);
     fresh.erase("status");
@@ -159,12 +159,12 @@ TEST(KubernetesObjects, AJobThatWasJustMadeHasNoStatus) {
   }
 }
 
-TEST(KubernetesObjects, OthersAreNoJobs) {
+TEST(KubernetesObjects, OtherObjectsAreRejected) {
   Json plain = object(kJob);
   plain["spec"]["completionMode"] = "NonIndexed";
   EXPECT_FALSE(is_job_object(plain));
   EXPECT_THROWS(job_of_object(plain), Error,
-                "kind Job of batch/v1 is no JAXJob and no Job with completionMode Indexed");
+                "unsupported kind Job of batch/v1; supported: JAXJob, and Job with completionMode Indexed");
   Json unnamed = object(kJob);
   unnamed["metadata"].erase("name");
   EXPECT_THROWS(job_of_object(unnamed), Error, "a Job has no metadata.name");
@@ -177,7 +177,7 @@ Json pod(const std::string& name, const std::string& index, const std::string& c
                 R"("}}, spec: {nodeName: n1, containers: [{name: lockstep, image: x}]}, status: )" + status + "}");
 }
 
-TEST(KubernetesObjects, TheNewestPodOfEachIndexCounts) {
+TEST(KubernetesObjects, TheNewestPodOfEachIndexIsTheReplica) {
   const Json failed = pod("myjob-1-a", "1", "2026-01-01T00:00:00Z",
                           R"({phase: Failed, containerStatuses: [{name: lockstep, image: x, imageID: y, ready: false,
                               restartCount: 0, state: {terminated: {exitCode: 75, reason: Error,
@@ -188,9 +188,9 @@ TEST(KubernetesObjects, TheNewestPodOfEachIndexCounts) {
   const Json waiting = pod("myjob-0-c", "0", "2026-01-01T00:00:00Z",
                            R"({phase: Pending, containerStatuses: [{name: lockstep, image: x, imageID: "", ready: false,
                                restartCount: 2, state: {waiting: {reason: ImagePullBackOff}}}]})");
-  Json stranger = pod("other", "7", "2026-01-01T00:00:00Z", "{phase: Running}");
-  stranger["metadata"].erase("labels");
-  const std::vector<NamedPod> pods = pods_of_list(list_of({again, failed, waiting, stranger}));
+  Json unrelated = pod("other", "7", "2026-01-01T00:00:00Z", "{phase: Running}");
+  unrelated["metadata"].erase("labels");
+  const std::vector<KubernetesPod> pods = newest_pods_in_list(list_of({again, failed, waiting, unrelated}));
   ASSERT_EQ(pods.size(), 2u);
   EXPECT_EQ(pods[0].name, "myjob-0-c");
   EXPECT_EQ(pods[0].pod.phase, PodPhase::pending);
@@ -198,20 +198,20 @@ TEST(KubernetesObjects, TheNewestPodOfEachIndexCounts) {
   EXPECT_EQ(pods[0].pod.attempt, 2);
   EXPECT_TRUE(pods[0].restarted);
   EXPECT_EQ(pods[1].name, "myjob-1-b");
-  EXPECT_EQ(pods[1].before, "myjob-1-a");
+  EXPECT_EQ(pods[1].predecessor, "myjob-1-a");
   EXPECT_EQ(pods[1].container, "lockstep");
   EXPECT_EQ(pods[1].pod.attempt, 1);
   EXPECT_EQ(pods[1].pod.node, "n1");
   EXPECT_EQ(time_text(*pods[1].pod.started), "2026-01-01T00:01:12Z");
 
-  const Pod ended = pods_of_list(list_of({failed})).at(0).pod;
+  const Pod ended = newest_pods_in_list(list_of({failed})).at(0).pod;
   EXPECT_EQ(ended.phase, PodPhase::failed);
   EXPECT_EQ(ended.exit_code, 75);
   EXPECT_EQ(ended.reason, "Error");
   EXPECT_EQ(time_text(*ended.ended), "2026-01-01T00:01:00Z");
 }
 
-TEST(KubernetesObjects, EventsComeInTheOrderOfTime) {
+TEST(KubernetesObjects, EventsAreSortedByTime) {
   const auto event = [](const std::string& reason, const std::string& time) {
     return object(
         R"({apiVersion: v1, kind: Event, metadata: {name: e}, involvedObject: {kind: Pod, name: myjob-0-abcde},
@@ -228,7 +228,7 @@ TEST(KubernetesObjects, EventsComeInTheOrderOfTime) {
   EXPECT_TRUE(events[1].warning);
 }
 
-TEST(KubernetesObjects, ThePodStatusIsThatOfKubectl) {
+TEST(KubernetesObjects, PodStatusEqualsThatOfKubectl) {
   const auto shown = [](const std::string& status, const std::string& more = "") {
     const Json pod = object("{apiVersion: v1, kind: Pod, metadata: {name: p" + more +
                             "}, spec: {initContainers: [{name: i, image: x}, {name: j, image: x}], containers: [{name: "
@@ -270,17 +270,16 @@ TEST(KubernetesObjects, ThePodStatusIsThatOfKubectl) {
       "0/2 Init:Error");
 }
 
-TEST(KubernetesRunner, WithoutKubectlSaysHowToGetIt) {
+TEST(KubernetesRunner, MissingKubectlIsReportedWithARemedy) {
   const RunningProgram::Result result =
       RunningProgram({"/usr/bin/env", "PATH=/nowhere", program_path(), "get", "jobs", "--on", "kubernetes"}).wait();
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.err.find("kubernetes: there is no kubectl on the PATH, through which it is reached; install it"),
-            std::string::npos)
+  EXPECT_NE(result.err.find("kubernetes: kubectl was not found on the PATH; install it"), std::string::npos)
       << result.err;
 }
 
-// The real kubectl with a cluster that is not there.
-TEST(KubernetesRunner, AnUnreachableClusterIsNamed) {
+// The real kubectl without a cluster.
+TEST(KubernetesRunner, AnUnreachableClusterIsReportedWithARemedy) {
   if (detail::find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
   const TempDir dir;
   const RunningProgram::Result result =
@@ -289,7 +288,7 @@ TEST(KubernetesRunner, AnUnreachableClusterIsNamed) {
           .wait();
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.err.find("kubectl get: "), std::string::npos) << result.err;
-  EXPECT_NE(result.err.find("`kubectl config current-context` tells which cluster is meant"), std::string::npos)
+  EXPECT_NE(result.err.find("check the cluster with `kubectl config current-context`"), std::string::npos)
       << result.err;
 }
 

@@ -1,4 +1,4 @@
-// The probe of our pods: `lockstep doctor --ready`.
+// The readiness probe of the pods: `lockstep doctor --ready`.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -16,7 +16,7 @@ RunningProgram::Result ask(const std::string& coordinator) {
       .wait();
 }
 
-TEST(Ready, WhenTheCoordinatorAnswers) {
+TEST(Ready, IfTheCoordinatorIsReachable) {
   std::optional<Listener> listener(std::in_place);
   const std::string coordinator = "127.0.0.1:" + std::to_string(listener->port());
   const auto there = ask(coordinator);
@@ -25,10 +25,11 @@ TEST(Ready, WhenTheCoordinatorAnswers) {
   listener.reset();
   const auto gone = ask(coordinator);
   EXPECT_EQ(gone.exit_code, 1);
-  EXPECT_EQ(gone.out.substr(0, gone.out.rfind(": ")), "not ready: the coordinator " + coordinator + " is not reachable");
+  EXPECT_EQ(gone.out.substr(0, gone.out.rfind(": ")),
+            "not ready: the coordinator " + coordinator + " is not reachable");
 }
 
-TEST(Ready, OneProcessAloneNeedsNobody) {
+TEST(Ready, ASingleProcessIsAlwaysReady) {
   const auto alone =
       RunningProgram({"/usr/bin/env", "LOCKSTEP_NUM_PROCESSES=1", program_path(), "doctor", "--ready"}).wait();
   EXPECT_EQ(alone.exit_code, 0) << alone.err;

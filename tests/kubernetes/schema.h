@@ -1,5 +1,4 @@
-// Holds manifests against the published schemas, as tools/distil_schemas.py has kept them. Values; safe from any
-// thread.
+// Validates manifests against the published schemas, as extracted by tools/distil_schemas.py. Safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +17,11 @@ class Schemas {
     all_ = nlohmann::json::parse(file);
   }
 
-  // What is wrong with an object, each with its path: an unknown field, a missing one, a type, an enum, a limit.
+  // The errors of an object, each with its path: unknown and missing fields, wrong types, enums and limits.
   std::vector<std::string> faults(const nlohmann::ordered_json& object) const {
     std::vector<std::string> out;
     const std::string kind = object.value("apiVersion", "") + " " + object.value("kind", "");
-    if (!all_["kinds"].contains(kind)) return {"no schema of " + kind};
+    if (!all_["kinds"].contains(kind)) return {"no schema for " + kind};
     check(all_["kinds"][kind], object, kind, out);
     return out;
   }
@@ -36,11 +35,11 @@ class Schemas {
         given.contains("is") ? all_["definitions"].at(given["is"].get<std::string>()) : given;
     const std::string type = schema.value("type", schema.contains("properties") ? "object" : "");
     if (!has_type(type, value)) {
-      out.push_back(path + ": " + value.dump() + " is no " + type);
+      out.push_back(path + ": " + value.dump() + " is not of type " + type);
       return;
     }
     if (schema.contains("enum") && std::ranges::find(schema["enum"], nlohmann::json(value)) == schema["enum"].end())
-      out.push_back(path + ": " + value.dump() + " is none of " + schema["enum"].dump());
+      out.push_back(path + ": " + value.dump() + " is not one of " + schema["enum"].dump());
     check_limits(schema, value, path, out);
     if (value.is_object()) check_fields(schema, value, path, out);
     if (value.is_array() && schema.contains("items"))
@@ -57,7 +56,7 @@ class Schemas {
       else if (schema.contains("values"))
         check(schema["values"], each, place, out);
       else if (!schema.value("open", false))
-        out.push_back(place + ": there is no such field");
+        out.push_back(place + ": unknown field");
     }
     if (!schema.contains("required")) return;
     for (const auto& name : schema["required"])
@@ -67,7 +66,7 @@ class Schemas {
 
   static void check_limits(const nlohmann::json& schema, const Json& value, const std::string& path,
                            std::vector<std::string>& out) {
-    const auto fault = [&](const char* what) { out.push_back(path + ": " + value.dump() + " breaks " + what); };
+    const auto fault = [&](const char* what) { out.push_back(path + ": " + value.dump() + " violates " + what); };
     if (value.is_number()) {
       if (schema.contains("minimum") && value.get<double>() < schema["minimum"].get<double>()) fault("minimum");
       if (schema.contains("maximum") && value.get<double>() > schema["maximum"].get<double>()) fault("maximum");

@@ -1,4 +1,4 @@
-// What the commands show of jobs and pods on a cluster, which names they take, and which rights they need.
+// Job commands on a cluster: the states they show, the names they accept and the permissions they need.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -26,11 +26,12 @@ class States : public KubernetesCluster {
   }
 };
 
-TEST_F(States, PodsAreShownAsKubectlShowsThem) {
+TEST_F(States, PodsHaveTheStatusThatKubectlShows) {
   make_job("myjob", {{"active", 2}, {"startTime", "2026-01-01T00:00:05Z"}});
   make_pod("myjob", 0, "myjob-0-aaaaa", "Pending", waiting("ImagePullBackOff"));
-  EXPECT_EQ(rows(out_of({"get", "pods"}), 4),
-            (std::vector<Words>{{"myjob-0-aaaaa", "0/1", "ImagePullBackOff", "0"}}));  // the other one was not made yet
+  EXPECT_EQ(
+      rows(out_of({"get", "pods"}), 4),
+      (std::vector<Words>{{"myjob-0-aaaaa", "0/1", "ImagePullBackOff", "0"}}));  // the other pod does not exist yet
   EXPECT_EQ(rows(out_of({"get", "jobs"}), 2), (std::vector<Words>{{"myjob", "Created"}}));
   const auto waited = run({"wait", "myjob", "--for=condition=Running", "--timeout", "0s"});
   EXPECT_EQ(waited.exit_code, 1);
@@ -43,7 +44,7 @@ TEST_F(States, PodsAreShownAsKubectlShowsThem) {
   EXPECT_EQ(out_of({"wait", "myjob", "--for=condition=Running", "--timeout", "0s"}), "job.batch/myjob condition met\n");
 }
 
-TEST_F(States, ARestartIsCountedAndReplacedPodsStayReachable) {
+TEST_F(States, RestartsAreCountedAndReplacedPodsStayAccessible) {
   const Json job = make_job("myjob", {{"active", 2}, {"startTime", "2026-01-01T00:00:05Z"}, {"completedIndexes", "1"}});
   make_pod("myjob", 0, "myjob-0-aaaaa", "Failed", ended(137, "OOMKilled"));
   make_pod("myjob", 0, "myjob-0-bbbbb", "Running", running(), true, "2026-01-01T00:01:10Z");
@@ -68,7 +69,7 @@ TEST_F(States, ARestartIsCountedAndReplacedPodsStayReachable) {
   EXPECT_TRUE(contains(out_of({"get", "pod/myjob-0-aaaaa", "-o", "yaml"}), "imageID: \"\""));
 }
 
-TEST_F(States, EventsAreThoseOfThisJob) {
+TEST_F(States, EventsOfOtherJobsAreExcluded) {
   const Json job = make_job("myjob");
   const Json pod = make_pod("myjob", 0, "myjob-0-bbbbb", "Running", running());
   auto event = [&, number = 0](const std::string& reason, const Json& about, const std::string& time) mutable {
@@ -93,7 +94,7 @@ TEST_F(States, EventsAreThoseOfThisJob) {
   EXPECT_EQ(reasons, (std::set<std::string>{"Own", "OfItsPod", "OfAReplacedPod"}));
 }
 
-TEST_F(States, AJobAndAJaxJobOfOneNameAreToldApart) {
+TEST_F(States, AJobAndAJaxJobMayHaveTheSameName) {
   make_job("rb");
   Json jax = {{"apiVersion", "kubeflow.org/v1"}, {"kind", "JAXJob"}, {"metadata", {{"name", "rb"}}}};
   jax["spec"]["jaxReplicaSpecs"]["Worker"] = {{"replicas", 1}};
@@ -101,7 +102,7 @@ TEST_F(States, AJobAndAJaxJobOfOneNameAreToldApart) {
   const auto either = run({"delete", "rb"});
   EXPECT_EQ(either.exit_code, 1);
   EXPECT_TRUE(contains(either.err,
-                       "there are a JAXJob and a Job called rb in namespace default; write jaxjob/rb or "
+                       "namespace default has a JAXJob and a Job named rb; use jaxjob/rb or "
                        "job.batch/rb"))
       << either.err;
   EXPECT_EQ(out_of({"delete", "job.batch/rb"}), "job.batch \"rb\" deleted from default namespace\n");
@@ -109,7 +110,7 @@ TEST_F(States, AJobAndAJaxJobOfOneNameAreToldApart) {
   EXPECT_EQ(out_of({"delete", "jaxjob/rb"}), "jaxjob.kubeflow.org \"rb\" deleted from default namespace\n");
 }
 
-TEST_F(States, RightsOnJobsAreEnoughForJobs) {
+TEST_F(States, PermissionForJobsIsEnoughForIndexedJobs) {
   for (const char* verb : {"get", "list"}) server_.forbid(verb, "jaxjobs");
   make_job("myjob", {{"active", 1}, {"startTime", "2026-01-01T00:00:05Z"}});
   make_pod("myjob", 0, "myjob-0-aaaaa", "Running", running(), true);
@@ -125,11 +126,12 @@ TEST_F(States, RightsOnJobsAreEnoughForJobs) {
       << all.err;
   EXPECT_EQ(run({"get", "jaxjobs"}).exit_code, 1);
   const auto missing = run({"describe", "nothing"});
-  EXPECT_TRUE(contains(missing.err, "there is no \"nothing\" in namespace default; there are myjob")) << missing.err;
+  EXPECT_TRUE(contains(missing.err, "job nothing: not found in namespace default; existing jobs: myjob"))
+      << missing.err;
   EXPECT_EQ(out_of({"delete", "myjob"}), "job.batch \"myjob\" deleted from default namespace\n");
 }
 
-TEST_F(States, DescribeTellsWhereTheTokenComesFrom) {
+TEST_F(States, DescribeShowsTheSourceOfTheToken) {
   Json job = make_job("myjob");
   job["spec"]["template"]["spec"]["containers"][0]["env"] =
       Json::array({{{"name", "LOCKSTEP_TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "token"}}}}}},
@@ -141,7 +143,7 @@ TEST_F(States, DescribeTellsWhereTheTokenComesFrom) {
   EXPECT_TRUE(contains(page, "<image default>\n")) << page;
 }
 
-TEST_F(States, AFailedJobIsWaitedForWithItsLastLine) {
+TEST_F(States, WaitReportsTheLastLineOfAFailedJob) {
   make_job("myjob", {{"failed", 1},
                      {"conditions", {{{"type", "Failed"}, {"status", "True"}, {"message", "backoff limit reached"}}}}});
   make_pod("myjob", 0, "myjob-0-aaaaa", "Failed", ended(75, "Error"));
@@ -174,7 +176,7 @@ TEST_F(States, WaitSurvivesARestartOfTheServer) {
   EXPECT_TRUE(contains(result.err, "reachable again after ")) << result.err;
 }
 
-TEST_F(States, AServerThatStaysAwayIsNoFailedJob) {
+TEST_F(States, AnUnreachableServerHasItsOwnExitCode) {
   make_job("myjob");
   server_.stop();
   const auto result = run({"wait", "myjob", "--for=condition=Succeeded", "--timeout", "1s"});
@@ -182,14 +184,14 @@ TEST_F(States, AServerThatStaysAwayIsNoFailedJob) {
   EXPECT_TRUE(contains(result.err, "; gave up after ")) << result.err;
 }
 
-TEST_F(States, AFollowedLogGoesOnAfterARestartOfTheServer) {
+TEST_F(States, AFollowedLogSurvivesARestartOfTheServer) {
   make_job("myjob", {{"active", 1}, {"startTime", "2026-01-01T00:00:05Z"}});
   const Json pod = make_pod("myjob", 0, "myjob-0-aaaaa", "Running", running(), true);
   for (const char* line : {"one", "two", "three"}) server_.log("default", "myjob-0-aaaaa", line);
   RunningProgram program(words({"logs", "-f", "myjob"}));
   EXPECT_TRUE(comes_true([&] { return server_.followers() == 1; }));
   server_.stop();
-  EXPECT_TRUE(program.says("trying again until it answers\n"));
+  EXPECT_TRUE(program.says("lost the connection to the API server; retrying\n"));
   server_.log("default", "myjob-0-aaaaa", "four");
   Json over = pod;
   over["status"]["phase"] = "Succeeded";

@@ -25,25 +25,25 @@ std::string render(const std::string& text, const TemplateFinder& find = {}) {
   return render_template("t.j2", text, kVariables, find);
 }
 
-TEST(Template, TextStaysAsItIs) {
+TEST(Template, TextIsCopiedUnchanged) {
   EXPECT_EQ(render(""), "");
   EXPECT_EQ(render("a: {b}\n  c: }} %} #}"), "a: {b}\n  c: }} %} #}");
   EXPECT_EQ(render("{"), "{");
 }
 
-TEST(Template, OneLineEndAtTheEndIsDropped) {
+TEST(Template, OneNewlineAtTheEndIsDropped) {
   EXPECT_EQ(render("a\n"), "a");
   EXPECT_EQ(render("a\n\n"), "a\n");
 }
 
-TEST(Template, ValuesAreWritten) {
+TEST(Template, ValuesArePrinted) {
   EXPECT_EQ(render("{{ hosts_count }} {{name}} {{ on }} {{ 'x' }} {{ \"y\\n\" }} {{ -3 }} {{ 1.5 }}"),
             "2 mnist true x y\n -3 1.5");
   EXPECT_EQ(render("{{ pod.image }} {{ pod['image'] }} {{ pod.ports[1] }} {{ words[-1] }}"), "x:1 x:1 81 c");
   EXPECT_EQ(render("{{ '}}' }}"), "}}");
 }
 
-TEST(Template, Conditions) {
+TEST(Template, ConditionsSelectOneBranch) {
   EXPECT_EQ(render("{% if on %}yes{% else %}no{% endif %}"), "yes");
   EXPECT_EQ(render("{% if off %}a{% elif hosts_count == 2 %}b{% else %}c{% endif %}"), "b");
   EXPECT_EQ(render("{% if off %}a{% elif off %}b{% elif off %}c{% else %}d{% endif %}!"), "d!");
@@ -51,7 +51,7 @@ TEST(Template, Conditions) {
   EXPECT_EQ(render("{% if on %}{% if off %}a{% endif %}b{% endif %}c"), "bc");
 }
 
-TEST(Template, OperatorsBindAsInJinja) {
+TEST(Template, OperatorsHaveThePrecedenceOfJinja) {
   const auto is = [](const std::string& condition) {
     return render("{% if " + condition + " %}1{% else %}0{% endif %}") == "1";
   };
@@ -71,14 +71,14 @@ TEST(Template, OperatorsBindAsInJinja) {
   EXPECT_EQ(render("{{ off or name }} {{ on and name }}"), "mnist mnist");
 }
 
-TEST(Template, Loops) {
+TEST(Template, LoopsRepeatTheirBody) {
   EXPECT_EQ(render("{% for w in words %}{{ loop.index }}{{ w }}{% if not loop.last %},{% endif %}{% endfor %}"),
             "1a,2b,3c");
   EXPECT_EQ(render("{% for w in words %}{% for v in words %}{{ w }}{{ v }}{{ loop.index0 }} {% endfor %}{% endfor %}"),
             "aa0 ab1 ac2 ba0 bb1 bc2 ca0 cb1 cc2 ");
   EXPECT_EQ(render("{% for w in empty %}x{% endfor %}{{ name }}"), "mnist");
   EXPECT_EQ(render("{% for name in words %}{{ name }}{% endfor %}{{ name }}"), "abcmnist");
-  EXPECT_THROWS(render("{% for w in words %}{% endfor %}{{ w }}"), Error, "there is no variable \"w\"");
+  EXPECT_THROWS(render("{% for w in words %}{% endfor %}{{ w }}"), Error, "unknown variable \"w\"");
 }
 
 TEST(Template, DashesTrimWhitespace) {
@@ -87,7 +87,7 @@ TEST(Template, DashesTrimWhitespace) {
   EXPECT_EQ(render("{#- comment {{ x }} -#}\n a{# b #}c"), "ac");
 }
 
-TEST(Template, Filters) {
+TEST(Template, FiltersTransformValuesAndBlocks) {
   EXPECT_EQ(render("{{ words | tojson }} {{ name|tojson }} {{ 'a\"b' | tojson }}"),
             "[\"a\",\"b\",\"c\"] \"mnist\" \"a\\\"b\"");
   EXPECT_EQ(render("{{ missing | default('x') }} {{ name | default('x') }} {{ pod.no | default(3) }}"), "x mnist 3");
@@ -96,7 +96,7 @@ TEST(Template, Filters) {
   EXPECT_EQ(render("x: {% filter indent(3) %}{{ name }}\ny{% endfilter %}."), "x: mnist\n   y.");
 }
 
-TEST(Template, IncludesOthers) {
+TEST(Template, IncludesRenderOtherTemplates) {
   const TemplateFinder find = [](const std::string& name) -> std::optional<std::string> {
     if (name == "inner") return "{{ name }} {% for w in words %}{% include 'word' %}{% endfor %}\n";
     if (name == "word") return "{{ w }}\n";
@@ -108,93 +108,93 @@ TEST(Template, IncludesOthers) {
   EXPECT_THROWS(render("{% include 'none' %}", find), Error, "t.j2:1: include: there is no template \"none\"");
   EXPECT_THROWS(render("{% include 'none' %}"), Error, "t.j2:1: include: there is no template \"none\"");
   EXPECT_THROWS(render("{% include 'self' %}", find), Error,
-                "self:1: include: more than 8 templates within each other");
-  EXPECT_THROWS(render("{% include 'bad' %}", find), Error,
-                "bad:3: there is no variable \"nam\"; did you mean \"name\"?");
+                "self:1: include: templates are nested more than 8 levels deep");
+  EXPECT_THROWS(render("{% include 'bad' %}", find), Error, "bad:3: unknown variable \"nam\"; did you mean \"name\"?");
 }
 
-TEST(Template, MistakesNameThePlace) {
+TEST(Template, MistakesAreReportedWithTheirLine) {
   const auto expect = [](const std::string& text, const std::string& message) {
     SCOPED_TRACE(text);
     EXPECT_THROWS(render(text), Error, message);
   };
-  expect(
-      "\n{{ hots_count }}",
-      "t.j2:2: there is no variable \"hots_count\"; did you mean \"hosts_count\"? there are empty, hosts_count, name, "
-      "nothing, off, on, pod, words");
-  expect("{{ pod.imag }}", "t.j2:1: there is no member \"imag\"; did you mean \"image\"? there are image, ports");
-  expect("{{ missing.x | default(1) }}", "there is no variable \"missing\"");
-  expect("{{ name.x }}", "\".x\" of a text; only objects have members");
-  expect("{{ words[7] }}", "there is no [7] in a list of 3");
-  expect("{{ words['a'] }}", "[a text] of a list; a list has numbers, an object names");
-  expect("{{ words }}", "a list cannot be written as it is; use the filter tojson");
-  expect("{{ pod }}", "an object cannot be written as it is; use the filter tojson");
-  expect("{{ nothing }}", "nothing (null) cannot be written as it is; give it a value, or use default(...)");
-  expect("{% if name < 2 %}{% endif %}", "< of a text and a number; two numbers or two texts are needed");
-  expect("{% for x in name %}{% endfor %}", "for: a list is needed, and this is a text");
-  expect("{{ name | uper }}", "there is no filter \"uper\"; there are default, indent, tojson");
-  expect("{{ name | to_json }}", "there is no filter \"to_json\"; did you mean \"tojson\"?");
+  expect("\n{{ hots_count }}",
+         "t.j2:2: unknown variable \"hots_count\"; did you mean \"hosts_count\"? defined: empty, hosts_count, name, "
+         "nothing, off, on, pod, words");
+  expect("{{ pod.imag }}", "t.j2:1: unknown member \"imag\"; did you mean \"image\"? defined: image, ports");
+  expect("{{ missing.x | default(1) }}", "unknown variable \"missing\"");
+  expect("{{ name.x }}", "cannot read member \"x\" of a string; only objects have members");
+  expect("{{ words[7] }}", "index 7 is out of range for a list of 3");
+  expect("{{ words['a'] }}", "cannot index a list with a string; use a number for a list, a string for an object");
+  expect("{{ words }}", "a list cannot be printed; use the filter tojson");
+  expect("{{ pod }}", "an object cannot be printed; use the filter tojson");
+  expect("{{ nothing }}", "null cannot be printed; set a value, or use default(...)");
+  expect("{% if name < 2 %}{% endif %}", "cannot compare a string < a number; use two numbers or two strings");
+  expect("{% for x in name %}{% endfor %}", "for: expected a list, found a string");
+  expect("{{ name | uper }}", "unknown filter \"uper\"; known: default, indent, tojson");
+  expect("{{ name | to_json }}", "unknown filter \"to_json\"; did you mean \"tojson\"?");
   expect("{{ name | default }}", "default takes 1 argument, not 0");
   expect("{{ name | tojson(1) }}", "tojson takes 0 arguments, not 1");
   expect("{{ name | indent(1,2,3) }}", "indent takes 0 or 2 arguments, not 3");
-  expect("{{ name | indent('x') }}", "indent: a text and a width from 0 to 1000 are needed, not a text and \"x\"");
-  expect("{{ name | indent(1 }}", "a \")\" is missing after the arguments of indent, and the tag ends: }}");
-  expect("{{ name | }}", "the name of a filter is needed, and the tag ends: }}");
-  expect("a\n{{ name", "t.j2:2: a tag {{ has no end }}");
-  expect("{% if on", "t.j2:1: a tag {% has no end %}");
-  expect("{# x", "t.j2:1: a comment {# has no end #}");
-  expect("{{ }}", "a value is needed, and the tag ends: }}");
-  expect("{{ and }}", "a value is needed, and here is \"and\"");
-  expect("{{ name name }}", "the end }} is needed, and here is \"name\"");
-  expect("{{ (name }}", "a \")\" is missing, and the tag ends: }}");
-  expect("{{ words[1 }}", "a \"]\" is missing, and the tag ends: }}");
-  expect("{{ pod.1 }}", "a name is needed after \".\", and here is \"1\"");
+  expect("{{ name | indent('x') }}", "indent: expected a string and a width from 0 to 1000, found a string and \"x\"");
+  expect("{{ name | indent(1 }}", "missing \")\" after the arguments of indent; found the end of the tag, }}");
+  expect("{{ name | }}", "expected the name of a filter; found the end of the tag, }}");
+  expect("a\n{{ name", "t.j2:2: the tag {{ is not closed by }}");
+  expect("{% if on", "t.j2:1: the tag {% is not closed by %}");
+  expect("{# x", "t.j2:1: the comment {# is not closed by #}");
+  expect("{{ }}", "expected a value; found the end of the tag, }}");
+  expect("{{ and }}", "expected a value; found \"and\"");
+  expect("{{ name name }}", "expected }}; found \"name\"");
+  expect("{{ (name }}", "missing \")\"; found the end of the tag, }}");
+  expect("{{ words[1 }}", "missing \"]\"; found the end of the tag, }}");
+  expect("{{ pod.1 }}", "expected a name after \".\"; found \"1\"");
   expect("{{ 1x }}", "\"1x\" is not a number");
-  expect("{{ name is good }}", "after \"is\" comes \"defined\" or \"not defined\", and here is \"good\"");
-  expect("{{ name + 1 }}", "\"+\" means nothing here");
-  expect("{{ \x01 }}", "\"\\x01\" means nothing here");
-  expect("{{ 'a }}", "a text in quotes has no end");
-  expect("{{ 'a\\q' }}", "\\q is not known in a text");
-  expect("\n{% if on %}\n", "t.j2:2: {% if %} has no {% endif %}");
-  expect("{% for x in words %}{% endif %}", "{% endif %} stands in the {% for %} of line 1, which has no {% endfor %}");
-  expect("{% endif %}", "{% endif %} ends nothing");
-  expect("{% else %}", "{% else %} ends nothing");
-  expect("{% set x = 1 %}", "there is no {% set %} here; there are if, elif, else, for, filter and include");
-  expect("{% fo x in words %}", "there is no {% fo %} here; did you mean \"for\"?");
-  expect("{% for 1 in words %}{% endfor %}", "for: a name is needed: {% for each in list %}");
-  expect("{% for loop in words %}{% endfor %}", "for: \"loop\" tells about the loop itself; choose another name");
-  expect("{% for x of words %}{% endfor %}", "for: \"in\" is needed after x: {% for each in list %}");
-  expect("{% include name %}", "include: the name of a template in quotes is needed");
-  expect("{{ " + std::string(100, '(') + "1", "more than 64 parentheses lie within each other");
-  expect("{{ pod" + std::string(100, '.'), "a name is needed after \".\"");
+  expect("{{ name is good }}", "expected \"defined\" or \"not defined\" after \"is\"; found \"good\"");
+  expect("{{ name + 1 }}", "unexpected \"+\"");
+  expect("{{ \x01 }}", "unexpected \"\\x01\"");
+  expect("{{ 'a }}", "a string is not closed by its quote");
+  expect("{{ 'a\\q' }}", "unknown escape \\q in a string");
+  expect("\n{% if on %}\n", "t.j2:2: {% if %} is not closed by {% endif %}");
+  expect("{% for x in words %}{% endif %}",
+         "{% endif %} inside the {% for %} of line 1, which is not closed by {% endfor %}");
+  expect("{% endif %}", "{% endif %} without an open block");
+  expect("{% else %}", "{% else %} without an open block");
+  expect("{% set x = 1 %}", "unknown tag {% set %}; known: if, elif, else, for, filter and include");
+  expect("{% fo x in words %}", "unknown tag {% fo %}; did you mean \"for\"?");
+  expect("{% for 1 in words %}{% endfor %}", "for: expected a name, as in {% for each in list %}");
+  expect("{% for loop in words %}{% endfor %}",
+         "for: the name \"loop\" is reserved for the state of the loop; choose another name");
+  expect("{% for x of words %}{% endfor %}", "for: expected \"in\" after x, as in {% for each in list %}");
+  expect("{% include name %}", "include: expected the name of a template in quotes");
+  expect("{{ " + std::string(100, '(') + "1", "parentheses are nested more than 64 levels deep");
+  expect("{{ pod" + std::string(100, '.'), "expected a name after \".\"");
   std::string deep, members = "{{ pod";
   for (int i = 0; i < 100; ++i) deep += "{% if on %}", members += ".a";
-  expect(deep, "more than 64 blocks lie within each other");
-  expect(members + " }}", "more than 64 members of members");
+  expect(deep, "blocks are nested more than 64 levels deep");
+  expect(members + " }}", "more than 64 members and indexes in a row");
   std::string many = "{{ on";
   for (int i = 0; i < 10'001; ++i) many += " or on";
-  expect(many + " }}", "more than 256 operators and filters follow each other in one expression");
+  expect(many + " }}", "more than 256 chained operators and filters in one expression");
   std::string filters = "{{ a";
   for (int i = 0; i < 25'000; ++i) filters += " | default(1)";
-  expect(filters + " }}", "more than 256 operators and filters follow each other in one expression");
+  expect(filters + " }}", "more than 256 chained operators and filters in one expression");
   std::string pairs;
   for (int i = 0; i < 10'001; ++i) pairs += "{{ on or on }}";
   expect(pairs, "more than 10000 operators in one template");
 }
 
-TEST(Template, WorkAndTextAreLimited) {
+TEST(Template, WorkAndResultAreLimited) {
   std::string loops, ends;
   for (int i = 0; i < 30; ++i) loops += fmt::format("{{% for x{} in words %}}", i), ends += "{% endfor %}";
-  EXPECT_THROWS(render(loops + ends), Error, "more than 1000000 pieces are rendered; are loops too long?");
+  EXPECT_THROWS(render(loops + ends), Error, "more than 1000000 texts, tags and loop iterations; shorten the loops");
   std::string quotes = "{{ '\"\"\"\"'";
   for (int i = 0; i < 100; ++i) quotes += " | tojson";
-  EXPECT_THROWS(render(quotes + " }}"), Error, "the text grows beyond 16777216 bytes");
+  EXPECT_THROWS(render(quotes + " }}"), Error, "the result is longer than 16777216 bytes");
   std::string indents = "{{ '" + std::string(10'000, 'x');
   for (int i = 0; i < 20'000; ++i) indents += "\\n";
-  EXPECT_THROWS(render(indents + "' | indent(1000) }}"), Error, "the text grows beyond 16777216 bytes");
+  EXPECT_THROWS(render(indents + "' | indent(1000) }}"), Error, "the result is longer than 16777216 bytes");
 }
 
-// Whatever the text, the answer is a text or an Error.
+// Any input either renders or throws Error.
 TEST(Template, RandomTextNeverCrashes) {
   const std::vector<std::string> parts = {
       "{{",  "}}",      "{%",     "%}",        "{#",     "#}",     "-",     " ",        "\n",

@@ -1,4 +1,4 @@
-// A small HTTPS server on this machine, for as long as it lives: one request per connection.
+// A small HTTPS server on this machine that serves one request per connection until it is destroyed.
 #pragma once
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@ class TlsServer {
   struct Request {
     std::string head, body;
   };
-  // Given a request, returns the status of the answer; runs on the server's thread.
+  // Returns the HTTP status for a request; runs on the server's thread.
   using Answer = std::function<int(const Request&)>;
 
   TlsServer(const TlsFiles& files, Answer answer)
@@ -56,16 +56,16 @@ class TlsServer {
     while (!stop_) {
       const int client = ::accept(socket_, nullptr, nullptr);
       if (client < 0) continue;
-      const timeval patience{10, 0};
-      ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+      const timeval timeout{10, 0};
+      ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
       const std::unique_ptr<SSL, void (*)(SSL*)> ssl(SSL_new(context_.get()), SSL_free);
       SSL_set_fd(ssl.get(), client);
-      if (SSL_accept(ssl.get()) == 1) speak(ssl.get());
+      if (SSL_accept(ssl.get()) == 1) handle(ssl.get());
       ::close(client);
     }
   }
 
-  void speak(SSL* ssl) {
+  void handle(SSL* ssl) {
     Request request;
     char byte;
     while (!request.head.ends_with("\r\n\r\n") && SSL_read(ssl, &byte, 1) == 1) request.head += byte;

@@ -1,4 +1,4 @@
-// Progress for Kubeflow Trainer, told to a real HTTPS server.
+// Progress reports for Kubeflow Trainer, sent to a real HTTPS server.
 #include "train/trainer_status.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ bool has_curl() {
 class TrainerStatus : public testing::Test {
  protected:
   void SetUp() override {
-    ::signal(SIGPIPE, SIG_IGN);  // clients that give up
+    ::signal(SIGPIPE, SIG_IGN);  // clients may disconnect
     if (!has_curl()) GTEST_SKIP() << "no libcurl";
     write("token", "first-token\n");
   }
@@ -44,7 +44,7 @@ class TrainerStatus : public testing::Test {
   }
   TlsFiles certificate() { return authority_.issue("server", "DNS:localhost,IP:127.0.0.1"); }
 
-  // Keeps what it is told.
+  // A server that stores the requests and answers with `status`.
   std::unique_ptr<TlsServer> server(int status = 200) {
     return std::make_unique<TlsServer>(certificate(), [this, status](const TlsServer::Request& request) {
       const std::lock_guard lock(mutex_);
@@ -81,18 +81,17 @@ TEST_F(TrainerStatus, EndIsReportedWithFinalMetrics) {
   now_ = 10;
   from->step(50, {{"loss", 0.5}, {"bad", NAN}});
   from->end(200, {{"loss", 0.25}, {"test_accuracy", 0.975}});
-  const auto told = requests();
-  ASSERT_FALSE(told.empty());
-  EXPECT_TRUE(told.back().head.starts_with("POST /status HTTP/1.1\r\n")) << told.back().head;
-  EXPECT_NE(told.back().head.find("Authorization: Bearer first-token\r\n"), std::string::npos);
-  EXPECT_NE(told.back().head.find("Content-Type: application/json\r\n"), std::string::npos);
-  EXPECT_EQ(Json::parse(told.back().body),
+  const auto received = requests();
+  ASSERT_FALSE(received.empty());
+  EXPECT_TRUE(received.back().head.starts_with("POST /status HTTP/1.1\r\n")) << received.back().head;
+  EXPECT_NE(received.back().head.find("Authorization: Bearer first-token\r\n"), std::string::npos);
+  EXPECT_NE(received.back().head.find("Content-Type: application/json\r\n"), std::string::npos);
+  EXPECT_EQ(Json::parse(received.back().body),
             Json::parse(R"({"trainerStatus": {"progressPercentage": 100, "estimatedRemainingSeconds": 0,
                 "metrics": [{"name": "loss", "value": "0.25"}, {"name": "test_accuracy", "value": "0.975"}],
                 "lastUpdatedTime": "2026-01-01T00:00:00Z"}})"));
 }
 
-// What is sent is what the schema of a TrainJob's status takes.
 TEST_F(TrainerStatus, MessageMatchesTheTrainJobSchema) {
   const Schemas schemas(std::string(LOCKSTEP_TEST_DATA) + "/schemas/kubernetes.json");
   const auto to = server();
@@ -110,7 +109,7 @@ TEST_F(TrainerStatus, MessageMatchesTheTrainJobSchema) {
   }
   const Json last = Json::parse(requests().back().body)["trainerStatus"];
   EXPECT_EQ(last["progressPercentage"], 40);
-  EXPECT_EQ(last["estimatedRemainingSeconds"], 60);  // 300 steps took 30 s, and 600 are left
+  EXPECT_EQ(last["estimatedRemainingSeconds"], 60);  // 300 steps took 30 s, 600 remain
   EXPECT_EQ(last["metrics"].size(), 256u);
 }
 
@@ -123,7 +122,7 @@ TEST_F(TrainerStatus, TokenIsReadForEveryMessage) {
   EXPECT_NE(requests().back().head.find("Bearer second-token\r\n"), std::string::npos);
 }
 
-// While one message is on its way, whatever comes meanwhile is replaced by what comes after it.
+// Progress that arrives while a message is being sent replaces older progress that was not sent.
 TEST_F(TrainerStatus, NewestProgressReplacesUnsentProgress) {
   std::promise<void> asked, release;
   std::atomic<int> count = 0;
@@ -142,10 +141,10 @@ TEST_F(TrainerStatus, NewestProgressReplacesUnsentProgress) {
   for (int step = 1; step < 1000; ++step) from->step(step, {{"loss", 1.0 / step}});
   release.set_value();
   from->end(1000, {{"loss", 0}});
-  const auto told = requests();
-  ASSERT_GE(told.size(), 2u);
-  EXPECT_LE(told.size(), 3u);  // the first, perhaps one of step 999, and the end
-  EXPECT_EQ(Json::parse(told.back().body)["trainerStatus"]["progressPercentage"], 100);
+  const auto received = requests();
+  ASSERT_GE(received.size(), 2u);
+  EXPECT_LE(received.size(), 3u);  // the first, possibly step 999, and the end
+  EXPECT_EQ(Json::parse(received.back().body)["trainerStatus"]["progressPercentage"], 100);
 }
 
 TEST_F(TrainerStatus, SendsAtMostOneMessagePerInterval) {
@@ -155,7 +154,7 @@ TEST_F(TrainerStatus, SendsAtMostOneMessagePerInterval) {
   const auto from = logger(slow);
   from->begin({.total_steps = 1000});
   for (int step = 1; step < 1000; ++step) from->step(step, {});
-  from->end(1000, {});  // is told at once
+  from->end(1000, {});  // sent immediately
   EXPECT_LE(requests().size(), 2u);
   EXPECT_EQ(Json::parse(requests().back().body)["trainerStatus"]["progressPercentage"], 100);
 }
@@ -169,9 +168,9 @@ TEST_F(TrainerStatus, RejectionIsReportedOnce) {
     from->end(10, {});
   }
   {
-    auto stranger = options(*to);
-    stranger.ca_file.clear();  // the system knows nothing of this authority
-    const auto from = logger(stranger);
+    auto untrusted = options(*to);
+    untrusted.ca_file.clear();  // the system does not trust this authority
+    const auto from = logger(untrusted);
     from->begin({.total_steps = 10});
     from->end(10, {});
   }
@@ -184,7 +183,7 @@ TEST_F(TrainerStatus, RejectionIsReportedOnce) {
   }
   const std::string output = testing::internal::GetCapturedStderr();
   EXPECT_NE(output.find("lockstep: reporting progress to Kubeflow Trainer failed: the server responded with HTTP 403; "
-                      "training continues\n"),
+                        "training continues\n"),
             std::string::npos)
       << output;
   EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 3) << output;
@@ -205,7 +204,8 @@ TEST_F(TrainerStatus, UnresponsiveServerDoesNotBlockTheEnd) {
   from->end(10, {});
   from.reset();
   over.set_value();
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("reporting progress to Kubeflow Trainer failed: "), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("reporting progress to Kubeflow Trainer failed: "),
+            std::string::npos);
 }
 
 TEST(TrainerStatusVariables, AreReadFromTheEnvironment) {
@@ -222,7 +222,7 @@ TEST(TrainerStatusVariables, AreReadFromTheEnvironment) {
                 "KUBEFLOW_TRAINER_SERVER_URL is \"http://x\", but must start with https://");
 }
 
-// The whole program, with the variables as a pod of a TrainJob has them.
+// The complete program with the environment variables of a TrainJob's pod.
 TEST_F(TrainerStatus, TrainCommandReportsProgress) {
   const auto to = server();
   const auto train = [&](const std::string& url) {
@@ -238,7 +238,7 @@ TEST_F(TrainerStatus, TrainCommandReportsProgress) {
   const Json last = Json::parse(requests().back().body)["trainerStatus"];
   EXPECT_EQ(last["progressPercentage"], 100);
   EXPECT_EQ(last["metrics"][0]["name"], "loss");
-  const auto plain = train("http://127.0.0.1:1/");  // wrong, and no reason not to train
+  const auto plain = train("http://127.0.0.1:1/");  // an invalid URL does not stop training
   EXPECT_EQ(plain.exit_code, 0);
   EXPECT_NE(plain.err.find("but must start with https://"), std::string::npos);
 }

@@ -14,7 +14,7 @@ Json complete(const Json& given, const std::string& kind = "indexed-job") {
   return complete_variables(given, {.kind = kind, .make_token = [] { return std::string("made-token-0123456789"); }});
 }
 
-TEST(Variables, TheTwoOfTheSeedAreEnough) {
+TEST(Variables, HostsAndDevicesAreEnough) {
   const Json all = complete({{"hosts_count", 2}, {"local_device_count", 2}});
   EXPECT_EQ(all["name"], "lockstep");
   EXPECT_EQ(all["service"], "lockstep");
@@ -26,7 +26,7 @@ TEST(Variables, TheTwoOfTheSeedAreEnough) {
   EXPECT_EQ(all["env"], Json::array());
 }
 
-TEST(Variables, SomeFollowFromOthers) {
+TEST(Variables, DerivedVariablesFollowFromTheGivenOnes) {
   EXPECT_EQ(complete({{"gpus", true}, {"local_device_count", 4}})["gpu_count"], 4);
   EXPECT_EQ(complete({{"gpus", 3}})["gpu_count"], 3);
   EXPECT_EQ(complete({{"gpus", 0}})["gpu_count"], 0);
@@ -42,76 +42,76 @@ TEST(Variables, SomeFollowFromOthers) {
   EXPECT_EQ(complete({{"args", {"train", "--epochs", "8"}}, {"checkpoint_claim", "disk"}})["args"].size(), 3u);
 }
 
-TEST(Variables, ASecretThatIsThereNeedsNoToken) {
+TEST(Variables, AnExistingSecretNeedsNoToken) {
   const Json all = complete({{"token_secret", "ours"}});
   EXPECT_EQ(all["token_secret"], "ours");
   EXPECT_FALSE(all.contains("token"));
   EXPECT_EQ(complete({{"token", "0123456789abcdef"}})["token"], "0123456789abcdef");
 }
 
-TEST(Variables, WrongOnesAreRefused) {
+TEST(Variables, InvalidValuesAreRejected) {
   const auto expect = [](const Json& given, const std::string& message, const std::string& kind = "indexed-job") {
     SCOPED_TRACE(given.dump());
     EXPECT_THROWS(complete(given, kind), Error, message);
   };
   expect({{"hosts_cuont", 2}},
-         "variables: there is no \"hosts_cuont\"; did you mean \"hosts_count\"? there are hosts_count, ");
-  expect({{"hosts_count", 0}}, "variables: hosts_count is 0; a whole number from 1 to 4096 is needed");
-  expect({{"hosts_count", "2"}}, "variables: hosts_count is \"2\"; a whole number from 1 to 4096 is needed");
-  expect({{"hosts_count", 1.5}}, "variables: hosts_count is 1.5; a whole number");
-  expect({{"hosts_count", 18446744073709551615u}}, "a whole number from 1 to 4096 is needed");
-  expect({{"port", 70000}}, "variables: port is 70000; a whole number from 1 to 65535 is needed");
-  expect({{"suspend", "yes"}}, "variables: suspend is \"yes\"; true or false is needed");
+         "variables: unknown variable \"hosts_cuont\"; did you mean \"hosts_count\"? known: hosts_count, ");
+  expect({{"hosts_count", 0}}, "variables: hosts_count is 0; use a whole number from 1 to 4096");
+  expect({{"hosts_count", "2"}}, "variables: hosts_count is \"2\"; use a whole number from 1 to 4096");
+  expect({{"hosts_count", 1.5}}, "variables: hosts_count is 1.5; use a whole number");
+  expect({{"hosts_count", 18446744073709551615u}}, "use a whole number from 1 to 4096");
+  expect({{"port", 70000}}, "variables: port is 70000; use a whole number from 1 to 65535");
+  expect({{"suspend", "yes"}}, "variables: suspend is \"yes\"; use true or false");
   for (const char* image : {"", "a b", "a\nb", "-a", "a;b", "a\033b"})
-    expect({{"image", image}}, "; the name of an image is needed, without spaces");
+    expect({{"image", image}}, "; use an image name without spaces");
   for (const char* image : {"lockstep", "lockstep:0.1.0", "r.example:5000/a/b_c:1@sha256:00ff"})
     EXPECT_NO_THROW(complete({{"image", image}}));
   for (const char* name : {"", "A", "1a", "a_b", "a-", "-a", "a.b"})
-    expect({{"name", name}}, "a name of small letters, digits and hyphens, beginning with a letter, is needed");
-  expect({{"name", std::string(64, 'a')}}, "a name of small letters");
-  expect({{"name", std::string(47, 'a')}},
-         "it has 47 letters, and with what is put behind it in the names of pods only 46 fit");
+    expect({{"name", name}}, "use at most 63 lowercase letters, digits and hyphens, starting with a letter");
+  expect({{"name", std::string(64, 'a')}}, "use at most 63 lowercase letters");
+  expect({{"name", std::string(47, 'a')}}, "it has 47 characters; use at most 46, because pod names add a suffix");
   EXPECT_NO_THROW(complete({{"name", std::string(46, 'a')}}));
   for (const char* text : {"", "x", "1.", ".5", "1.2.3", "2gb", "0", "-1", "0.0"})
-    expect({{"memory", text}}, "a quantity is needed, such as 2, \"500m\" or \"2Gi\"");
+    expect({{"memory", text}}, "use a quantity such as 2, \"500m\" or \"2Gi\"");
   for (const char* text : {"1", "500m", "2Gi", "1.5", "64M"}) EXPECT_NO_THROW(complete({{"memory", text}}));
-  expect({{"cpu", 0}}, "variables: cpu is 0; a quantity is needed");
-  expect({{"args", "train"}}, "variables: args is \"train\"; a list of texts is needed");
-  expect({{"args", {1, 2}}}, "variables: args is [1,2]; a list of texts is needed");
-  expect({{"env", {{"A", 1}}}}, "variables: env is {\"A\":1}; an object of texts is needed");
+  expect({{"cpu", 0}}, "variables: cpu is 0; use a quantity");
+  expect({{"args", "train"}}, "variables: args is \"train\"; use a list of strings");
+  expect({{"args", {1, 2}}}, "variables: args is [1,2]; use a list of strings");
+  expect({{"env", {{"A", 1}}}}, "variables: env is {\"A\":1}; use an object of strings");
   for (const char* name : {"", "1 a", "1a", "a b", "a=b"})
-    expect({{"env", {{name, "x"}}}}, "which is no name of a variable; letters, digits and _ - . are needed");
-  expect({{"env", {{"A", std::string(1, '\0')}}}}, "env has \"A\" with a NUL character in its value");
+    expect({{"env", {{name, "x"}}}}, "which is not a valid variable name; use letters, digits and _ - .");
+  expect({{"env", {{"A", std::string(1, '\0')}}}}, "env has a NUL character in the value of \"A\"");
   expect({{"env", {{"LOCKSTEP_TOKEN", "x"}}}},
-         "env has LOCKSTEP_TOKEN, which would be in the manifest for all to read; set token or token_secret instead");
+         "env has LOCKSTEP_TOKEN, which would be readable in the job's manifest; set token or token_secret instead");
   expect({{"env", {{"LOCKSTEP_NUM_PROCESSES", "3"}}}}, "which the manifest sets; set hosts_count instead");
   for (const char* key : {"", "a b", "-a", "a/b/c", "A.example/b", "/b", "a/", "a..b/c"})
-    expect({{"node_selector", {{key, "c"}}}}, "which is no label; letters, digits and - _ . are needed");
-  expect({{"node_selector", {{"a", "b c"}}}}, "node_selector has \"b c\" for a, which is no value of a label");
+    expect({{"node_selector", {{key, "c"}}}},
+           "which is not a valid label key; use at most 63 letters, digits and - _ .");
+  expect({{"node_selector", {{"a", "b c"}}}}, "node_selector has \"b c\" for a, which is not a valid label value");
   EXPECT_NO_THROW(complete({{"node_selector", {{"topology.kubernetes.io/zone", "a-1"}, {"gpu", ""}, {"A_b.c", "d"}}}}));
-  expect({{"gpu_resource", "a b"}}, "the name of a resource is needed, such as nvidia.com/gpu");
+  expect({{"gpu_resource", "a b"}}, "use a resource name such as nvidia.com/gpu");
   expect({{"token", "x"}}, "token: the variable token has 1 characters; a token has 16 to 1024");
   expect({{"token", "0123456789 0123456789"}}, "has characters other than letters, digits and punctuation");
-  expect({{"gpus", "all"}}, "variables: gpus is \"all\"; true, false or a number from 0 to 1024 is needed");
-  expect({{"gpus", -1}}, "true, false or a number from 0 to 1024 is needed");
-  expect({{"image_pull_policy", "often"}}, "image_pull_policy is \"often\"; Always, IfNotPresent or Never is needed");
-  expect({{"checkpoint_path", "data"}},
-         "checkpoint_path is \"data\"; a path from the root is needed, such as /checkpoints");
-  expect({{"token", "x"}, {"token_secret", "y"}}, "variables: token is given and token_secret too");
-  expect({{"user", 0}}, "variables: user is 0; a whole number from 1 to");
-  expect({{"ttl", 5}},
-         "variables: the kind trainjob has no ttl; leave it out, or choose another --kind (indexed-job jaxjob jobset)",
-         "trainjob");
-  expect({{"runtime", "x"}}, "variables: the kind indexed-job has no runtime");
-  EXPECT_THROWS(complete(Json::array()), Error, "variables: an object is needed");
+  expect({{"gpus", "all"}}, "variables: gpus is \"all\"; use true, false or a number from 0 to 1024");
+  expect({{"gpus", -1}}, "use true, false or a number from 0 to 1024");
+  expect({{"image_pull_policy", "often"}}, "image_pull_policy is \"often\"; use Always, IfNotPresent or Never");
+  expect({{"checkpoint_path", "data"}}, "checkpoint_path is \"data\"; use an absolute path such as /checkpoints");
+  expect({{"token", "x"}, {"token_secret", "y"}}, "variables: token and token_secret are both set");
+  expect({{"user", 0}}, "variables: user is 0; use a whole number from 1 to");
+  expect(
+      {{"ttl", 5}},
+      "variables: kind trainjob has no variable ttl; remove it, or choose another --kind (indexed-job jaxjob jobset)",
+      "trainjob");
+  expect({{"runtime", "x"}}, "variables: kind indexed-job has no variable runtime");
+  EXPECT_THROWS(complete(Json::array()), Error, "variables: expected an object");
 }
 
-TEST(Variables, ATemplateOfTheUsersMayHaveOthers) {
-  EXPECT_EQ(complete_variables({{"colour", "red"}}, {.others = true})["colour"], "red");
-  EXPECT_THROWS(complete_variables({{"hosts_count", 0}}, {.others = true}), Error, "hosts_count is 0");
+TEST(Variables, AUserTemplateMayHaveOtherVariables) {
+  EXPECT_EQ(complete_variables({{"colour", "red"}}, {.allow_unknown = true})["colour"], "red");
+  EXPECT_THROWS(complete_variables({{"hosts_count", 0}}, {.allow_unknown = true}), Error, "hosts_count is 0");
 }
 
-TEST(Variables, AssignmentsAreJsonOrText) {
+TEST(Variables, AssignmentsAreJsonOrStrings) {
   Json all = {{"hosts_count", 2}};
   for (const char* each : {"hosts_count=3", "name=mnist", "args=[\"train\"]", "gpus=true", "image=a=b", "service="})
     set_variable(all, each);
@@ -121,13 +121,14 @@ TEST(Variables, AssignmentsAreJsonOrText) {
                        {"gpus", true},
                        {"image", "a=b"},
                        {"service", ""}}));
-  EXPECT_THROWS(set_variable(all, "hosts_count"), Error, "variables: \"hosts_count\" sets nothing; write NAME=VALUE");
-  EXPECT_THROWS(set_variable(all, "=3"), Error, "variables: \"=3\" sets nothing");
+  EXPECT_THROWS(set_variable(all, "hosts_count"), Error,
+                "variables: \"hosts_count\" is not NAME=VALUE; write it as in hosts_count=2");
+  EXPECT_THROWS(set_variable(all, "=3"), Error, "variables: \"=3\" is not NAME=VALUE");
   EXPECT_THROWS(set_variable(all, "env={\"A\":\"1\",\"A\":\"2\"}"), Error,
-                "variables: env: the key \"A\" stands twice in one object; remove one");
+                "variables: env: the key \"A\" occurs twice in one object; remove one");
 }
 
-TEST(Variables, DeepValuesAreRefused) {
+TEST(Variables, DeeplyNestedValuesAreRejected) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
   deep += "1" + std::string(100'000, '}');
@@ -138,11 +139,11 @@ TEST(Variables, DeepValuesAreRefused) {
 
 TEST(Variables, FilesAreJsonObjects) {
   EXPECT_EQ(parse_variables("{\"hosts_count\": 2}\n", "v.json")["hosts_count"], 2);
-  EXPECT_THROWS(parse_variables("{\n\"a\": 1,\n}", "v.json"), Error, "v.json:3: this is no JSON");
-  EXPECT_THROWS(parse_variables("", "v.json"), Error, "v.json:1: this is no JSON");
+  EXPECT_THROWS(parse_variables("{\n\"a\": 1,\n}", "v.json"), Error, "v.json:3: invalid JSON");
+  EXPECT_THROWS(parse_variables("", "v.json"), Error, "v.json:1: invalid JSON");
   EXPECT_THROWS(parse_variables("{\"name\": \"a\", \"name\": \"b\"}", "v.json"), Error,
-                "v.json: the key \"name\" stands twice in one object; remove one");
-  EXPECT_THROWS(parse_variables("[1]", "v.json"), Error, "v.json: an object is needed, such as {\"hosts_count\": 2}");
+                "v.json: the key \"name\" occurs twice in one object; remove one");
+  EXPECT_THROWS(parse_variables("[1]", "v.json"), Error, "v.json: expected an object, such as {\"hosts_count\": 2}");
 }
 
 }  // namespace

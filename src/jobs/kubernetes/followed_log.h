@@ -1,5 +1,5 @@
-// The log of a pod that is followed through several connections: each line comes with its time, which is removed, and
-// lines that an earlier connection brought are left out. Used by one thread.
+// FollowedLog: merges the log of a pod from several connections. It removes the timestamp of each line and skips lines
+// that an earlier connection delivered. Used by one thread.
 #pragma once
 
 #include <functional>
@@ -11,30 +11,32 @@ namespace lockstep {
 
 class FollowedLog {
  public:
-  // Gets the text without times; returns false to stop.
+  // Receives the text without timestamps; returns false to stop.
   using Sink = std::function<bool(std::string_view)>;
   explicit FollowedLog(Sink sink) : sink_(std::move(sink)) {}
 
-  // A new connection begins.
-  void connect();
-  // What `kubectl logs --timestamps` has printed. Returns false when the sink does.
+  // Call before the first add() of each connection.
+  void start_connection();
+  // Adds output of `kubectl logs --timestamps`. Returns false if the sink does.
   bool add(std::string_view bytes);
 
-  // The time of the last whole line, from which to ask for more; empty: there was none. A line that was cut by the end
-  // of its connection is asked for again, and only its rest is given to the sink.
+  // The timestamp of the last complete line, for --since-time of the next connection; empty: none yet. If a connection
+  // ended within a line, the next one delivers that line again; the sink gets only the rest of it.
   const std::string& since() const { return last_; }
 
  private:
   void begin_line(const std::string& time);
-  bool give(std::string_view text);
+  bool emit(std::string_view text);
 
   const Sink sink_;
-  std::string head_;             // of a line, until its time is known
-  std::string time_;             // of the present line
-  std::string last_;             // of the last whole line
-  size_t same_ = 0, seen_ = 0;   // whole lines of time last_ so far; of them, in this connection
-  size_t given_ = 0, skip_ = 0;  // bytes of the present line; those that an earlier connection gave
-  bool in_line_ = false, old_ = false, catching_up_ = false;
+  std::string head_;               // start of a line whose timestamp is not complete yet
+  std::string time_;               // timestamp of the current line
+  std::string last_;               // timestamp of the last complete line
+  size_t same_ = 0, seen_ = 0;     // complete lines with timestamp last_: in all connections, and in this one
+  size_t emitted_ = 0, skip_ = 0;  // bytes of the current line: received, and already passed to the sink before
+  bool in_line_ = false;           // the timestamp of the current line is complete
+  bool old_ = false;               // an earlier connection delivered the current line
+  bool catching_up_ = false;       // all lines of this connection were old so far
 };
 
 }  // namespace lockstep

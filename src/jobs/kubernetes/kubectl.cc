@@ -25,16 +25,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr auto kRemoved = std::chrono::minutes(10);  // what is removed may wait for finalizers
-constexpr size_t kMostErr = 64 * 1024;
+constexpr auto kDeleteTimeout = std::chrono::minutes(10);  // finalizers may take long
+constexpr size_t kMaxStderrBytes = 64 * 1024;
 
 std::string without_newline(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return text;
 }
 
-// Reads one of the two streams. False when the sink has enough.
-bool take(const pollfd& stream, bool& open, const std::function<bool(std::string_view)>& use) {
+// Reads available data of a stream and passes it to `use`. Returns what `use` returns; true if there is no data.
+bool read_available(const pollfd& stream, bool& open, const std::function<bool(std::string_view)>& use) {
   if (!open || stream.revents == 0) return true;
   std::array<char, 16384> chunk;
   const ssize_t n = ::read(stream.fd, chunk.data(), chunk.size());
@@ -44,21 +44,23 @@ bool take(const pollfd& stream, bool& open, const std::function<bool(std::string
 
 }  // namespace
 
-bool says(const ProgramResult& result, const char* words) { return result.err.find(words) != std::string::npos; }
-
-void note_once(const std::string& text) {
-  static std::set<std::string> told;
-  if (told.insert(text).second) print_stderr("lockstep: note: {}\n", text);
+bool stderr_contains(const ProgramResult& result, const char* text) {
+  return result.err.find(text) != std::string::npos;
 }
 
-void fail(const std::string& verb, const ProgramResult& result) {
-  const std::string complaint = kubectl_complaint(result.err);
+void note_once(const std::string& text) {
+  static std::set<std::string> printed;
+  if (printed.insert(text).second) print_stderr("lockstep: note: {}\n", text);
+}
+
+void throw_failure(const std::string& verb, const ProgramResult& result) {
+  const std::string message = kubectl_error_message(result.err);
   const std::string text =
-      fmt::format("kubectl {}: {}", verb, complaint.empty() ? fmt::format("exit code {}", result.code) : complaint);
+      fmt::format("kubectl {}: {}", verb, message.empty() ? fmt::format("exit code {}", result.code) : message);
   const char* const kWhere =
-      "; `kubectl config current-context` tells which cluster is meant, and KUBECONFIG chooses another file";
-  if (is_forbidden(result.err)) throw Forbidden(text + "; `kubectl auth can-i --list` tells what you may do there");
-  if (says(result, "no configuration has been provided")) throw IoError(text + kWhere);
+      "; check the cluster with `kubectl config current-context`, or set KUBECONFIG to another file";
+  if (is_forbidden(result.err)) throw Forbidden(text + "; `kubectl auth can-i --list` shows your permissions");
+  if (stderr_contains(result, "no configuration has been provided")) throw IoError(text + kWhere);
   if (is_unreachable(result.err)) throw RunnerUnreachable(text + kWhere);
   throw IoError(text);
 }
@@ -76,18 +78,18 @@ ProgramResult run(const Words& words, const std::string& input, std::chrono::mil
   return result;
 }
 
-ProgramResult ask(const Words& words, const std::string& input, std::chrono::milliseconds deadline) {
+ProgramResult run_or_throw(const Words& words, const std::string& input, std::chrono::milliseconds deadline) {
   ProgramResult result = run(words, input, deadline);
-  if (result.code != 0) fail(words.at(0), result);
+  if (result.code != 0) throw_failure(words.at(0), result);
   return result;
 }
 
-Json parse(const std::string& text) {
+Json parse_output(const std::string& text) {
   try {
     const JsonLimits limits{.bytes = size_t{256} << 20, .values = 20'000'000};
     return parse_json<Json>(text, "its output", limits);
   } catch (const Error& error) {
-    throw IoError(fmt::format("kubectl get: {}; `kubectl version` must work", error.what()));
+    throw IoError(fmt::format("kubectl get: {}; check that `kubectl version` works", error.what()));
   }
 }
 
@@ -102,15 +104,15 @@ ProgramResult stream(const Words& words, const std::function<bool(std::string_vi
     std::array<pollfd, 2> streams = {pollfd{out_open ? child.out().get() : -1, POLLIN, 0},
                                      pollfd{err_open ? child.err().get() : -1, POLLIN, 0}};
     if (::poll(streams.data(), streams.size(), 1000) < 0 && errno != EINTR) break;
-    take(streams[1], err_open, [&](std::string_view text) {
-      if (result.err.size() < kMostErr) result.err += text;
+    read_available(streams[1], err_open, [&](std::string_view text) {
+      if (result.err.size() < kMaxStderrBytes) result.err += text;
       return true;
     });
-    if (!take(streams[0], out_open, sink)) return {};  // the child is ended on the way out
+    if (!read_available(streams[0], out_open, sink)) return {};  // the destructor of `child` kills kubectl
   }
   std::optional<ExitStatus> exit_status;
   for (int i = 0; i < 2000 && !(exit_status = child.poll_exit()); ++i) ::poll(nullptr, 0, 5);
-  if (!exit_status) throw IoError("kubectl: it did not end and was killed");
+  if (!exit_status) throw IoError("kubectl: it closed its output but did not end, and was killed");
   result.code = exit_status->signal > 0 ? 128 + exit_status->signal : exit_status->code;
   return result;
 }
@@ -118,14 +120,14 @@ ProgramResult stream(const Words& words, const std::function<bool(std::string_vi
 std::string context_namespace() {
   const ProgramResult view = run({"config", "view", "--minify", "-o", "jsonpath={..namespace}"});
   if (view.code == 0) return view.out.empty() ? "default" : view.out;
-  // Without a configuration kubectl uses the service account of its pod, and that account's namespace.
+  // Inside a pod without a kubeconfig, kubectl uses the namespace of the pod's service account.
   std::ifstream file("/var/run/secrets/kubernetes.io/serviceaccount/namespace");
   std::string space;
   return std::getline(file, space) && !space.empty() ? space : "default";
 }
 
 std::string apply_object(const Json& object, const std::string& space) {
-  return without_newline(ask({"apply", "-f", "-", "-n", space}, object.dump()).out);
+  return without_newline(run_or_throw({"apply", "-f", "-", "-n", space}, object.dump()).out);
 }
 
 std::string delete_object(const Json& object, const std::string& space, bool ignore_not_found) {
@@ -135,9 +137,9 @@ std::string delete_object(const Json& object, const std::string& space, bool ign
                  "-n",
                  space,
                  "--wait=true",
-                 fmt::format("--timeout={}s", std::chrono::seconds(kRemoved).count())};
+                 fmt::format("--timeout={}s", std::chrono::seconds(kDeleteTimeout).count())};
   if (ignore_not_found) words.push_back("--ignore-not-found");
-  return without_newline(ask(words, object.dump(), kRemoved + kAnswer).out);
+  return without_newline(run_or_throw(words, object.dump(), kDeleteTimeout + kAnswerTimeout).out);
 }
 
 }  // namespace lockstep::kubectl

@@ -1,5 +1,5 @@
-// kubectl, run as a program: it knows the user's clusters and ways to log in. Warnings of the API server are printed
-// once each on standard error. Used by one thread.
+// Runs kubectl, which has the user's clusters and credentials. Prints each warning of the API server once on standard
+// error. Used by one thread.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// What kubectl was asked is not permitted to this user.
+// The user has no permission for the request (HTTP 403).
 class Forbidden : public IoError {
  public:
   using IoError::IoError;
@@ -24,34 +24,36 @@ namespace kubectl {
 
 using Words = std::vector<std::string>;
 
-inline constexpr auto kAnswer = std::chrono::seconds(60);  // of the API server
+inline constexpr auto kAnswerTimeout = std::chrono::seconds(60);
 
-// Whether the message contains these words.
-bool says(const ProgramResult& result, const char* words);
+// Whether the standard error contains `text`.
+bool stderr_contains(const ProgramResult& result, const char* text);
 
-// Throws what the result means: RunnerUnreachable (see runner.h), Forbidden or IoError, each with kubectl's message.
-[[noreturn]] void fail(const std::string& verb, const ProgramResult& result);
+// Throws RunnerUnreachable (see runner.h), Forbidden or IoError with kubectl's message. REQUIRES: kubectl failed.
+[[noreturn]] void throw_failure(const std::string& verb, const ProgramResult& result);
 
-// Throws RunnerUnreachable when it does not end in time; other failures are in the result.
-ProgramResult run(const Words& words, const std::string& input = {}, std::chrono::milliseconds deadline = kAnswer);
+// Runs kubectl with these arguments. Throws RunnerUnreachable at the deadline; other failures are in the result.
+ProgramResult run(const Words& words, const std::string& input = {},
+                  std::chrono::milliseconds deadline = kAnswerTimeout);
 
-// As run(), but a failure throws as fail() does.
-ProgramResult ask(const Words& words, const std::string& input = {}, std::chrono::milliseconds deadline = kAnswer);
+// Like run(), but throws as throw_failure() if kubectl fails.
+ProgramResult run_or_throw(const Words& words, const std::string& input = {},
+                           std::chrono::milliseconds deadline = kAnswerTimeout);
 
-// What `kubectl get ... -o json` prints. Throws IoError for what is no JSON.
-nlohmann::ordered_json parse(const std::string& text);
+// Parses the output of `kubectl get ... -o json`. Throws IoError if it is not JSON.
+nlohmann::ordered_json parse_output(const std::string& text);
 
-// Copies what it prints to the sink until it ends or the sink returns false. The result has no standard output.
+// Runs kubectl and passes its output to `sink` until it ends or `sink` returns false. The result has no output.
 ProgramResult stream(const Words& words, const std::function<bool(std::string_view)>& sink);
 
-// Prints `lockstep: note: ...` on standard error, each text once.
+// Prints `lockstep: note: ...` on standard error, unless the same text was printed before.
 void note_once(const std::string& text);
 
-// The namespace of the current context, "default" where it has none.
+// The namespace of kubectl's current context; "default" if it has none.
 std::string context_namespace();
 
-// Apply and delete an object of any kind. Return what kubectl prints, without the newline: "configmap/x created";
-// nothing where there was nothing to delete.
+// Apply or delete an object of any kind in the namespace `space`. Return kubectl's output without the newline, such as
+// "configmap/x created"; "" if there was nothing to delete.
 std::string apply_object(const nlohmann::ordered_json& object, const std::string& space);
 std::string delete_object(const nlohmann::ordered_json& object, const std::string& space, bool ignore_not_found);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kWarning = "Warning: ";
 constexpr std::string_view kInvalidValue = ": Invalid value: ";
-constexpr size_t kLongestValue = 120;
+constexpr size_t kMaxValueLength = 120;
 
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> out;
@@ -22,10 +22,10 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return out;
 }
 
-// The message of a line of the log that kubectl's libraries write: "E1117 12:00:00.000000    4711 file.go:26] message".
-// Nothing when the line is none.
-std::string_view logged(std::string_view line) {
-  constexpr std::string_view kForm = "0000 00:00:00.";  // behind the letter
+// The message of a log line of kubectl's libraries: "E1117 12:00:00.000000    4711 file.go:26] message". Returns "" if
+// it is not a log line.
+std::string_view message_of_log_line(std::string_view line) {
+  constexpr std::string_view kForm = "0000 00:00:00.";  // after the letter
   if (line.size() <= kForm.size() || std::string_view("IWEF").find(line[0]) == line.npos) return {};
   for (size_t i = 0; i < kForm.size(); ++i) {
     const char c = line[i + 1];
@@ -37,15 +37,16 @@ std::string_view logged(std::string_view line) {
 
 bool has(std::string_view text, std::string_view words) { return text.find(words) != text.npos; }
 
-// "spec.template: field is immutable" of "spec.template: Invalid value: core.PodTemplateSpec{...}: field is immutable".
+// Shortens "spec.template: Invalid value: core.PodTemplateSpec{...}: field is immutable" to
+// "spec.template: field is immutable".
 std::string without_value(std::string_view line) {
   const size_t at = line.find(kInvalidValue);
-  if (at == line.npos || line.size() - at < kLongestValue) return std::string(line);
+  if (at == line.npos || line.size() - at < kMaxValueLength) return std::string(line);
   const size_t reason = line.rfind(": ");
   return std::string(line.substr(0, at)) + (reason > at ? std::string(line.substr(reason)) : ": invalid value");
 }
 
-// Where kubectl first repeats the object or the patch, the message begins behind the name of its input.
+// If kubectl repeats the object or the patch first, the message starts after the name of its input.
 std::vector<std::string_view> without_objects(const std::vector<std::string_view>& lines) {
   constexpr std::string_view kInput = "for: \"STDIN\": ";
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -67,12 +68,12 @@ std::vector<std::string> kubectl_warnings(std::string_view err) {
   return out;
 }
 
-std::string kubectl_complaint(std::string_view err) {
+std::string kubectl_error_message(std::string_view err) {
   std::vector<std::string_view> lines;
   std::string_view last_logged;
   for (const std::string_view line : lines_of(err)) {
     if (line.starts_with(kWarning)) continue;
-    if (const std::string_view message = logged(line); !message.empty())
+    if (const std::string_view message = message_of_log_line(line); !message.empty())
       last_logged = message;
     else
       lines.push_back(line);
@@ -96,7 +97,7 @@ std::vector<std::string> immutable_fields(std::string_view err) {
 }
 
 bool is_unreachable(std::string_view err) {
-  constexpr std::array kSigns = {"was refused",
+  constexpr std::array kTexts = {"was refused",
                                  "connection refused",
                                  "connection reset",
                                  "connection lost",
@@ -117,8 +118,8 @@ bool is_unreachable(std::string_view err) {
                                  "apiserver is shutting down",
                                  "etcdserver: ",
                                  "GOAWAY"};
-  // A certificate that does not fit does not get better by waiting.
-  return !has(err, "x509: ") && std::ranges::any_of(kSigns, [&](const char* sign) { return has(err, sign); });
+  // A retry does not help against an invalid certificate.
+  return !has(err, "x509: ") && std::ranges::any_of(kTexts, [&](const char* text) { return has(err, text); });
 }
 
 bool is_forbidden(std::string_view err) { return has(err, "(Forbidden)") || has(err, " is forbidden: "); }

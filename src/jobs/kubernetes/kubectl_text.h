@@ -1,4 +1,4 @@
-// Reading what kubectl prints on standard error. Pure functions, safe from any thread.
+// Parses the standard error of kubectl. Pure functions, safe from any thread.
 #pragma once
 
 #include <string>
@@ -7,21 +7,23 @@
 
 namespace lockstep {
 
-// The warnings of the API server, each without "Warning: ".
+// The warnings of the API server, without the prefix "Warning: ".
 std::vector<std::string> kubectl_warnings(std::string_view err);
 
-// The message without warnings, log lines of kubectl's own code (`E1117 ... memcache.go:265]`, unless there is nothing
-// else) and the objects that kubectl repeats: of a value longer than a line only the field and the reason stay. Several
-// lines are indented below the first one. Empty when nothing is left.
-std::string kubectl_complaint(std::string_view err);
+// The error message, with the second and later lines indented. Removes
+// - warnings;
+// - log lines of kubectl (`E1117 ... memcache.go:265]`), unless there is nothing else;
+// - objects and long values that kubectl repeats: only the field and the reason remain.
+// Returns "" if nothing is left.
+std::string kubectl_error_message(std::string_view err);
 
-// The fields that the API server does not let change: "spec.template". Empty when that is not the complaint.
+// The fields that the API server reports as immutable, such as "spec.template". Empty for any other error.
 std::vector<std::string> immutable_fields(std::string_view err);
 
-// Whether the API server could not be reached or could not answer now, so that asking again may help.
+// Whether the API server could not be reached or is temporarily unavailable, so that a retry may succeed.
 bool is_unreachable(std::string_view err);
 
-// The API server knows the user and refuses this verb on this resource.
+// Whether the user has no permission for this verb and resource.
 bool is_forbidden(std::string_view err);
 
 }  // namespace lockstep

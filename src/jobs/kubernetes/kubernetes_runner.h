@@ -1,5 +1,5 @@
-// Jobs on Kubernetes, through kubectl: it knows the clusters of its user, their certificates and plugins for logging
-// in. Used by one thread.
+// The runner for Kubernetes. It runs kubectl, which has the user's clusters, certificates and credential plugins. Used
+// by one thread.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// Throws Error where there is no kubectl.
+// Throws Error if kubectl is not on the PATH.
 std::unique_ptr<Runner> make_kubernetes_runner();
 
 }  // namespace lockstep

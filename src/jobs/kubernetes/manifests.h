@@ -1,4 +1,4 @@
-// A job's manifest from a template and variables. Safe from any thread.
+// Renders the manifest of a job from a template and variables. Safe from any thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,12 +8,12 @@ namespace lockstep {
 
 struct ManifestRequest {
   std::string kind = "indexed-job";
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  // as given: see variables.h
-  std::string template_file = {};  // instead of the kind's own; what it includes is looked for beside it first
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  // set by the user; see variables.h
+  std::string template_file = {};  // replaces the built-in template; its folder is searched first for includes
 };
 
-// YAML, one or several documents. A token is made where the variables name neither one nor a Secret. Throws Error, and
-// IoError when the file cannot be read.
+// Returns YAML with one or more documents. Generates a token if the variables set neither token nor token_secret.
+// Throws Error, and IoError if the template file cannot be read.
 std::string render_manifest(const ManifestRequest& request);
 
 }  // namespace lockstep

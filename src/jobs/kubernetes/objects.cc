@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 const Json kNothing;
 
-// What is at a path of names, or null.
+// The value at this path; null if it does not exist.
 const Json& at(const Json& object, std::initializer_list<const char*> path) {
   const Json* here = &object;
   for (const char* name : path) {
@@ -43,7 +43,7 @@ int count_at(const Json& object, std::initializer_list<const char*> path) {
   return static_cast<int>(std::clamp<int64_t>(number_at(object, path).value_or(0), 0, INT32_MAX));
 }
 
-// With or without a fraction of a second, which is dropped.
+// Drops the fraction of a second.
 std::optional<JobTime> time_at(const Json& object, std::initializer_list<const char*> path) {
   std::string text = text_at(object, path);
   if (const size_t point = text.find('.'); point != text.npos) text = text.substr(0, point) + "Z";
@@ -66,7 +66,7 @@ std::map<std::string, std::string> texts_at(const Json& object, std::initializer
   return out;
 }
 
-// Where the value of a variable comes from: "key token of Secret mnist-token", "metadata.name".
+// The source of a variable's value (valueFrom): "key token of Secret mnist-token", "metadata.name".
 std::string source_of(const Json& from) {
   if (!from.is_object() || from.empty()) return "";
   if (const std::string field = text_at(from, {"fieldRef", "fieldPath"}); !field.empty()) return field;
@@ -77,7 +77,7 @@ std::string source_of(const Json& from) {
   return from.items().begin().key();
 }
 
-// The container that trains: the one called jax, or the first.
+// The container that trains: the one named jax, else the first.
 Container container_of(const Json& pod_spec) {
   const Json* chosen = nullptr;
   for (const Json& each : at(pod_spec, {"containers"}))
@@ -100,8 +100,8 @@ Container container_of(const Json& pod_spec) {
 }
 
 int replicas_of(std::optional<int64_t> number) {
-  constexpr int64_t kMost = 1 << 20;
-  return static_cast<int>(std::clamp<int64_t>(number.value_or(1), 0, kMost));
+  constexpr int64_t kMax = 1 << 20;
+  return static_cast<int>(std::clamp<int64_t>(number.value_or(1), 0, kMax));
 }
 
 JobSpec jax_job_spec(const Json& spec) {
@@ -157,13 +157,13 @@ std::vector<Condition> indexed_job_conditions(const Job& job, const Json& status
                                  .message = fmt::format("Job {} is created.", job.name),
                                  .updated = job.created,
                                  .transitioned = job.created}};
-  std::vector<Condition> told;
+  std::vector<Condition> reported;
   bool finished = false;
   for (Condition& condition : conditions_of(status)) {
     if (condition.type == "Complete") condition.type = "Succeeded";
     if (condition.type != "Succeeded" && condition.type != "Failed" && condition.type != "Suspended") continue;
     finished = finished || (condition.type != "Suspended" && condition.status);
-    told.push_back(std::move(condition));
+    reported.push_back(std::move(condition));
   }
   if (job.status.started && (finished || job.status.active > 0))
     out.push_back({.type = "Running",
@@ -172,8 +172,9 @@ std::vector<Condition> indexed_job_conditions(const Job& job, const Json& status
                    .message = fmt::format("Job {}/{} is running.", job.space, job.name),
                    .updated = *job.status.started,
                    .transitioned = *job.status.started});
-  // One that was resumed keeps Suspended as false: it comes before what it does now.
-  for (Condition& condition : told) out.insert(condition.status ? out.end() : out.begin() + 1, std::move(condition));
+  // A resumed job keeps Suspended with status False; insert it before the current conditions.
+  for (Condition& condition : reported)
+    out.insert(condition.status ? out.end() : out.begin() + 1, std::move(condition));
   return out;
 }
 
@@ -194,19 +195,19 @@ PodPhase pod_phase_of(const std::string& text) {
   return text == "Failed" ? PodPhase::failed : PodPhase::pending;
 }
 
-// kubectl hides them, too.
+// kubectl does not show managedFields either.
 Json without_managed_fields(Json object) {
   if (object.contains("metadata") && object["metadata"].is_object()) object["metadata"].erase("managedFields");
   return object;
 }
 
-NamedPod pod_of_object(const Json& object, int index) {
-  NamedPod out;
+KubernetesPod pod_of_object(const Json& object, int index) {
+  KubernetesPod out;
   Pod& pod = out.pod;
   pod.index = index;
   pod.phase = pod_phase_of(text_at(object, {"status", "phase"}));
   pod.node = text_at(object, {"spec", "nodeName"});
-  pod.reason = text_at(object, {"status", "reason"});  // "Evicted", of the pod as a whole
+  pod.reason = text_at(object, {"status", "reason"});  // "Evicted"
   pod.started = time_at(object, {"status", "startTime"});
   pod.created = time_at(object, {"metadata", "creationTimestamp"});
   const PodStatusText shown = kubectl_pod_status(object);
@@ -226,7 +227,7 @@ NamedPod pod_of_object(const Json& object, int index) {
     if (text_at(each, {"name"}) != out.container) continue;
     pod.attempt = count_at(each, {"restartCount"});
     out.restarted = pod.attempt > 0;
-    out.runs = at(each, {"state", "running"}).is_object();
+    out.running = at(each, {"state", "running"}).is_object();
     const Json& state = at(each, {"state"});
     if (pod.reason.empty()) pod.reason = text_at(state, {"waiting", "reason"});
     if (pod.reason.empty()) pod.reason = text_at(state, {"terminated", "reason"});
@@ -255,7 +256,7 @@ bool is_job_object(const Json& object) {
 
 Job job_of_object(const Json& object) {
   if (!is_job_object(object))
-    throw_error("kubernetes: kind {} of {} is no JAXJob and no Job with completionMode Indexed",
+    throw_error("kubernetes: unsupported kind {} of {}; supported: JAXJob, and Job with completionMode Indexed",
                 text_at(object, {"kind"}), text_at(object, {"apiVersion"}));
   Job job;
   job.kind = text_at(object, {"kind"}) == "JAXJob" ? JobKind::jax_job : JobKind::indexed_job;
@@ -284,23 +285,23 @@ Job job_of_object(const Json& object) {
   return job;
 }
 
-std::vector<NamedPod> all_pods_of_list(const Json& list) {
+std::vector<KubernetesPod> pods_in_list(const Json& list) {
   std::vector<const Json*> all;
   for (const Json& each : at(list, {"items"})) all.push_back(&each);
   std::stable_sort(all.begin(), all.end(), [](const Json* a, const Json* b) {
     return time_at(*a, {"metadata", "creationTimestamp"}) < time_at(*b, {"metadata", "creationTimestamp"});
   });
-  std::vector<NamedPod> out;
+  std::vector<KubernetesPod> out;
   for (const Json* each : all) {
     const int index = completion_index(*each);
     if (index < 0) continue;
-    NamedPod pod = pod_of_object(*each, index);
-    const auto old = std::find_if(out.rbegin(), out.rend(), [&](const NamedPod& other) {
+    KubernetesPod pod = pod_of_object(*each, index);
+    const auto old = std::find_if(out.rbegin(), out.rend(), [&](const KubernetesPod& other) {
       return other.job == pod.job && other.pod.index == index &&
              text_at(other.pod.object, {"metadata", "namespace"}) == text_at(*each, {"metadata", "namespace"});
     });
     if (old != out.rend()) {
-      pod.before = old->name;
+      pod.predecessor = old->name;
       pod.pod.attempt += old->pod.attempt + 1;
     }
     out.push_back(std::move(pod));
@@ -308,27 +309,27 @@ std::vector<NamedPod> all_pods_of_list(const Json& list) {
   return out;
 }
 
-std::vector<NamedPod> pods_of_list(const Json& list) {
-  std::map<int, NamedPod> newest;
-  for (NamedPod& pod : all_pods_of_list(list)) newest[pod.pod.index] = std::move(pod);
-  std::vector<NamedPod> out;
+std::vector<KubernetesPod> newest_pods_in_list(const Json& list) {
+  std::map<int, KubernetesPod> newest;
+  for (KubernetesPod& pod : pods_in_list(list)) newest[pod.pod.index] = std::move(pod);
+  std::vector<KubernetesPod> out;
   for (auto& [index, pod] : newest) out.push_back(std::move(pod));
   return out;
 }
 
-void set_from_pods(Job& job, const std::vector<NamedPod>& pods) {
-  bool runs = false;
-  for (const NamedPod& each : pods) {
+void update_status_from_pods(Job& job, const std::vector<KubernetesPod>& pods) {
+  bool running = false;
+  for (const KubernetesPod& each : pods) {
     job.status.restarts = std::max(job.status.restarts, each.pod.attempt);
-    runs = runs || each.runs;
+    running = running || each.running;
   }
-  if (job.kind == JobKind::jax_job || runs || is_finished(job)) return;
+  if (job.kind == JobKind::jax_job || running || is_finished(job)) return;
   std::erase_if(job.status.conditions, [](const Condition& each) { return each.type == "Running"; });
 }
 
 namespace {
 
-// "mnist-1-x7f2k" is a pod that the Job mnist has made, "mnist-worker-1" one of the JAXJob.
+// Whether a pod of this job can have the name: "mnist-1-x7f2k" for a Job, "mnist-worker-1" for a JAXJob.
 bool is_pod_name_of(const Job& job, std::string_view name) {
   const std::string prefix = job.name + (job.kind == JobKind::jax_job ? "-worker-" : "-");
   if (!name.starts_with(prefix)) return false;
@@ -351,21 +352,21 @@ JobEvent event_of_object(const Json& object) {
   return event;
 }
 
-bool is_event_of(const Json& object, const JobEvent& event, const Job& job, const std::vector<NamedPod>& pods) {
+bool is_event_of(const Json& object, const JobEvent& event, const Job& job, const std::vector<KubernetesPod>& pods) {
   const std::string kind = text_at(object, {"involvedObject", "kind"}),
                     uid = text_at(object, {"involvedObject", "uid"}),
                     name = text_at(object, {"involvedObject", "name"});
-  const bool in_its_time = event.time >= job.created;
-  if (kind == name_of(job.kind) && name == job.name) return uid.empty() ? in_its_time : uid == job.uid;
+  const bool in_lifetime = event.time >= job.created;
+  if (kind == name_of(job.kind) && name == job.name) return uid.empty() ? in_lifetime : uid == job.uid;
   if (kind != "Pod") return false;
-  for (const NamedPod& each : pods)
+  for (const KubernetesPod& each : pods)
     if (each.name == name && (uid.empty() || each.uid == uid)) return true;
-  return is_pod_name_of(job, name) && in_its_time;
+  return is_pod_name_of(job, name) && in_lifetime;
 }
 
 }  // namespace
 
-std::vector<JobEvent> events_of_job(const Json& list, const Job& job, const std::vector<NamedPod>& pods) {
+std::vector<JobEvent> events_of_job(const Json& list, const Job& job, const std::vector<KubernetesPod>& pods) {
   std::vector<JobEvent> out;
   for (const Json& each : at(list, {"items"})) {
     JobEvent event = event_of_object(each);

@@ -1,5 +1,5 @@
-// Reading what the API server says of jobs, pods and events, as `kubectl get -o json` prints it. What a server adds to
-// what was applied is no error here, and neither is what is not there yet. Pure functions, safe from any thread.
+// Parses jobs, pods and events of the API server, as printed by `kubectl get -o json`. Unknown fields are ignored, and
+// missing ones have default values. Pure functions, safe from any thread.
 #pragma once
 
 #include <map>
@@ -11,37 +11,36 @@
 
 namespace lockstep {
 
-// Whether it is a job as we know them: a JAXJob, or a Job whose completionMode is Indexed.
+// Whether the object is a JAXJob, or a Job with completionMode Indexed.
 bool is_job_object(const nlohmann::ordered_json& object);
 
-// Throws Error, naming the field, for what is no such object. A Job's conditions get a JAXJob's words: Created, Running
-// and Succeeded for Complete.
+// Throws Error if is_job_object() is false or the name is missing. Translates the conditions of a Job into those of a
+// JAXJob: adds Created and Running, and renames Complete to Succeeded.
 Job job_of_object(const nlohmann::ordered_json& object);
 
-// A pod with the name it has in the cluster and the one before it, which it replaced; empty: there was none.
-struct NamedPod {
+struct KubernetesPod {
   Pod pod;
-  std::string name, container;
-  std::string before = {};
-  std::string uid = {}, job = {};  // of the pod; the name of its job
-  bool restarted = false;          // its container was started again in the same pod
-  bool runs = false;               // its container runs now
+  std::string name, container;     // of the pod in the cluster, and of its container that trains
+  std::string predecessor = {};    // name of the pod that this one replaced; empty: none
+  std::string uid = {}, job = {};  // uid of the pod; name of its job
+  bool restarted = false;          // its container was restarted within the pod
+  bool running = false;            // its container is running
 };
 
-// All pods of a list that belong to a job, the oldest first. Pod::attempt counts the pods of the same job and index
-// before it and the restarts of their containers.
-std::vector<NamedPod> all_pods_of_list(const nlohmann::ordered_json& list);
+// All pods of the list that belong to a job, oldest first. Pod::attempt is the number of earlier pods of the same job
+// and index plus all container restarts.
+std::vector<KubernetesPod> pods_in_list(const nlohmann::ordered_json& list);
 
-// Of a list of pods of one job the newest of each index, by index.
-std::vector<NamedPod> pods_of_list(const nlohmann::ordered_json& list);
+// The newest pod of each index, sorted by index. REQUIRES: all pods belong to one job.
+std::vector<KubernetesPod> newest_pods_in_list(const nlohmann::ordered_json& list);
 
-// What only the pods of a job tell: how often it was restarted, and whether an Indexed Job is Running, which is so when
-// a container of it runs.
-void set_from_pods(Job& job, const std::vector<NamedPod>& pods);
+// Sets the parts of the status that are visible only in the pods: the number of restarts, and for an Indexed Job the
+// condition Running, which requires a running container.
+void update_status_from_pods(Job& job, const std::vector<KubernetesPod>& pods);
 
-// Of a list of events those of this job and of its pods, also of pods that were replaced, in the order of time. Events
-// of an earlier job of the same name are left out.
+// The events of the job and of its pods, including replaced pods, sorted by time. Excludes events of an earlier job
+// with the same name.
 std::vector<JobEvent> events_of_job(const nlohmann::ordered_json& list, const Job& job,
-                                    const std::vector<NamedPod>& pods);
+                                    const std::vector<KubernetesPod>& pods);
 
 }  // namespace lockstep

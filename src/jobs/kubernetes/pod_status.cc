@@ -26,21 +26,21 @@ int64_t count_in(const Json& object, std::string_view path) {
   return value.is_number_integer() ? value.get<int64_t>() : 0;
 }
 
-// Why a container ended: "OOMKilled", or "Signal:9", or "ExitCode:1".
+// Why a container ended: "OOMKilled", "Signal:9" or "ExitCode:1".
 std::string ending_of(const Json& terminated) {
   if (const std::string reason = word_in(terminated, "/reason"); !reason.empty()) return reason;
   if (const int64_t signal = count_in(terminated, "/signal"); signal != 0) return fmt::format("Signal:{}", signal);
   return fmt::format("ExitCode:{}", count_in(terminated, "/exitCode"));
 }
 
-// What the first container for initialisation that has not done its work does; none when all have.
-std::optional<std::string> initialisation_of(const Json& pod) {
+// The status of the first init container that has not completed; nullopt if all have.
+std::optional<std::string> init_status(const Json& pod) {
   size_t number = 0;
   for (const Json& each : part_of(pod, "/status/initContainerStatuses")) {
     const Json& ended = part_of(each, "/state/terminated");
     const size_t index = number++;
     if (ended.is_object() && count_in(ended, "/exitCode") == 0) continue;
-    // A sidecar goes on beside the others.
+    // A sidecar keeps running beside the other containers.
     const bool sidecar = word_in(pod, fmt::format("/spec/initContainers/{}/restartPolicy", index)) == "Always";
     if (sidecar && part_of(each, "/started") == true) continue;
     if (ended.is_object()) return "Init:" + ending_of(ended);
@@ -51,9 +51,9 @@ std::optional<std::string> initialisation_of(const Json& pod) {
   return std::nullopt;
 }
 
-// Counts the containers that are ready; the first one with something to tell changes the status.
+// Counts the ready containers. The first container that is waiting or has ended sets the status.
 void read_containers(const Json& pod, PodStatusText& out) {
-  bool one_runs = false;
+  bool any_running = false;
   const Json& all = part_of(pod, "/status/containerStatuses");
   for (size_t i = all.is_array() ? all.size() : 0; i-- > 0;) {
     const Json &ended = part_of(all[i], "/state/terminated"), &ready = part_of(all[i], "/ready");
@@ -63,11 +63,11 @@ void read_containers(const Json& pod, PodStatusText& out) {
     } else if (ended.is_object()) {
       out.status = ending_of(ended);
     } else if (ready == true && part_of(all[i], "/state/running").is_object()) {
-      one_runs = true;
+      any_running = true;
       ++out.ready;
     }
   }
-  if (out.status != "Completed" || !one_runs) return;
+  if (out.status != "Completed" || !any_running) return;
   out.status = "NotReady";
   for (const Json& each : part_of(pod, "/status/conditions"))
     if (word_in(each, "/type") == "Ready" && word_in(each, "/status") == "True") out.status = "Running";
@@ -83,8 +83,8 @@ PodStatusText kubectl_pod_status(const Json& pod) {
   for (const Json& each : part_of(pod, "/status/conditions"))
     if (word_in(each, "/type") == "PodScheduled" && word_in(each, "/reason") == "SchedulingGated")
       out.status = "SchedulingGated";
-  if (const auto beginning = initialisation_of(pod))
-    out.status = *beginning;
+  if (const auto init = init_status(pod))
+    out.status = *init;
   else
     read_containers(pod, out);
   const bool ended = phase == "Succeeded" || phase == "Failed";

@@ -1,4 +1,4 @@
-// The columns READY and STATUS of `kubectl get pods`. Pure functions, safe from any thread.
+// Computes the columns READY and STATUS as `kubectl get pods` does. Pure functions, safe from any thread.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ struct PodStatusText {
   int ready = 0, containers = 0;
 };
 
-// Of a Pod as the API server has it.
+// `pod` is a Pod object of the API server.
 PodStatusText kubectl_pod_status(const nlohmann::ordered_json& pod);
 
 }  // namespace lockstep

@@ -20,29 +20,29 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Expression = TemplateExpression;
-using Piece = TemplatePiece;
 
-constexpr int kDeepestInclude = 8;
-constexpr int64_t kMostPieces = 1'000'000;      // texts, tags and rounds of loops
-constexpr size_t kMostText = size_t{16} << 20;  // of the result, and of what a filter makes
+constexpr int kMaxIncludeDepth = 8;
+constexpr int64_t kMaxNodes = 1'000'000;            // rendered: texts, tags and loop iterations
+constexpr size_t kMaxTextBytes = size_t{16} << 20;  // of the result, and of the result of each filter
 
-// What a whole rendering has left to do, includes counted in.
+// The remaining work of a rendering, shared with its includes.
 struct Budget {
-  int64_t pieces = kMostPieces;
+  int64_t nodes = kMaxNodes;
 };
 
-// A value, or the complaint that there is none, which is made only when it is used.
+// The value of an expression. If a name is unknown, `missing` is the error message; it is thrown only if the value is
+// used, so that `is defined` and default() work.
 struct Value {
   Json json;
   std::string missing = {};
 };
 
 const char* type_of(const Json& json) {
-  if (json.is_string()) return "a text";
-  if (json.is_boolean()) return "true or false";
+  if (json.is_string()) return "a string";
+  if (json.is_boolean()) return "a boolean";
   if (json.is_number()) return "a number";
   if (json.is_array()) return "a list";
-  return json.is_object() ? "an object" : "nothing (null)";
+  return json.is_object() ? "an object" : "null";
 }
 
 bool is_true(const Json& json) {
@@ -58,7 +58,7 @@ std::vector<std::string> keys_of(const Json& object) {
   return names;
 }
 
-// As Jinja does: what stands behind an include begins on its last line.
+// As in Jinja: the text after an include continues its last line.
 std::string without_last_line_end(const std::string& text) {
   return text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
 }
@@ -68,78 +68,78 @@ class Renderer {
   Renderer(const std::string& name, const Json& variables, const TemplateFinder& find, int depth, Budget& budget)
       : name_(name), variables_(variables), find_(find), depth_(depth), budget_(budget) {}
 
-  void render(const std::vector<Piece>& pieces, std::string& out) {
-    for (const Piece& piece : pieces) render(piece, out);
+  void render(const std::vector<TemplateNode>& nodes, std::string& out) {
+    for (const TemplateNode& node : nodes) render(node, out);
   }
 
  private:
   [[noreturn]] void fail(int line, const std::string& message) const { throw_error("{}:{}: {}", name_, line, message); }
 
   void spend(int line, size_t bytes) {
-    if (--budget_.pieces < 0)
-      fail(line, fmt::format("more than {} pieces are rendered; are loops too long?", kMostPieces));
+    if (--budget_.nodes < 0)
+      fail(line, fmt::format("more than {} texts, tags and loop iterations; shorten the loops", kMaxNodes));
     check_size(line, bytes);
   }
   void check_size(int line, size_t bytes) const {
-    if (bytes > kMostText) fail(line, fmt::format("the text grows beyond {} bytes", kMostText));
+    if (bytes > kMaxTextBytes) fail(line, fmt::format("the result is longer than {} bytes", kMaxTextBytes));
   }
 
-  void render(const Piece& piece, std::string& out) {
-    spend(piece.line, out.size());
-    switch (piece.kind) {
-      case Piece::Kind::text:
-        out += piece.text;
+  void render(const TemplateNode& node, std::string& out) {
+    spend(node.line, out.size());
+    switch (node.kind) {
+      case TemplateNode::Kind::text:
+        out += node.text;
         return;
-      case Piece::Kind::output:
-        out += text_of(piece.line, value(piece.expression));
+      case TemplateNode::Kind::output:
+        out += text_of(node.line, value(node.expression));
         return;
-      case Piece::Kind::condition:
-        return render(is_true(value(piece.expression)) ? piece.body : piece.other, out);
-      case Piece::Kind::loop:
-        return loop(piece, out);
-      case Piece::Kind::filter: {
+      case TemplateNode::Kind::condition:
+        return render(is_true(value(node.expression)) ? node.body : node.other, out);
+      case TemplateNode::Kind::loop:
+        return loop(node, out);
+      case TemplateNode::Kind::filter: {
         std::string inner;
-        render(piece.body, inner);
-        out += text_of(piece.line, filter(piece.expression, {Json(std::move(inner))}).json);
+        render(node.body, inner);
+        out += text_of(node.line, filter(node.expression, {Json(std::move(inner))}).json);
         return;
       }
-      case Piece::Kind::include:
-        return include(piece, out);
+      case TemplateNode::Kind::include:
+        return include(node, out);
     }
   }
 
   std::string text_of(int line, const Json& json) const {
     if (json.is_string()) return json.get<std::string>();
     if (json.is_boolean() || json.is_number()) return json.dump();
-    fail(line, fmt::format("{} cannot be written as it is; {}", type_of(json),
-                           json.is_null() ? "give it a value, or use default(...)" : "use the filter tojson"));
+    fail(line, fmt::format("{} cannot be printed; {}", type_of(json),
+                           json.is_null() ? "set a value, or use default(...)" : "use the filter tojson"));
   }
 
-  void loop(const Piece& piece, std::string& out) {
-    const Json list = value(piece.expression);
-    if (!list.is_array()) fail(piece.line, fmt::format("for: a list is needed, and this is {}", type_of(list)));
+  void loop(const TemplateNode& node, std::string& out) {
+    const Json list = value(node.expression);
+    if (!list.is_array()) fail(node.line, fmt::format("for: expected a list, found {}", type_of(list)));
     const size_t before = locals_.size();
     for (size_t i = 0; i < list.size(); ++i) {
-      spend(piece.line, out.size());
-      locals_.emplace_back(piece.text, list[i]);
+      spend(node.line, out.size());
+      locals_.emplace_back(node.text, list[i]);
       locals_.emplace_back("loop",
                            Json{{"index", i + 1}, {"index0", i}, {"first", i == 0}, {"last", i + 1 == list.size()}});
-      render(piece.body, out);
+      render(node.body, out);
       locals_.resize(before);
     }
   }
 
-  void include(const Piece& piece, std::string& out) {
-    if (depth_ == kDeepestInclude)
-      fail(piece.line, fmt::format("include: more than {} templates within each other", kDeepestInclude));
-    const std::optional<std::string> text = find_ ? find_(piece.text) : std::nullopt;
-    if (!text) fail(piece.line, fmt::format("include: there is no template \"{}\"", piece.text));
-    Renderer inner(piece.text, variables_, find_, depth_ + 1, budget_);
+  void include(const TemplateNode& node, std::string& out) {
+    if (depth_ == kMaxIncludeDepth)
+      fail(node.line, fmt::format("include: templates are nested more than {} levels deep", kMaxIncludeDepth));
+    const std::optional<std::string> text = find_ ? find_(node.text) : std::nullopt;
+    if (!text) fail(node.line, fmt::format("include: unknown template \"{}\"", node.text));
+    Renderer inner(node.text, variables_, find_, depth_ + 1, budget_);
     inner.locals_ = locals_;
-    inner.render(parse_template(piece.text, without_last_line_end(*text)), out);
+    inner.render(parse_template(node.text, without_last_line_end(*text)), out);
   }
 
-  // What an expression must have a value for.
+  // The value of an expression. Throws if it is missing.
   Json value(const Expression& expression) const {
     Value found = evaluate(expression);
     if (!found.missing.empty()) fail(expression.line, found.missing);
@@ -181,29 +181,31 @@ class Renderer {
     if (const auto at = variables_.find(name); at != variables_.end()) return {*at};
     std::vector<std::string> names = keys_of(variables_);
     for (const auto& [local, value] : locals_) names.push_back(local);
-    return {{}, fmt::format("there is no variable \"{}\";{}{}", name, suggestion(name, names), those(names))};
+    return {{}, fmt::format("unknown variable \"{}\";{}{}", name, suggestion(name, names), list_of(names))};
   }
 
-  static std::string those(std::vector<std::string> names) {
+  static std::string list_of(std::vector<std::string> names) {
     std::ranges::sort(names);
     names.erase(std::unique(names.begin(), names.end()), names.end());
-    return names.empty() ? " there are none" : fmt::format(" there are {}", fmt::join(names, ", "));
+    return names.empty() ? " none are defined" : fmt::format(" defined: {}", fmt::join(names, ", "));
   }
 
   Value member(int line, const Json& object, const std::string& name) const {
-    if (!object.is_object()) fail(line, fmt::format("\".{}\" of {}; only objects have members", name, type_of(object)));
+    if (!object.is_object())
+      fail(line, fmt::format("cannot read member \"{}\" of {}; only objects have members", name, type_of(object)));
     if (const auto at = object.find(name); at != object.end()) return {*at};
     const std::vector<std::string> names = keys_of(object);
-    return {{}, fmt::format("there is no member \"{}\";{}{}", name, suggestion(name, names), those(names))};
+    return {{}, fmt::format("unknown member \"{}\";{}{}", name, suggestion(name, names), list_of(names))};
   }
 
-  Value element(int line, const Json& whole, const Json& which) const {
-    if (whole.is_object() && which.is_string()) return member(line, whole, which.get<std::string>());
-    if (!whole.is_array() || !which.is_number_integer())
-      fail(line, fmt::format("[{}] of {}; a list has numbers, an object names", type_of(which), type_of(whole)));
-    const int64_t i = which.get<int64_t>(), size = static_cast<int64_t>(whole.size());
-    if (i < -size || i >= size) return {{}, fmt::format("there is no [{}] in a list of {}", i, size)};
-    return {whole[static_cast<size_t>(i < 0 ? i + size : i)]};
+  Value element(int line, const Json& container, const Json& index) const {
+    if (container.is_object() && index.is_string()) return member(line, container, index.get<std::string>());
+    if (!container.is_array() || !index.is_number_integer())
+      fail(line, fmt::format("cannot index {1} with {0}; use a number for a list, a string for an object",
+                             type_of(index), type_of(container)));
+    const int64_t i = index.get<int64_t>(), size = static_cast<int64_t>(container.size());
+    if (i < -size || i >= size) return {{}, fmt::format("index {} is out of range for a list of {}", i, size)};
+    return {container[static_cast<size_t>(i < 0 ? i + size : i)]};
   }
 
   bool compare(const Expression& expression, const Json& a, const Json& b) const {
@@ -211,7 +213,7 @@ class Renderer {
     if (sign == "==" || sign == "!=") return (a == b) == (sign == "==");
     if (!(a.is_number() && b.is_number()) && !(a.is_string() && b.is_string()))
       fail(expression.line,
-           fmt::format("{} of {} and {}; two numbers or two texts are needed", sign, type_of(a), type_of(b)));
+           fmt::format("cannot compare {1} {0} {2}; use two numbers or two strings", sign, type_of(a), type_of(b)));
     const bool less = a < b, greater = b < a;
     if (sign == "<") return less;
     if (sign == ">") return greater;
@@ -221,7 +223,7 @@ class Renderer {
   Value filter(const Expression& expression, Value in) const {
     const std::string& name = expression.text;
     const size_t given = expression.parts.size() - 1;
-    const auto want = [&](size_t least, size_t most) {
+    const auto check_count = [&](size_t least, size_t most) {
       if (given < least || given > most)
         fail(expression.line,
              fmt::format("{} takes {} argument{}, not {}", name,
@@ -229,20 +231,20 @@ class Renderer {
                          most == 1 ? "" : "s", given));
     };
     if (name == "default") {
-      want(1, 1);
+      check_count(1, 1);
       return in.missing.empty() ? std::move(in) : Value{value(expression.parts[1])};
     }
     if (!in.missing.empty()) fail(expression.parts[0].line, in.missing);
     if (name == "tojson") {
-      want(0, 0);
+      check_count(0, 0);
       std::string text = in.json.dump(-1, ' ', false, Json::error_handler_t::replace);
       check_size(expression.line, text.size());
       return {std::move(text)};
     }
-    want(0, 2);
+    check_count(0, 2);
     const Json width = given > 0 ? value(expression.parts[1]) : Json(4);
     if (!in.json.is_string() || !width.is_number_integer() || width < 0 || width > 1000)
-      fail(expression.line, fmt::format("indent: a text and a width from 0 to 1000 are needed, not {} and {}",
+      fail(expression.line, fmt::format("indent: expected a string and a width from 0 to 1000, found {} and {}",
                                         type_of(in.json), width.dump()));
     const bool first = given == 2 && is_true(value(expression.parts[2]));
     const auto& text = in.json.get_ref<const std::string&>();
@@ -251,7 +253,7 @@ class Renderer {
     return {indented(text, width.get<size_t>(), first)};
   }
 
-  // As Jinja does: all lines but the first one, or that too; empty ones stay empty.
+  // As in Jinja: indents all lines except the first (unless `first`) and except empty lines.
   static std::string indented(const std::string& text, size_t width, bool first) {
     const std::string spaces(width, ' ');
     std::string out;

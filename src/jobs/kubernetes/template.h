@@ -1,5 +1,5 @@
-// A small part of Jinja's template language, enough for manifests; docs/reference/manifest-templates.md describes it. What is not part of
-// it is an error, never copied as text, and so is a name that is not known. Pure functions, safe from any thread.
+// Renders templates in a subset of Jinja, described in docs/reference/manifest-templates.md. Syntax outside the subset
+// and unknown names are errors. Pure functions, safe from any thread.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace lockstep {
 
-// The text of a template that another one includes; none when there is no such template.
+// Returns the text of an included template; nullopt if it does not exist.
 using TemplateFinder = std::function<std::optional<std::string>(const std::string& name)>;
 
-// `name` stands in messages: `job.yaml.j2:12: there is no variable "hots_count"; did you mean "hosts_count"?`. Throws
-// Error for whatever is wrong with the template or does not fit the variables, an object.
+// Throws Error for a mistake in the template or a variable of the wrong type. `name` begins the messages:
+// `job.yaml.j2:12: unknown variable "hots_count"; did you mean "hosts_count"?`. REQUIRES: `variables` is an object.
 std::string render_template(const std::string& name, const std::string& text, const nlohmann::ordered_json& variables,
                             const TemplateFinder& find = {});
 

@@ -1,5 +1,4 @@
-// The templates that the program brings along, made of deploy/kubernetes/templates/ when it is built. Safe from any
-// thread.
+// The built-in templates: the files of deploy/kubernetes/templates/, compiled into the program. Safe from any thread.
 #pragma once
 
 #include <optional>
@@ -9,7 +8,7 @@
 
 namespace lockstep {
 
-// File name and text, in the order of their names.
+// Pairs of file name and text, sorted by name.
 const std::vector<std::pair<std::string, std::string>>& builtin_templates();
 
 std::optional<std::string> find_builtin_template(const std::string& name);

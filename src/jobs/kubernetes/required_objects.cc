@@ -1,4 +1,4 @@
-#include "jobs/kubernetes/companions.h"
+#include "jobs/kubernetes/required_objects.h"
 
 namespace lockstep {
 namespace {
@@ -41,7 +41,7 @@ const char* pod_path(const Json& job) {
   return job.at("kind") == "JAXJob" ? "/spec/jaxReplicaSpecs/Worker/template/spec" : "/spec/template/spec";
 }
 
-// The container that trains: the one called jax, or the first. Null where there is none.
+// The container that trains: the one named jax, else the first. Null if there is none.
 Json* container_of(Json& job) {
   const Json::json_pointer path(std::string(pod_path(job)) + "/containers");
   if (!job.contains(path) || !job[path].is_array()) return nullptr;
@@ -60,7 +60,7 @@ bool has_token(const Json& container) {
 
 }  // namespace
 
-std::string add_token(Json& job, const Json& present) {
+std::string add_token_reference(Json& job, const Json& present) {
   Json* const container = container_of(job);
   if (!container || has_token(*container)) return "";
   if (Json old = present; !old.is_null()) {
@@ -74,7 +74,7 @@ std::string add_token(Json& job, const Json& present) {
   return secret;
 }
 
-bool belongs_to_earlier(const Json& object, const Json& job) {
+bool is_owned_by_earlier_job(const Json& object, const Json& job) {
   for (const Json& owner : at(object, "/metadata/ownerReferences"))
     if (at(owner, "/kind") == job.at("kind") && at(owner, "/name") == at(job, "/metadata/name") &&
         at(owner, "/uid") != at(job, "/metadata/uid"))
@@ -82,7 +82,7 @@ bool belongs_to_earlier(const Json& object, const Json& job) {
   return false;
 }
 
-std::vector<Json> companions_of(const Json& job, const std::string& token) {
+std::vector<Json> required_objects(const Json& job, const std::string& token) {
   const Json pod = at(job, pod_path(job));
   std::vector<Json> out;
   if (at(pod, "/subdomain").is_string()) out.push_back(service_of(job, pod));

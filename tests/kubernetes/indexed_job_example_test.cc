@@ -1,4 +1,4 @@
-// The page of the Indexed Job seed: its lines in the log of every process, and its three scripts.
+// The Indexed Job example of deploy/kubernetes: the log lines of every process, and its three scripts.
 #include <gtest/gtest.h>
 
 #include "cli/training.h"
@@ -26,7 +26,7 @@ LoaderBatch batch_of(int64_t global, int64_t own) {
   return batch;
 }
 
-TEST(BatchLogger, WritesTheLinesOfTheSeed) {
+TEST(BatchLogger, PrintsOneLinePerBatchAndEpoch) {
   EXPECT_EQ(written([](Logger& logger) {
               logger.begin({.total_steps = 8 * 469, .first_step = 7 * 469 + 467, .steps_per_epoch = 469});
               logger.batch(batch_of(128, 64));
@@ -41,7 +41,7 @@ TEST(BatchLogger, WritesTheLinesOfTheSeed) {
             "Rank 0: training completed.\n");
 }
 
-TEST(BatchLogger, ARunThatEndsEarlySaysSo) {
+TEST(BatchLogger, ReportsARunThatEndsEarly) {
   EXPECT_EQ(written([](Logger& logger) {
               logger.begin({.total_steps = 5, .steps_per_epoch = 2});
               logger.batch(batch_of(10, 10));
@@ -58,7 +58,7 @@ TEST(BatchLogger, ARunThatEndsEarlySaysSo) {
 #ifdef LOCKSTEP_WITH_GRPC
 
 // 600 examples in batches of 128, the last one of 88: 64 and 44 for each of two processes.
-TEST(SeedOfTheIndexedJob, EveryRankTellsItsBatches) {
+TEST(IndexedJobExample, EveryRankLogsItsBatches) {
   const RunningProgram::Result result =
       RunningProgram({program_path(), "launch", "-n", "2", "--devices", "2", "--", "train", "--dataset",
                       small_dataset(), "--epochs", "2", "--loggers", "batches"})
@@ -69,7 +69,7 @@ TEST(SeedOfTheIndexedJob, EveryRankTellsItsBatches) {
     expect_contains(result.err, rank + "epoch: 2/2, batch: 5/5, batch size: 88, batch per host size: 44\n");
     expect_contains(result.err, rank + "training completed.\n");
   }
-  // The loss is that of the whole batch: all say the same.
+  // The loss is that of the global batch, so all ranks print the same.
   const auto mean = [&](const std::string& words) {
     const size_t at = result.err.find(words);
     return at == std::string::npos ? std::string() : result.err.substr(at + words.size(), 6);
@@ -78,10 +78,10 @@ TEST(SeedOfTheIndexedJob, EveryRankTellsItsBatches) {
   EXPECT_EQ(mean("Rank 0: epoch 2/2, average epoch loss="), mean("Rank 1: epoch 2/2, average epoch loss="));
 }
 
-// All of it, where the data set is: eight epochs in about a minute.
-TEST(SeedOfTheIndexedJob, LearnsWhatTheSeedDid) {
+// The complete example on MNIST: eight epochs in about a minute.
+TEST(IndexedJobExample, ReachesTheExpectedLoss) {
   const char* wanted = std::getenv("LOCKSTEP_LONG_TESTS");
-  if (!wanted || std::string(wanted) != "1") GTEST_SKIP() << "LOCKSTEP_LONG_TESTS=1 runs it";
+  if (!wanted || std::string(wanted) != "1") GTEST_SKIP() << "runs with LOCKSTEP_LONG_TESTS=1";
   if (run_lockstep({"data", "verify", "mnist"}).exit_code != 0) GTEST_SKIP() << "no MNIST in the cache";
   const RunningProgram::Result result = RunningProgram({program_path(), "launch", "-n", "2", "--devices", "2", "--",
                                                         "train", "--epochs", "8", "--loggers", "batches"})
@@ -95,8 +95,8 @@ TEST(SeedOfTheIndexedJob, LearnsWhatTheSeedDid) {
   EXPECT_LT(std::stod(result.err.substr(at + words.size())), 0.03);
 }
 
-// prepare.sh, run.sh and clean.sh, as processes of this machine.
-TEST(SeedOfTheIndexedJob, PrepareRunAndClean) {
+// prepare.sh, run.sh and clean.sh with local processes.
+TEST(IndexedJobExample, ScriptsPrepareRunAndCleanUp) {
   const TempDir dir;
   const auto run = [&](const Words& command) {
     return RunningProgram(Words{"/usr/bin/env", "LOCKSTEP=" + program_path(), "LOCKSTEP_ON=local",
@@ -111,14 +111,14 @@ TEST(SeedOfTheIndexedJob, PrepareRunAndClean) {
   const auto logs = [&](const std::string& replica) {
     return run({program_path(), "logs", "-f", "myjob", "--replica", replica});
   };
-  EXPECT_EQ(script("run.sh").exit_code, 1);  // nothing is prepared
+  EXPECT_EQ(script("run.sh").exit_code, 1);  // prepare.sh has not run
   const std::string args =
       "args=[\"train\",\"--dataset\",\"" + small_dataset() + "\",\"--epochs\",\"1\",\"--loggers\",\"batches\"]";
   const auto prepared = script("prepare.sh", {args});
   ASSERT_EQ(prepared.exit_code, 0) << prepared.err;
   const auto started = script("run.sh");
   ASSERT_EQ(started.exit_code, 0) << started.err;
-  EXPECT_EQ(started.out, "job.batch/myjob created\nfollow it with: " + program_path() + " logs -f myjob\n");
+  EXPECT_EQ(started.out, "job.batch/myjob created\nfollow the log: " + program_path() + " logs -f myjob\n");
   for (const std::string& replica : {std::string("0"), std::string("1")}) {
     const auto log = logs(replica);
     EXPECT_EQ(log.exit_code, 0) << log.err;
@@ -127,7 +127,7 @@ TEST(SeedOfTheIndexedJob, PrepareRunAndClean) {
   }
   const auto cleaned = script("clean.sh");
   EXPECT_EQ(cleaned.exit_code, 0) << cleaned.err;
-  EXPECT_NE(logs("0").exit_code, 0);  // it is gone
+  EXPECT_NE(logs("0").exit_code, 0);  // the job is deleted
 }
 
 #endif

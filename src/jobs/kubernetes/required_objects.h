@@ -1,0 +1,25 @@
+// The objects that a job on Kubernetes requires: the headless Service that its pods name as their subdomain, and the
+// Secret with its token. Pure functions, safe from any thread.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// The Service and the Secret that `job`, a JAXJob or Indexed Job from the API server, refers to. The job is their
+// owner, so that Kubernetes deletes them with it. The Secret holds `token` under the key that the job reads.
+std::vector<nlohmann::ordered_json> required_objects(const nlohmann::ordered_json& job, const std::string& token);
+
+// Adds LOCKSTEP_TOKEN from the Secret NAME-token to the container of `job` and returns the name of the Secret. Returns
+// "" and adds nothing if
+// - the container has LOCKSTEP_TOKEN, or has envFrom, which may contain it;
+// - `present` has no token. `present` is the same job on the API server, null if it does not exist. The environment of
+//   an existing job cannot change.
+std::string add_token_reference(nlohmann::ordered_json& job, const nlohmann::ordered_json& present);
+
+// Whether the owner of `object` is an earlier job with the kind and name of `job`. Kubernetes will delete the object.
+bool is_owned_by_earlier_job(const nlohmann::ordered_json& object, const nlohmann::ordered_json& job);
+
+}  // namespace lockstep

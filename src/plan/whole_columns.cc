@@ -64,8 +64,8 @@ std::optional<std::vector<size_t>> those_after(std::span<const KernelPart> parts
   return out;
 }
 
-// Has nobody of them, and not the product, anything to do with what another writes, but for the sums, which are in the
-// block's memory? Threads that do one after the other do not wait for each other in between.
+// Whether the readers and the product are independent: none reads or writes what another writes, except for the sums,
+// which are in shared memory. Threads execute them one after the other without a barrier in between.
 bool are_apart(std::span<const KernelPart> parts, size_t product, std::span<const Reader> readers) {
   std::vector<KernelPart> before = {parts[product]};
   for (const auto& [reader, sums] : readers) {

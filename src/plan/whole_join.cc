@@ -46,7 +46,7 @@ std::vector<KernelPart> optimize_parts(std::span<const KernelPart> parts, int pr
   };
   const std::vector<KernelPart> computed = inline_sources(fuse_sums(parts, made), made);
   const std::vector<KernelPart> all = shared_out(computed);
-  // Products add up columns where nobody else is free: those that do take longer.
+  // Fuse column sums into products only if no block is idle: a product that also sums columns takes longer.
   if (is_full(all, balanced_phases(all, processors), processors))
     if (const std::vector<KernelPart> columns = fuse_column_sums(computed, made); columns.size() < computed.size())
       if (std::vector<KernelPart> added = shared_out(columns); fits_in_one_kernel(added)) return added;

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kFewest = 8;          // ranges; fewer would leave most of the GPU idle
 constexpr int64_t kMostKept = 16384;    // bytes of a value's range that stay in the block's memory
 constexpr int64_t kAllKept = 48 << 10;  // of all values: with what steps need, within what any GPU has
-constexpr size_t kLong = 5;             // members of a chain for which all that they read is brought near at first
+constexpr size_t kLong = 5;             // from this length on, all operands of a chain are prefetched to shared memory
 
 // Parts that are done together, at what time.
 struct Unit {
@@ -240,7 +240,7 @@ class Together {
   std::vector<Brought> brought_;
 };
 
-// Parts that are done together in so many ranges, or in fewer on fewer processors.
+// Executes parts together in `count` ranges, or in fewer ranges on fewer processors.
 SteppedKernel of_ranges(std::span<const KernelPart> members, int64_t count) {
   const auto own = std::make_shared<const OwnParts>(members);
   const auto fewer = [own, count](int processors) {

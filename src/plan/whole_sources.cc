@@ -47,8 +47,8 @@ class Sources {
   }
 
  private:
-  // One result, that all who read it read as a whole and after it, of what nobody writes until the last of them is
-  // done: they read that then.
+  // Whether readers can compute the part's result themselves: it has one result, every reader reads all of it and runs
+  // after it, and nothing writes its operands until the last reader is done.
   bool may_be_computed(size_t p) const {
     const KernelPart& own = parts_[p];
     if (own.out.size() != 1) return false;
@@ -80,7 +80,7 @@ class Sources {
                        [&](const MemoryRange& in) { return in == parts_[p].out[0]; });
   }
 
-  // The operands of a part that are computed for it, by number and by whom.
+  // The operands that part q computes itself, as (operand, part that computed it before).
   std::vector<std::pair<size_t, size_t>> computed_for(size_t q) const {
     std::vector<std::pair<size_t, size_t>> out;
     for (size_t i = 0; i < parts_[q].in.size(); ++i)
@@ -213,7 +213,7 @@ class Sources {
   std::vector<bool> inlined_;                       // by part: it is computed by those readers that can,
   std::vector<std::vector<bool>> takes_;            // by part and operand: it takes that, where it is computed
   std::vector<bool> written_;                       // by part: its result is
-  std::vector<std::optional<size_t>> writer_;       // by part: who writes its result instead
+  std::vector<std::optional<size_t>> writer_;       // by part: the part that writes its result instead
   std::vector<std::optional<SteppedKernel>> made_;  // by part: it with what it computes itself
 };
 

@@ -32,7 +32,7 @@ TEST(Naming, ReplacesRanksWithProcesses) {
 }
 
 TEST(Naming, LeavesOtherTextUnchanged) {
-  for (const std::string text : {"", "no rank at all", "rank", "rank x", "frank 1", "rank 7 is nobody",
+  for (const std::string text : {"", "no rank at all", "rank", "rank x", "frank 1", "rank 7 is no process",
                                  "process 1 (host b): lost", "a matrix of rank -1"})
     EXPECT_EQ(replace_ranks_with_processes(text, kPeers, 1), text);
 }

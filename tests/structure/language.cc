@@ -47,7 +47,7 @@ const std::vector<Phrase>& prose_phrases() {
 
 const std::vector<Phrase>& name_phrases() {
   static const std::vector<Phrase> all = {
-      phrase({"body", "who"}, "\\b(no|some|every)body\\b|\\bwhom?\\b|\\bwhose\\b",
+      phrase({"body", "who"}, "\\b(no|some|every)body\\b|\\bwhom?\\b",
              "name the function, thread, process or user"),
       phrase({"mend"}, "\\bmend(s|ed)?\\b", "write \"fix\""),
       phrase({"told"}, "\\btold\\b", "write \"notified\" or \"reported\""),

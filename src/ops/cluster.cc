@@ -9,13 +9,13 @@ void Cluster::execute(const void* const* in, void* const* out, int64_t begin, in
                       const void* compact) const {
   if (begin >= end) return;
   auto* const memory = static_cast<char*>(scratch);
-  // Where input k would begin if a compact block were cut out of it. Integers, because that may be outside of any
-  // array.
+  // The address at which input k would begin if its compact block were part of a complete array. An integer, because
+  // that address may be outside of any array.
   const auto input = [&](int32_t k, int64_t element) {
     return k == 0 && compact ? reinterpret_cast<uintptr_t>(compact) - static_cast<uintptr_t>(begin * element)
                              : reinterpret_cast<uintptr_t>(in[k]);
   };
-  auto** const at = static_cast<char**>(scratch);  // of each slot, for the current tile
+  auto** const at = static_cast<char**>(scratch);  // address of each slot for the current tile
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
     const auto start = static_cast<uintptr_t>(slot.offset + begin * slot.step);
@@ -73,7 +73,7 @@ void Cluster::gather(const Gather& g, const char* array, char* reg, char** at, i
     return;
   }
   at[g.slot] = reg;
-  const bool repeats = rank == 2 && g.dims[1].stride == 0;  // row after row the same
+  const bool repeats = rank == 2 && g.dims[1].stride == 0;  // all rows are equal
   int64_t done = 0;
   for (const int64_t rows_end = repeats ? std::min(n, row) : n; done < rows_end;) {
     const int64_t piece = std::min(row - index[0], rows_end - done);

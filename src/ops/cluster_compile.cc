@@ -1,4 +1,4 @@
-// From a program to the slots and steps of a Cluster.
+// Compiles a program to the slots and steps of a Cluster.
 #include <algorithm>
 #include <map>
 
@@ -9,24 +9,24 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kWorkingSet = 32 * 1024;  // bytes of a tile of everything: the nearest cache
+constexpr int64_t kWorkingSet = 32 * 1024;  // bytes of one tile of all slots: fits the L1 cache
 constexpr int64_t kMinTile = 128, kMaxTile = 1024;
-constexpr int64_t kMinRow = 128;  // shorter rows do not deserve a tile of their own
+constexpr int64_t kMinRow = 128;  // shorter rows share tiles
 constexpr int64_t kAlign = 64;
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 bool is_half_type(DType t) { return t == DType::bf16 || t == DType::f16; }
 size_t half_index(DType t) { return t == DType::bf16 ? 0 : 1; }
 
-// What a value of the program is.
-struct Meaning {
+// How a value of the program is obtained.
+struct ValueSource {
   enum Kind { computed, view, constant } kind = computed;
   int32_t input = -1;           // view: of this input
   View affine;                  // view
   const Attr* value = nullptr;  // constant
 };
 
-// Bit for bit: 0.0 and -0.0 are different constants.
+// Compares bits: 0.0 and -0.0 are different constants.
 bool same_element(const Attr& a, const Attr& b, DType t) {
   char x[8] = {}, y[8] = {};
   encode_element(a, t, x);
@@ -39,31 +39,31 @@ const Shape& iteration_space(const Program& p) {
   return p.types[p.outputs[0]].shape;
 }
 
-// What every value is; nothing is computed yet.
-std::vector<Meaning> meanings(const Program& p) {
-  std::vector<Meaning> all(p.types.size());
+// How each value is obtained, by ValueId.
+std::vector<ValueSource> value_sources(const Program& p) {
+  std::vector<ValueSource> all(p.types.size());
   for (size_t i = 0; i < p.inputs.size(); ++i)
-    all[p.inputs[i]] = {Meaning::view, static_cast<int32_t>(i), dense_view(p.types[p.inputs[i]].shape), nullptr};
+    all[p.inputs[i]] = {ValueSource::view, static_cast<int32_t>(i), dense_view(p.types[p.inputs[i]].shape), nullptr};
   for (const Eqn& eqn : p.eqns) {
     LOCKSTEP_CHECK(eqn.out.size() == 1, "{} in an elementwise program", eqn.op->name);
-    Meaning& result = all[eqn.out[0]];
+    ValueSource& result = all[eqn.out[0]];
     const Type& type = p.types[eqn.out[0]];
     if (const Attr* value = constant_value(&eqn)) {
-      result = {Meaning::constant, -1, {}, value};
+      result = {ValueSource::constant, -1, {}, value};
     } else if (eqn.op->view) {
-      const Meaning& from = all[eqn.in[0]];
+      const ValueSource& from = all[eqn.in[0]];
       const Type& middle = p.types[eqn.in[0]];
-      LOCKSTEP_CHECK(from.kind != Meaning::computed, "{} of a computed value in an elementwise program", eqn.op->name);
-      if (from.kind == Meaning::constant) {
+      LOCKSTEP_CHECK(from.kind != ValueSource::computed, "{} of a computed value in an elementwise program", eqn.op->name);
+      if (from.kind == ValueSource::constant) {
         result = from;
         continue;
       }
       const auto affine = compose(eqn.op->view(middle, type, eqn.attrs), type.shape, from.affine, middle.shape);
       LOCKSTEP_CHECK(affine, "{} in an elementwise program is not affine", eqn.op->name);
-      result = {Meaning::view, from.input, *affine, nullptr};
+      result = {ValueSource::view, from.input, *affine, nullptr};
     } else {
       LOCKSTEP_CHECK(eqn.op->loop, "{} in an elementwise program", eqn.op->name);
-      LOCKSTEP_CHECK(type.shape == iteration_space(p), "{} makes {} in an elementwise program over {}", eqn.op->name,
+      LOCKSTEP_CHECK(type.shape == iteration_space(p), "{} computes {} in an elementwise program over {}", eqn.op->name,
                      to_string(type), to_string(iteration_space(p)));
     }
   }
@@ -78,7 +78,7 @@ class ClusterCompiler {
       : p_(program),
         alias_(program.outputs.size(), -1),
         shape_(iteration_space(program)),
-        meaning_(meanings(program)),
+        source_(value_sources(program)),
         slot_of_(program.types.size(), kNone) {
     std::copy(alias.begin(), alias.end(), alias_.begin());
     c_.size_ = count(shape_);
@@ -87,7 +87,7 @@ class ClusterCompiler {
   Cluster compile() {
     choose_outputs();
     for (size_t e = 0; e < p_.eqns.size(); ++e)
-      if (meaning_[p_.eqns[e].out[0]].kind == Meaning::computed) compute(p_.eqns[e]);
+      if (source_[p_.eqns[e].out[0]].kind == ValueSource::computed) compute(p_.eqns[e]);
     store_deferred();
     const int64_t register_bytes = allocate_registers();
     choose_tile(register_bytes);
@@ -100,12 +100,12 @@ class ClusterCompiler {
   using Storage = Cluster::Storage;
   static constexpr SlotId kNone = 0xffff;
 
-  // What the compiler knows of a slot besides where it is.
+  // Compile-time facts about a slot.
   struct Life {
     int64_t width;        // bytes of an element
     int first = -1;       // step that writes it
     int last = -1;        // last step that reads it
-    bool pinned = false;  // a register that lives through the whole run
+    bool pinned = false;  // a register that is live during the complete run
     const Attr* value = nullptr;
     DType dtype = DType::f32;  // of a constant
   };
@@ -113,18 +113,18 @@ class ClusterCompiler {
   DType dtype(ValueId v) const { return p_.types[v].dtype; }
   DType reg(ValueId v) const { return register_type(dtype(v)); }
 
-  // Which outputs are written where they are computed, and which only when nothing will read the memory they share any
-  // more.
+  // Decides which outputs are written when they are computed, and which are deferred until the last read of the memory
+  // that they share.
   void choose_outputs() {
     const int end = static_cast<int>(p_.eqns.size());
     std::vector<int> last_read(p_.inputs.size(), -1), defined(p_.types.size(), -1);
     reads_.assign(p_.types.size(), 0);
     const auto note_read = [&](ValueId v, int when) {
-      if (meaning_[v].kind == Meaning::view) last_read[static_cast<size_t>(meaning_[v].input)] = when;
+      if (source_[v].kind == ValueSource::view) last_read[static_cast<size_t>(source_[v].input)] = when;
     };
     for (int e = 0; e < end; ++e) {
       const Eqn& eqn = p_.eqns[static_cast<size_t>(e)];
-      if (meaning_[eqn.out[0]].kind != Meaning::computed) continue;
+      if (source_[eqn.out[0]].kind != ValueSource::computed) continue;
       defined[eqn.out[0]] = e;
       for (ValueId v : eqn.in) {
         note_read(v, e);
@@ -142,7 +142,7 @@ class ClusterCompiler {
       LOCKSTEP_CHECK(shared < 0 || reads_same_index(p_, static_cast<size_t>(shared)),
                      "output {} may not share the memory of input {}", o, shared);
       const bool free = shared < 0 || last_read[static_cast<size_t>(shared)] <= defined[v];
-      if (meaning_[v].kind == Meaning::computed && direct_[v] < 0 && free)
+      if (source_[v].kind == ValueSource::computed && direct_[v] < 0 && free)
         direct_[v] = static_cast<int>(o);
       else
         deferred_.push_back(o);
@@ -178,18 +178,18 @@ class ClusterCompiler {
   }
   void add_step(Loop loop, SlotId in, SlotId out) { add_step(loop, {&in, 1}, out); }
 
-  // The slot from which a value is read, made when it is first needed.
+  // The slot from which a value is read, created on first use.
   SlotId operand(ValueId v) {
     if (slot_of_[v] != kNone) return slot_of_[v];
-    const Meaning& m = meaning_[v];
+    const ValueSource& m = source_[v];
     const int64_t width = size_of(reg(v));
-    if (m.kind == Meaning::constant) {
+    if (m.kind == ValueSource::constant) {
       for (SlotId s = 0; s < lives_.size(); ++s)
         if (lives_[s].value && lives_[s].dtype == dtype(v) && same_element(*lives_[s].value, *m.value, dtype(v)))
           return slot_of_[v] = s;
       return slot_of_[v] = add_slot(Storage::constant, -1, 0, 0, {.width = width, .value = m.value, .dtype = dtype(v)});
     }
-    LOCKSTEP_CHECK(m.kind == Meaning::view && p_.types[v].shape == shape_,
+    LOCKSTEP_CHECK(m.kind == ValueSource::view && p_.types[v].shape == shape_,
                    "an operand of {} in an elementwise program over {}", to_string(p_.types[v]), to_string(shape_));
     const int64_t element = size_of(dtype(v)), offset = m.affine.offset * element;
     if (!is_half_type(dtype(v)) && is_contiguous(m.affine, shape_))
@@ -197,7 +197,7 @@ class ClusterCompiler {
     const SlotId slot = register_slot(reg(v));
     Cluster::Gather g{loops().load[static_cast<int>(dtype(v))], slot, m.input, offset, element, width, false, {}};
     c_.cost_ += 1;
-    // A lone element of an input may be a compact block: it is gathered like any other.
+    // A single element of an input may be a compact block, so it is gathered like any other operand.
     if (is_uniform(m.affine, shape_) && c_.size_ > 1) {
       lives_[slot].pinned = true;
       c_.uniform_.push_back(std::move(g));
@@ -236,7 +236,7 @@ class ClusterCompiler {
       slot_of_[v] = in[0];
       return;
     }
-    const bool rounds = half && reads_[v] > 0;  // what is only stored is rounded on the way
+    const bool rounds = half && reads_[v] > 0;  // if it is only stored, the store rounds it
     if (copies && rounds) loop = loops().round[half_index(dtype(v))];
     slot_of_[v] = out >= 0 && !half ? output_slot(static_cast<size_t>(out)) : register_slot(reg(v));
     add_step(loop, operands, slot_of_[v]);
@@ -247,11 +247,11 @@ class ClusterCompiler {
 
   void store_deferred() {
     std::map<size_t, SlotId> from;
-    // First everything is read, then memory that inputs may share is written.
+    // Read everything before writing memory that inputs may share.
     for (size_t o : deferred_) {
       const ValueId v = p_.outputs[o];
       from[o] = operand(v);
-      const auto shares = [&](int a) { return a >= 0 && a == meaning_[v].input; };
+      const auto shares = [&](int a) { return a >= 0 && a == source_[v].input; };
       if (c_.slots_[from[o]].storage == Storage::input && std::any_of(alias_.begin(), alias_.end(), shares)) {
         const SlotId copy = register_slot(reg(v));
         add_step(loops().copy(reg(v)), from[o], copy);
@@ -265,9 +265,9 @@ class ClusterCompiler {
     }
   }
 
-  // Gives every register slot a physical register, one after the other where lives do not meet; a result may take the
-  // register of an operand that dies with it. Slot::offset becomes its number. Returns the bytes of one element of all
-  // registers.
+  // Assigns a physical register to every register slot. Slots whose live ranges do not overlap share registers; a result
+  // may take the register of an operand whose last use is this step. Slot::offset becomes the register's number. Returns
+  // the bytes of one element of all registers.
   int64_t allocate_registers() {
     std::map<int64_t, std::vector<int64_t>> free;  // by width
     const auto take = [&](SlotId s) {
@@ -309,7 +309,7 @@ class ClusterCompiler {
     int64_t tile = std::clamp(kWorkingSet / std::max<int64_t>(bytes, 1), kMinTile, kMaxTile) / kAlign * kAlign;
     for (const Cluster::Gather& g : c_.gathers_)
       if (g.may_be_in_place && g.dims[0].extent >= kMinRow) c_.row_ = std::max(c_.row_, g.dims[0].extent);
-    // Rows longer than a tile are cut into equal pieces.
+    // Rows longer than a tile are divided into equal parts.
     if (c_.row_ > tile)
       tile = round_up((c_.row_ + (c_.row_ + tile - 1) / tile - 1) / ((c_.row_ + tile - 1) / tile), 16);
     c_.tile_ = std::min(tile, round_up(std::max<int64_t>(c_.size_, 1), kAlign));
@@ -339,10 +339,10 @@ class ClusterCompiler {
   const Program& p_;
   std::vector<int> alias_;
   const Shape& shape_;
-  std::vector<Meaning> meaning_;
+  std::vector<ValueSource> source_;
   std::vector<SlotId> slot_of_;     // by value
-  std::vector<int> reads_;          // by value: how many operands it is
-  std::vector<int> direct_;         // by value: the output written where it is computed, or -1
+  std::vector<int> reads_;          // by value: how often it is an operand
+  std::vector<int> direct_;         // by value: the output that its computation writes, or -1
   std::vector<size_t> deferred_;    // outputs written last
   std::vector<Life> lives_;         // by slot
   std::vector<int64_t> registers_;  // widths
@@ -354,15 +354,15 @@ Cluster Cluster::compile(const Program& program, std::span<const int> alias) {
 }
 
 bool reads_same_index(const Program& program, size_t input) {
-  const std::vector<Meaning> all = meanings(program);
+  const std::vector<ValueSource> all = value_sources(program);
   const Shape& shape = iteration_space(program);
   const auto harmless = [&](ValueId v) {
-    const Meaning& m = all[v];
-    return m.kind != Meaning::view || m.input != static_cast<int32_t>(input) ||
+    const ValueSource& m = all[v];
+    return m.kind != ValueSource::view || m.input != static_cast<int32_t>(input) ||
            (m.affine.offset == 0 && is_contiguous(m.affine, shape));
   };
   for (const Eqn& eqn : program.eqns)
-    if (all[eqn.out[0]].kind == Meaning::computed && !std::all_of(eqn.in.begin(), eqn.in.end(), harmless)) return false;
+    if (all[eqn.out[0]].kind == ValueSource::computed && !std::all_of(eqn.in.begin(), eqn.in.end(), harmless)) return false;
   return std::all_of(program.outputs.begin(), program.outputs.end(), harmless);
 }
 

@@ -19,14 +19,14 @@ bool varies(const Type& t, const std::string& axis) {
   return std::binary_search(t.varying.begin(), t.varying.end(), axis);
 }
 
-// An operand that varies over the axis.
+// Checks that the operand varies over the axis, and returns it.
 const Type& operand(std::string_view op, Types in, const Attrs& attrs) {
   expect_operands(op, in, 1);
   LOCKSTEP_CHECK(varies(in[0], axis_of(attrs)), "{}: {} does not vary over {}", op, to_string(in[0]), axis_of(attrs));
   return in[0];
 }
 
-// One whose dimension `dim` has the extent of the axis.
+// Also checks that its dimension `dim` has the extent of the axis.
 const Type& sliced_operand(std::string_view op, Types in, const Attrs& attrs) {
   const Type& t = operand(op, in, attrs);
   const int64_t dim = attrs.integer("dim"), size = size_of_axis(attrs);
@@ -39,7 +39,7 @@ const Type& sliced_operand(std::string_view op, Types in, const Attrs& attrs) {
 
 bool own(const Batch& b) { return b.axis == axis_of(b.attrs); }
 
-// The collective over another axis, on operands with a leading batch dimension.
+// The same collective, over another axis than the batch, on operands with a leading batch dimension.
 Value again(const Batch& b) { return b.builder.emit(b.op, b.in, b.attrs)[0]; }
 Value again_deeper(const Batch& b) {
   Attrs attrs = b.attrs;
@@ -49,7 +49,7 @@ Value again_deeper(const Batch& b) {
 
 Batched unbatched(Value v) { return {Values{v}, {false}}; }
 
-// The same value on every device, as often as there are devices.
+// The sum of a value that is the same on every device.
 Value repeated(const Batch& b) { return mul(b.in[0], full_like(b.in[0], static_cast<double>(b.size))); }
 
 Value add_dim(Value x, int64_t dim, int64_t extent) {
@@ -69,7 +69,7 @@ std::vector<Type> pvary_type(Types in, const Attrs& attrs) {
   return {out};
 }
 
-// The sum does not need to know how many devices there are before it is carried out.
+// A psum needs no axis size here: batching over the axis supplies it.
 Grads pvary_vjp(const Vjp& v) { return {emit(psum_op, {v.ct()}, v.attrs)}; }
 
 Batched pvary_batch(const Batch& b) {
@@ -92,7 +92,7 @@ Batched psum_batch(const Batch& b) {
   return unbatched(b.batched[0] ? reduce_sum(b.in[0], {0}) : repeated(b));
 }
 
-// Equal shares to the devices that hold the extreme.
+// The devices that hold the extreme share the cotangent equally.
 Grads collective_extreme_vjp(const Vjp& v) {
   const std::string& axis = axis_of(v.attrs);
   const Value mine = cast(eq(v.in[0], pvary(v.y(), axis)), v.in[0].dtype());
@@ -110,13 +110,13 @@ Batched pmin_batch(const Batch& b) {
   return unbatched(b.batched[0] ? reduce_min(b.in[0], {0}) : b.in[0]);
 }
 
-// ---- all_gather, psum_scatter: each the other's transpose
+// ---- all_gather, psum_scatter: transposes of each other
 
 std::vector<Type> all_gather_type(Types in, const Attrs& attrs) {
   Type out = operand("all_gather", in, attrs);
   const int64_t dim = attrs.integer("dim");
   if (dim < 0 || dim > out.rank())
-    throw_error("all_gather: a new dimension {} of {}; it lies between 0 and {}", dim, to_string(out), out.rank());
+    throw_error("all_gather: new dimension {} is out of range for the result {}; valid: 0 to {}", dim, to_string(out), out.rank());
   out.shape.insert(out.shape.begin() + dim, size_of_axis(attrs));
   return {out};
 }
@@ -126,7 +126,7 @@ Grads all_gather_vjp(const Vjp& v) { return {emit(psum_scatter_op, {v.ct()}, v.a
 Batched all_gather_batch(const Batch& b) {
   if (!own(b)) return again_deeper(b);
   const int64_t dim = b.attrs.integer("dim");
-  // Every device gets the same, so it is stored once.
+  // Every device gets the same value, so it is stored once.
   if (b.batched[0]) return unbatched(transpose(b.in[0], move_dim(b.in[0].rank(), 0, dim)));
   return unbatched(add_dim(b.in[0], dim, b.size));
 }
@@ -170,7 +170,7 @@ std::vector<Type> ppermute_type(Types in, const Attrs& attrs) {
   for (size_t i = 0; i + 1 < p.size(); i += 2) {
     for (int64_t device : {p[i], p[i + 1]})
       if (device < 0 || device >= size)
-        throw_error("ppermute: device {} of axis \"{}\", which has {}; valid positions: 0 to {}", device, axis_of(attrs),
+        throw_error("ppermute: device {} is out of range for axis \"{}\" of {} devices; valid positions: 0 to {}", device, axis_of(attrs),
                     size, size - 1);
     if (from[static_cast<size_t>(p[i])])
       throw_error("ppermute: source {} appears twice; a device sends to one other: use all_gather to send to several",
@@ -188,7 +188,7 @@ Grads ppermute_vjp(const Vjp& v) {
   return {ppermute(v.ct(), axis_of(v.attrs), size_of_axis(v.attrs), inverse_pairs)};
 }
 
-// Runs of neighbours that move together are one slice.
+// Consecutive devices that move together become one slice.
 Batched ppermute_batch(const Batch& b) {
   if (!own(b)) return again(b);
   const Value x = with_batch(b, 0);

@@ -17,14 +17,14 @@ int64_t extent_over(const Sizes& sizes, const std::string& letters) {
   return n;
 }
 
-// A term seen as a batch of matrices: group `batch`, and `rows` and `cols` of which one is innermost.
+// A term as a batch of matrices: the letters of the batch, the rows and the columns. One of the last two is innermost.
 struct Layout {
   bool transposed = false;
   int64_t ld = 0;
   int64_t batch_stride = 0;
 };
 
-// Letters of extent 1 take no part in the layout.
+// Letters of extent 1 do not affect the layout.
 std::string drop_ones(const Sizes& sizes, const std::string& letters) {
   std::string out;
   for (char c : letters)
@@ -77,7 +77,7 @@ Contraction contraction(const std::string& spec, const Type& a_type, const Type&
   for (size_t d = 0; d < b.size(); ++d) sizes[b[d]] = b_type.shape[d];
 
   Contraction result;
-  // The operand whose own letters come last in the result gives the columns.
+  // The operand whose own letters come last in the result provides the columns.
   for (size_t d = out.size(); d-- > 0;) {
     if (sizes[out[d]] == 1 || (has(a, out[d]) && has(b, out[d]))) continue;
     result.swapped = !has(b, out[d]);
@@ -110,7 +110,7 @@ Contraction contraction(const std::string& spec, const Type& a_type, const Type&
   };
   place(a, m, k, g.transpose_a, g.lda, g.stride_a, result.copy_a);
   place(b, k, n, g.transpose_b, g.ldb, g.stride_b, result.copy_b);
-  // The result is written dense and in order, or into a temporary that is: epilogues count on it.
+  // The product is written dense and in order, to the result or to a temporary: epilogues require that.
   g.ldc = std::max<int64_t>(1, g.n);
   g.stride_c = g.m * g.n;
   if (drop_ones(sizes, out) != drop_ones(sizes, batch + m + n)) {

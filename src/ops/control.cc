@@ -16,7 +16,7 @@ void expect_signature(std::string_view op, const Program& body, Types in, size_t
     throw_error("{}: the program takes {} arrays and got {}", op, body.inputs.size(), in.size() - skip);
   for (size_t i = 0; i < body.inputs.size(); ++i)
     if (body.types[body.inputs[i]] != in[i + skip])
-      throw_error("{}: operand {} is {} where the program wants {}", op, i, to_string(in[i + skip]),
+      throw_error("{}: operand {} is {}, but the program takes {}", op, i, to_string(in[i + skip]),
                   to_string(body.types[body.inputs[i]]));
 }
 
@@ -29,7 +29,7 @@ ProgramPtr gradient_body(const Program& body, const std::vector<bool>& wanted, c
   return share(select_outputs(std::move(p), body.outputs.size(), all));
 }
 
-// Operands, then one cotangent per floating result, zeros for absent ones.
+// The operands, then one cotangent per floating result, zeros if absent.
 Values with_cotangents(const Vjp& v, size_t skip) {
   Values args(v.in.begin() + static_cast<std::ptrdiff_t>(skip), v.in.end());
   for (size_t i = 0; i < v.out.size(); ++i)
@@ -54,7 +54,7 @@ std::vector<Type> cond_type(Types in, const Attrs& attrs) {
   expect_signature("cond", yes, in, 1);
   expect_signature("cond", no, in, 1);
   const std::vector<Type> a = yes.output_types(), b = no.output_types();
-  if (a.size() != b.size()) throw_error("cond: one branch returns {} arrays and the other {}", a.size(), b.size());
+  if (a.size() != b.size()) throw_error("cond: one branch returns {} arrays, the other {}; the branches must agree", a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i] != b[i])
       throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
@@ -73,7 +73,7 @@ Batched cond_batch(const Batch& b) {
   const Program &yes = b.attrs.program("if_true"), &no = b.attrs.program("if_false");
   const std::vector<bool> batched(b.batched.begin() + 1, b.batched.end());
   const Values operands(b.in.begin() + 1, b.in.end());
-  if (b.batched[0]) {  // both are computed, and each example takes its own
+  if (b.batched[0]) {  // both branches are computed, and each example selects its own
     const std::vector<bool> force(yes.outputs.size(), true);
     const Values t = b.builder.inline_program(b.passes.batch(yes, batched, b.size, force, b.axis).program, operands);
     const Values f = b.builder.inline_program(b.passes.batch(no, batched, b.size, force, b.axis).program, operands);
@@ -134,9 +134,9 @@ Grads custom_backward(const Vjp& v) {
   for (size_t i = grads.size(); i < v.in.size(); ++i)
     if (v.wanted[i] && is_floating(v.in[i].dtype()))
       throw_error(
-          "custom_vjp: the function is differentiated by a value of type {} that it captures, and its backward "
-          "function "
-          "gives gradients of its arguments only; pass that value as an argument, or wrap it in stop_gradient",
+          "custom_vjp: the function is differentiated with respect to a captured value of type {}, but its backward "
+          "function returns only gradients of its arguments; pass that value as an argument, or wrap it in "
+          "stop_gradient",
           to_string(v.in[i].type()));
   for (size_t i = 0; i < grads.size(); ++i)
     if (!is_floating(v.in[i].dtype())) grads[i] = Value();
@@ -147,8 +147,8 @@ Grads custom_backward(const Vjp& v) {
 Batched custom_batch(const Batch& b) {
   const Program &body = b.attrs.program("body"), &forward = b.attrs.program("forward"),
                 &backward = b.attrs.program("backward");
-  // The three programs must agree on what is batched: everything, or for the devices along a mesh axis what varies over
-  // it.
+  // The three programs must agree on which values are batched: all, or, if the batch is the devices along a mesh axis,
+  // those that vary over it.
   auto spread_out = [&](const Type& t) {
     return b.axis.empty() || std::binary_search(t.varying.begin(), t.varying.end(), b.axis);
   };
@@ -160,12 +160,12 @@ Batched custom_batch(const Batch& b) {
   auto batched = [&](const Program& p, const std::vector<bool>& in) {
     BatchedProgram all = b.passes.batch(p, in, b.size, each(p.output_types()), b.axis);
     LOCKSTEP_CHECK(all.batched == each(p.output_types()),
-                   "custom_vjp: a result that is the same on all devices differs");
+                   "custom_vjp: an invariant result varies over the axis");
     return share(std::move(all.program));
   };
   std::vector<bool> backward_in = each(backward.input_types());
   std::copy(b.batched.begin(), b.batched.end(), backward_in.end() - static_cast<std::ptrdiff_t>(b.batched.size()));
-  // Gradients that come out batched of operands that are not are summed.
+  // Batched gradients of unbatched operands are summed.
   Builder summed;
   Values args;
   const ProgramPtr back = batched(backward, backward_in);

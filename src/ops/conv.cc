@@ -1,5 +1,4 @@
-// The rows of convolution. Throughout: x [n, h, w, c], w [kh, kw, ci, co] with ci = c / groups, y and dy [n, oh, ow,
-// co].
+// The rows of convolution. Shapes: x [n, h, w, c], w [kh, kw, ci, co] with ci = c / groups, y and dy [n, oh, ow, co].
 #include "ops/conv.h"
 
 #include <algorithm>
@@ -36,13 +35,13 @@ ConvOptions checked_conv_options(std::string_view op, const Attrs& attrs) {
   o.lhs_dilation = fixed_ints<2>(op, attrs, "lhs_dilation", 1);
   o.rhs_dilation = fixed_ints<2>(op, attrs, "rhs_dilation", 1);
   o.groups = attrs.integer("groups");
-  if (o.groups < 0) throw_error("{}: groups is {}; there is at least one", op, o.groups);
+  if (o.groups < 0) throw_error("{}: groups is {}; it must be at least 1", op, o.groups);
   return o;
 }
 
 void expect_rank4(std::string_view op, std::string_view what, const Shape& shape, std::string_view dims) {
   if (shape.size() != 4)
-    throw_error("{}: the {} is {}, of rank {}; it has the dimensions [{}]", op, what, to_string(shape), shape.size(),
+    throw_error("{}: the {} is {}, of rank {}; it must have the dimensions [{}]", op, what, to_string(shape), shape.size(),
                 dims);
 }
 
@@ -52,15 +51,15 @@ void expect_dtypes(std::string_view op, Types in) {
   if (!is_floating(in[0].dtype)) throw_error("{}: {} is not floating; cast it to f32", op, to_string(in[0]));
 }
 
-// The shape of y; throws Error when the shapes of x and w do not fit each other.
+// The shape of y; throws Error if the shapes of x and w do not fit.
 Shape result_shape(std::string_view op, const Shape& x, const Shape& w, const ConvOptions& o) {
   expect_rank4(op, "input", x, "n, h, w, c");
   expect_rank4(op, "filter", w, "kh, kw, c / groups, co");
-  // A piece of no groups has no channels; it is no piece of an image by itself.
-  if (o.groups == 0 && (x[3] != 0 || w[3] != 0)) throw_error("{}: groups is 0; there is at least one", op);
+  // A shard with no groups has no channels; 0 groups with channels is the user's mistake.
+  if (o.groups == 0 && (x[3] != 0 || w[3] != 0)) throw_error("{}: groups is 0; it must be at least 1", op);
   const int64_t groups = std::max<int64_t>(o.groups, 1);
   if (x[3] % groups != 0 || w[3] % groups != 0)
-    throw_error("{}: input {} and filter {} do not divide into {} groups; the channels of both must be multiples of it",
+    throw_error("{}: input {} and filter {} do not divide into {} groups; the channels of both must be multiples of the groups",
                 op, to_string(x), to_string(w), o.groups);
   if (o.groups > 0 && w[2] != x[3] / o.groups)
     throw_error("{}: filter {} reads {} channels and input {} has {} in each of {} group{}; they must agree", op,
@@ -106,8 +105,8 @@ std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, w}};
 }
 
-// Images can be cut; channels too, and where they are grouped the groups (g), each of which computes by itself: a step
-// along them is the channels of one group.
+// Images and channels can be sharded. With several groups the groups (factor g) are sharded, since they are independent:
+// one step along g is the channels of one group.
 Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups, Types in, const Type& result) {
   const int64_t groups = attrs.integer("groups");
   Rule rule = parse_rule(groups <= 1 ? plain : in_groups);
@@ -135,7 +134,7 @@ Attrs local_groups(const LocalEqnContext& v) {
   return attrs;
 }
 
-// ---- gradients: each row is linear in each of its operands, and the transposes are the two other rows
+// ---- gradients: each row is linear in each of its operands; its transposes are the two other rows
 
 Grads conv2d_vjp(const Vjp& v) {
   const ConvOptions o = conv_options(v.attrs);
@@ -164,9 +163,10 @@ Grads filter_grad_vjp(const Vjp& v) {
   return grads;
 }
 
-// ---- batching: the batch joins the images, the channels of each group, or, when both operands have it, the groups
+// ---- batching: the batch is merged into the images, into the channels of each group or, if both operands are batched,
+// into the groups
 
-// Dimension d becomes extents `a` and `b`.
+// Splits dimension d into extents `a` and `b`.
 Value split_dim(Value x, size_t d, int64_t a, int64_t b) {
   Shape shape = x.shape();
   shape[d] = a;
@@ -174,7 +174,7 @@ Value split_dim(Value x, size_t d, int64_t a, int64_t b) {
   return reshape(x, shape);
 }
 
-// Dimensions d and d + 1 become one.
+// Merges dimensions d and d + 1.
 Value merge_dims(Value x, size_t d) {
   Shape shape = x.shape();
   shape[d] *= shape[d + 1];
@@ -203,7 +203,7 @@ Shape times(Shape shape, size_t d, int64_t by) {
   return shape;
 }
 
-// A batch of nothing.
+// The result of an empty batch.
 Batched no_results(const Batch& b) {
   std::vector<Type> in;
   for (size_t i = 0; i < b.in.size(); ++i) {
@@ -260,7 +260,7 @@ Batched filter_grad_batch(const Batch& b) {
   return split_out(conv2d_filter_grad(join_in(x, 3), join_in(dy, 3), times(shape, 3, b.size), o), 3, b.size);
 }
 
-// ---- conv2d and an elementwise program of its result
+// ---- conv2d_fused: conv2d followed by an elementwise program of its result
 
 std::vector<Type> conv2d_fused_type(Types in, const Attrs& attrs) {
   return with_body_type(conv2d_type(in.first(2), attrs)[0], 2, in, attrs);

@@ -24,7 +24,7 @@ Conv prepare(const KernelSpec& spec, const Shape& x, const Shape& w) {
                         .groups = o.groups});
 }
 
-// A piece without images, or without groups, is nothing to compute.
+// A shard without images or without groups has nothing to compute.
 bool is_empty(const KernelSpec& spec) { return count(spec.out[0].shape) == 0; }
 void nothing(const void* const*, void* const*) {}
 

@@ -1,5 +1,4 @@
-// Rows that go along one axis in order: argmax, argmin, cumsum. An array is seen as [outer, n, inner], n along the
-// axis.
+// Rows that process one axis in order: argmax, argmin, cumsum. Arrays are treated as [outer, n, inner], n along the axis.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -15,7 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kScanGrain = 16384;
-constexpr int64_t kScanColumns = 128;  // of a task
+constexpr int64_t kScanColumns = 128;  // per task
 
 struct Lines {
   int64_t outer, n, inner;
@@ -51,9 +50,9 @@ std::vector<Type> arg_type(Types in, const Attrs& attrs) {
   expect_axis(op, axis, in[0].shape);
   const int64_t n = in[0].shape[static_cast<size_t>(axis)];
   if (n == 0)
-    throw_error("{}: axis {} of {} is empty; there is no element to point at", op, axis, to_string(in[0].shape));
+    throw_error("{}: axis {} of {} is empty; it must have at least one element", op, axis, to_string(in[0].shape));
   if (n > std::numeric_limits<int32_t>::max())
-    throw_error("{}: axis {} of {} is longer than an i32 counts; split it", op, axis, to_string(in[0].shape));
+    throw_error("{}: axis {} of {} is too long for i32 indices; split it", op, axis, to_string(in[0].shape));
   return {{DType::i32, without(in[0].shape, {axis})}};
 }
 
@@ -93,7 +92,7 @@ int32_t arg_line(const T* from, int64_t n) {
     }
     return where;
   }
-  // First the extreme, in lanes that become vector registers and that a NaN never leaves; then its place.
+  // First the extreme, in lanes that become vector registers and keep any NaN; then its position.
   auto extreme = [](Number a, Number b) { return (beyond<kGreatest>(b, a) | (b != b)) ? b : a; };
   std::array<Number, kLanes> lanes;
   for (int64_t k = 0; k < kLanes; ++k) lanes[k] = static_cast<Number>(from[k]);
@@ -110,7 +109,7 @@ int32_t arg_line(const T* from, int64_t n) {
   return static_cast<int32_t>(i);
 }
 
-// The same for `columns` lines side by side, their elements `stride` apart.
+// The same for `columns` adjacent lines, with elements `stride` apart.
 template <bool kGreatest, class Number, class T>
 void arg_columns(const T* from, int64_t n, int64_t stride, int64_t columns, int32_t* where) {
   std::array<Number, kScanColumns> best;
@@ -123,7 +122,7 @@ void arg_columns(const T* from, int64_t n, int64_t stride, int64_t columns, int3
     for (int64_t c = 0; c < columns; ++c) {
       const auto x = static_cast<Number>(row[c]);
       Number& so_far = best[static_cast<size_t>(c)];
-      // The first NaN stays.
+      // The first NaN is kept.
       const bool replaces = beyond<kGreatest>(x, so_far) | ((x != x) & (so_far == so_far));
       so_far = replaces ? x : so_far;
       where[c] = replaces ? static_cast<int32_t>(i) : where[c];
@@ -171,7 +170,7 @@ Value cumsum_fold(const Fold& f) {
   return f.type.shape[static_cast<size_t>(f.attrs.integer("axis"))] <= 1 ? f.in[0] : Value();
 }
 
-// Floats add up in double; integers wrap.
+// Floats are summed in double; integers wrap.
 template <class T, bool = std::is_integral_v<T>>
 struct Summed {
   using type = double;

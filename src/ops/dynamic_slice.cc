@@ -1,7 +1,7 @@
-// dynamic_slice and update_slice: a block whose place is data.
+// dynamic_slice and update_slice: a block whose position is data.
 //
-// With the attribute batch_dims = k, the first k dimensions of every operand run in step: x [B..., dims...], each of
-// the starts [B...], the block [B..., sizes...]. The functions make k = 0; batching adds one.
+// With the attribute batch_dims = k, the first k dimensions of all operands correspond: x [B..., dims...], each of the
+// starts [B...], the block [B..., sizes...]. The functions use k = 0; batching adds one.
 #include <algorithm>
 
 #include "ops/cuda/kernels.h"
@@ -13,11 +13,11 @@
 namespace lockstep {
 namespace {
 
-// The type of the block, of extents `sizes` behind the batch dimensions.
+// The type of the block: the batch dimensions, then extents `sizes`. Throws Error if it does not fit x.
 Type check_block(std::string_view op, const Type& x, Types starts, const Dims& sizes, int64_t batch_dims) {
   const int64_t rank = x.rank() - batch_dims;
   if (batch_dims < 0 || rank < 0)
-    throw_error("{}: {} has no {} batch dimensions; give at most its rank", op, to_string(x.shape), batch_dims);
+    throw_error("{}: batch_dims is {}, out of range for {}; give at most its rank", op, batch_dims, to_string(x.shape));
   const Shape batch(x.shape.begin(), x.shape.begin() + batch_dims);
   if (static_cast<int64_t>(starts.size()) != rank || static_cast<int64_t>(sizes.size()) != rank)
     throw_error("{}: {} has {} dimensions and got {} starts and a block of {}; give one of each per dimension", op,
@@ -25,12 +25,12 @@ Type check_block(std::string_view op, const Type& x, Types starts, const Dims& s
   Type block{x.dtype, batch};
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (starts[d].dtype != DType::i32 && starts[d].dtype != DType::i64)
-      throw_error("{}: start {} is {}; starts are i32 or i64", op, d, to_string(starts[d]));
+      throw_error("{}: start {} is {}; starts must be i32 or i64", op, d, to_string(starts[d]));
     if (starts[d].shape != batch)
       throw_error("{}: start {} is {}; it must have shape {}", op, d, to_string(starts[d]), to_string(batch));
     const int64_t n = x.shape[d + batch.size()];
     if (sizes[d] < 0 || sizes[d] > n)
-      throw_error("{}: a block of {} elements does not fit dimension {} of {}; sizes go from 0 to {}", op, sizes[d],
+      throw_error("{}: a block of {} elements does not fit dimension {} of {}; valid sizes: 0 to {}", op, sizes[d],
                   d + batch.size(), to_string(x.shape), n);
     block.shape.push_back(sizes[d]);
   }
@@ -49,8 +49,8 @@ Value emit_update(Value x, Value update, std::span<const Value> starts, int64_t 
   return emit(update_slice_op, in, {{"batch_dims", batch_dims}});
 }
 
-// Operands with the batch axis taken in: when no start is batched and there are no batch dimensions, as an ordinary
-// dimension with start 0; else as a batch dimension. `first` is the number of operands before the starts.
+// The operands with the batch axis merged in. If no start is batched and batch_dims is 0, it becomes an ordinary
+// dimension with start 0 (`plain`); otherwise a batch dimension. `first` is the number of operands before the starts.
 struct BatchedBlock {
   Values in;
   bool plain;
@@ -72,7 +72,7 @@ BatchedBlock take_batch(const Batch& b, size_t first) {
 
 Dims block_sizes(const Shape& block, int64_t batch_dims) { return Dims(block.begin() + batch_dims, block.end()); }
 
-// Factors of x, of the block and of the starts. Dimensions the block fills stand for themselves.
+// Factors of x, of the block and of the starts. x and the block share the factor of a dimension that the block fills.
 Rule block_rule(const Shape& x, const Shape& block, int64_t batch_dims, size_t starts, std::string& x_term,
                 std::string& block_term) {
   Factors factors;
@@ -87,8 +87,8 @@ Rule block_rule(const Shape& x, const Shape& block, int64_t batch_dims, size_t s
   return rule;
 }
 
-// How to find the block at run time: its offset in elements for batch element b.
-struct BlockPlace {
+// Finds the block at run time: its offset in elements for batch element b.
+struct BlockLocator {
   std::vector<int64_t> strides, last;  // per dimension: stride in x, greatest start
   std::vector<bool> wide;              // the start is an i64
   int64_t x_elements, block_elements;  // of one batch element
@@ -104,13 +104,13 @@ struct BlockPlace {
   }
 };
 
-BlockPlace block_place(const Shape& x, const Shape& block, Types starts) {
-  BlockPlace place{dense_strides(x), {}, {}, count(x), count(block)};
+BlockLocator block_locator(const Shape& x, const Shape& block, Types starts) {
+  BlockLocator locator{dense_strides(x), {}, {}, count(x), count(block)};
   for (size_t d = 0; d < x.size(); ++d) {
-    place.last.push_back(x[d] - block[d]);
-    place.wide.push_back(starts[d].dtype == DType::i64);
+    locator.last.push_back(x[d] - block[d]);
+    locator.wide.push_back(starts[d].dtype == DType::i64);
   }
-  return place;
+  return locator;
 }
 
 // ---- dynamic_slice
@@ -168,11 +168,11 @@ Kernel dynamic_slice_cpu(const KernelSpec& spec) {
   const int64_t k = spec.attrs.integer("batch_dims"), batch = extent(spec.in[0].shape, 0, k);
   const Shape x = block_sizes(spec.in[0].shape, k), block = block_sizes(spec.out[0].shape, k);
   const AffineCopy copy(size_of(spec.out[0].dtype), block, dense_strides(x), dense_strides(block));
-  return [place = block_place(x, block, spec.in.subspan(1)), copy, batch, bytes = size_of(spec.out[0].dtype),
+  return [locator = block_locator(x, block, spec.in.subspan(1)), copy, batch, bytes = size_of(spec.out[0].dtype),
           pool = &spec.pool](const void* const* in, void* const* out) {
     auto one = [&](int64_t b) {
-      copy(static_cast<const std::byte*>(in[0]) + (b * place.x_elements + place.offset(in + 1, b)) * bytes,
-           static_cast<std::byte*>(out[0]) + b * place.block_elements * bytes, *pool);
+      copy(static_cast<const std::byte*>(in[0]) + (b * locator.x_elements + locator.offset(in + 1, b)) * bytes,
+           static_cast<std::byte*>(out[0]) + b * locator.block_elements * bytes, *pool);
     };
     if (batch == 1) return one(0);
     pool->parallel_for(batch, [&](int64_t b, int) { one(b); });
@@ -191,7 +191,7 @@ std::vector<Type> update_slice_type(Types in, const Attrs& attrs) {
   const Type block = check_block("update_slice", in[0], in.subspan(2),
                                  block_sizes(in[1].shape, std::clamp<int64_t>(k, 0, in[1].rank())), k);
   if (block != in[1])
-    throw_error("update_slice: the update is {} where {} is wanted; the batch dimensions must be equal",
+    throw_error("update_slice: the update is {}; it must be {}, with the same batch dimensions",
                 to_string(in[1]), to_string(block));
   return {in[0]};
 }
@@ -230,12 +230,12 @@ Kernel update_slice_cpu(const KernelSpec& spec) {
   const int64_t k = spec.attrs.integer("batch_dims"), batch = extent(spec.in[0].shape, 0, k);
   const Shape x = block_sizes(spec.in[0].shape, k), block = block_sizes(spec.in[1].shape, k);
   const AffineCopy copy(size_of(spec.out[0].dtype), block, dense_strides(block), dense_strides(x));
-  return [place = block_place(x, block, spec.in.subspan(2)), copy, batch, bytes = size_of(spec.out[0].dtype),
+  return [locator = block_locator(x, block, spec.in.subspan(2)), copy, batch, bytes = size_of(spec.out[0].dtype),
           total = spec.out[0].bytes(), pool = &spec.pool](const void* const* in, void* const* out) {
     copy_bytes(in[0], out[0], total, *pool);
     auto one = [&](int64_t b) {
-      copy(static_cast<const std::byte*>(in[1]) + b * place.block_elements * bytes,
-           static_cast<std::byte*>(out[0]) + (b * place.x_elements + place.offset(in + 2, b)) * bytes, *pool);
+      copy(static_cast<const std::byte*>(in[1]) + b * locator.block_elements * bytes,
+           static_cast<std::byte*>(out[0]) + (b * locator.x_elements + locator.offset(in + 2, b)) * bytes, *pool);
     };
     if (batch == 1) return one(0);
     pool->parallel_for(batch, [&](int64_t b, int) { one(b); });

@@ -19,7 +19,7 @@ std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
   const std::string& spec = attrs.get<std::string>("spec");
   const Rule rule = parse_rule(spec);
   if (rule.in.size() != 2 || rule.out.size() != 1 || in.size() != 2)
-    throw_error("einsum: \"{}\" has {} operands and got {}; it contracts two", spec, rule.in.size(), in.size());
+    throw_error("einsum: \"{}\" has {} operands and got {}; einsum takes two", spec, rule.in.size(), in.size());
   if (in[0].dtype != in[1].dtype)
     throw_error("einsum: {} and {} differ in element type; cast one of them", to_string(in[0]), to_string(in[1]));
   if (in[0].dtype == DType::boolean)
@@ -32,21 +32,21 @@ std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
                   to_string(in[t]));
     for (size_t d = 0; d < term.size(); ++d) {
       if (term.find(term[d]) != d)
-        throw_error("einsum: '{}' stands twice in term \"{}\" of \"{}\"", term[d], term, spec);
+        throw_error("einsum: '{}' appears twice in term \"{}\" of \"{}\"", term[d], term, spec);
       auto [it, fresh] = size.emplace(term[d], in[t].shape[d]);
       if (!fresh && it->second != in[t].shape[d])
         throw_error("einsum: '{}' of \"{}\" is {} in {} and {} in {}; the extents must agree", term[d], spec,
                     it->second, to_string(in[0].shape), in[t].shape[d], to_string(in[t].shape));
       const int times =
           has_index(rule.in[0], term[d]) + has_index(rule.in[1], term[d]) + has_index(rule.out[0], term[d]);
-      if (times < 2) throw_error("einsum: '{}' of \"{}\" stands in one term only; sum over it first", term[d], spec);
+      if (times < 2) throw_error("einsum: '{}' of \"{}\" appears in only one term; sum over it first", term[d], spec);
     }
   }
   Type out{in[0].dtype, {}};
   for (size_t d = 0; d < rule.out[0].size(); ++d) {
     const char c = rule.out[0][d];
     if (!size.count(c) || rule.out[0].find(c) != d)
-      throw_error("einsum: '{}' in the result of \"{}\" is not a letter of the operands, or stands twice", c, spec);
+      throw_error("einsum: '{}' in the result of \"{}\" is not a letter of the operands, or appears twice", c, spec);
     out.shape.push_back(size[c]);
   }
   return {out};
@@ -79,8 +79,7 @@ Batched einsum_batch(const Batch& b) {
   return einsum(r.in[0] + "," + r.in[1] + "->" + r.out[0], b.in[0], b.in[1]);
 }
 
-// Reads operands through transposes, and through broadcasts along letters that the other operand and the result have
-// too.
+// Removes transposes of operands, and broadcasts along letters that the other operand and the result also have.
 Value einsum_fold(const Fold& f) {
   Rule r = parse_rule(f.attrs.get<std::string>("spec"));
   Values in(f.in.begin(), f.in.end());

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// An operand or result whose axes have to change places first.
+// An operand or result whose axes must be permuted first.
 struct Reorder {
   AffineCopy copy;
   BufferPtr buffer;
@@ -28,7 +28,7 @@ struct Reorder {
   }
 };
 
-// A contraction ready to run.
+// A prepared contraction.
 class Product {
  public:
   Product(const KernelSpec& spec, const Type& result)
@@ -47,7 +47,7 @@ class Product {
   int64_t cols() const { return plan_.gemm.n; }
   Pool& pool() const { return pool_; }
 
-  // The product into `out` (null: only into the epilogue).
+  // Writes the product to `out` (null: passes it only to the epilogue).
   void run(const void* const* in, void* out, Epilogue epilogue = {}) const {
     const void* a = in[plan_.swapped ? 1 : 0];
     const void* b = in[plan_.swapped ? 0 : 1];
@@ -75,7 +75,7 @@ Kernel einsum_fused_cpu(const KernelSpec& spec) {
   struct State {
     Product product;
     BodyEpilogue epilogue;
-    BufferPtr whole;  // the product, where it cannot be finished tile by tile
+    BufferPtr whole;  // the complete product, if the epilogue cannot run tile by tile
   };
   const Type& type = BodyEpilogue::product(spec);
   auto state = std::make_shared<State>(State{Product(spec, type), BodyEpilogue(spec, 2), {}});

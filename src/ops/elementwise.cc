@@ -43,7 +43,7 @@ void check_operands(const Op& op, const DTypeSet& set, size_t operands, Types in
     throw_error("{}: the operand is {} and the op takes {}; cast it", op.name, to_string(in[0]), set.names);
 }
 
-// A result like the operands.
+// The result has the type of the operands.
 template <const Op& op, const DTypeSet& set, size_t operands>
 std::vector<Type> same_type(Types in, const Attrs&) {
   check_operands(op, set, operands, in);
@@ -71,7 +71,6 @@ Kernel cpu_kernel(const KernelSpec& spec) {
 }
 
 // ---- Folding
-// ------------------------------------------------------------------------------------------------------------
 
 Value decode(const void* element, Builder& builder, const Type& type) {
   const auto get = [&]<class T>(T x) {
@@ -96,7 +95,7 @@ Value decode(const void* element, Builder& builder, const Type& type) {
   }
 }
 
-// The op on operands that are one repeated element each, computed now.
+// Computes the op now if each operand is one repeated element.
 Value fold_constants(const Op& op, const Fold& f) {
   alignas(8) char elements[3][8] = {};
   const void* pointers[3] = {elements[0], elements[1], elements[2]};
@@ -113,7 +112,7 @@ Value fold_constants(const Op& op, const Fold& f) {
   return decode(result, f.builder, f.type);
 }
 
-// Is operand i this constant? The sign of a floating zero counts.
+// Whether operand i is this constant. The sign of a floating zero counts.
 bool is_constant(const Fold& f, size_t i, double wanted) {
   const Attr* value = constant_value(f.builder.definition(f.in[i]));
   if (!value) return false;
@@ -171,8 +170,8 @@ Value fold(const Fold& f) {
 
 // ---- Gradients
 //
-// Each equation is written in a statement of its own where several stand side by side: C++ does not order the operands
-// of a call, and programs must be the same whatever the compiler.
+// An expression that emits several equations as operands is split into statements: C++ does not order the operands of
+// a call, and the program must not depend on the compiler.
 
 // x with zeros replaced.
 Value where_zero(Value x, double otherwise) {
@@ -187,34 +186,34 @@ Value one_minus_square(Value y) {
   return plus * minus;
 }
 
-// b a^(b-1), and 0 for b = 0 where 1/a is no number. Elsewhere b = 0 is no special case: the derivative by b, 1/a,
-// would be lost.
+// b a^(b-1), and 0 for b = 0 if 1/a is not finite. Otherwise b = 0 is not a special case: its derivative with respect
+// to b, 1/a, would be lost.
 Value pow_gradient_base(Value ct, Value a, Value b) {
   const Value constant = eq(b, zeros_like(b));
   const Value reciprocal = 1.0 / a;
-  // A choice instead of bit_and: nothing is left of it where b is a constant.
+  // select instead of bit_and: it is folded away if b is a constant.
   const Value undefined = select(constant, bit_not(is_finite(reciprocal)), constant);
   const Value one = ones_like(b);
   const Value slope = b * pow(a, select(undefined, one, b - 1.0));
   return ct * select(undefined, zeros_like(b), slope);
 }
 
-// a - b, whose logistic function is e^a / (e^a + e^b). 0 for equal infinities: each gets half of the gradient, as
-// everywhere on a = b. The selection must be on the infinities alone, or the second derivative would be lost at a = b.
+// a - b, whose logistic function is e^a / (e^a + e^b). 0 for equal infinities: each gets half of the gradient, as for
+// any a = b. The select must apply to infinities only, or the second derivative would be lost at a = b.
 Value log_odds(Value a, Value b) {
   const Value infinite = bit_not(is_finite(a));
   const Value same_infinity = bit_and(infinite, eq(a, b));
   return select(same_infinity, zeros_like(a), a - b);
 }
 
-// The part of y's gradient that belongs to a, where y is one of a and b: ties are split.
+// The share of y's gradient that belongs to a, where y is a or b: ties are split equally.
 Value share(Value a, Value b, Value y) {
   const Value half = full_like(y, 0.5), one = ones_like(y), zero = zeros_like(y);
   const Value also_b = eq(b, y), is_a = eq(a, y);
   return select(is_a, select(also_b, half, one), zero);
 }
 
-// a / b towards zero.
+// a / b, rounded toward zero.
 Value trunc_div(Value a, Value b) {
   const Value q = a / b;
   const Value size = floor(abs(q));
@@ -226,7 +225,6 @@ constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }
 }  // namespace
 
 // ---- The rows of elementwise.def
-// ----------------------------------------------------------------------------------------
 
 #define UNARY(name_, linear_, dtypes, cost, expression, gradient, fold_)    \
   Value name_(Value x) { return emit(name_##_op, {x}); }                    \
@@ -284,7 +282,6 @@ constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }
 #include "ops/elementwise.def"
 
 // ---- The rows whose operands differ in type
-// -----------------------------------------------------------------------------
 
 namespace {
 
@@ -372,8 +369,7 @@ constinit const Op bitcast_op = {
     .cpu = cpu_kernel<bitcast_op>,
 };
 
-// ---- What is known of a row
-// ---------------------------------------------------------------------------------------------
+// ---- Queries about rows
 
 int elementwise_cost(const Op& op) {
   struct Cost {

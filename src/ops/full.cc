@@ -1,4 +1,4 @@
-// full and iota: arrays made of nothing.
+// full and iota: arrays without operands.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -50,7 +50,7 @@ std::vector<Type> full_type(Types in, const Attrs& attrs) {
   LOCKSTEP_CHECK(value, "full without a value");
   if (is_floating(type.dtype) != std::holds_alternative<double>(*value))
     throw_error("full: the value of a {} must be {}", to_string(type),
-                is_floating(type.dtype) ? "written with a decimal point" : "a whole number");
+                is_floating(type.dtype) ? "written with a decimal point" : "an integer");
   if (!is_floating(type.dtype) && !fits(type.dtype, std::get<int64_t>(*value)))
     throw_error("full: {} does not fit {}; choose a wider type", std::get<int64_t>(*value), name(type.dtype));
   return {type};
@@ -76,7 +76,7 @@ std::vector<Type> iota_type(Types in, const Attrs& attrs) {
   expect_operands("iota", in, 0);
   Type type = made_type(attrs);
   count(type.shape);
-  if (type.dtype == DType::boolean) throw_error("iota: bool cannot count; use i32 and compare");
+  if (type.dtype == DType::boolean) throw_error("iota: bool is not supported; use i32 and compare");
   expect_axis("iota", attrs.integer("dim"), type.shape);
   return {type};
 }
@@ -87,7 +87,7 @@ Rule iota_rule(Types in, const Attrs& attrs) {
   return rule;
 }
 
-// A piece that does not begin where the whole does counts from its `start`.
+// A shard counts from its `start`.
 Attrs iota_local(const LocalEqnContext& v) {
   Attrs attrs = with_local_shape(v);
   if (const auto piece = v.cut.find(v.rule.position_dependent[0]); piece != v.cut.end() && piece->second.begin != 0)
@@ -141,9 +141,9 @@ Value full_of(Builder& b, Type type, Attr value) {
 
 Value full(Builder& b, Type type, double value) {
   if (is_floating(type.dtype)) return full_of(b, type, round_to(type.dtype, value));
-  // Both bounds are exact doubles.
+  // Both bounds are exact as doubles.
   if (!(value >= -0x1p63 && value < 0x1p63) || value != std::trunc(value))
-    throw_error("full: {} is no value of {}; round it, or choose a floating type", value, name(type.dtype));
+    throw_error("full: {} is not a value of {}; round it, or choose a floating type", value, name(type.dtype));
   return full_of(b, std::move(type), static_cast<int64_t>(value));
 }
 

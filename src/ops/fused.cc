@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Additions per piece of work: enough to hide what handing it to a thread costs.
+// Additions per task: enough to hide the cost of dispatching it to a thread.
 constexpr int64_t kGrainCost = 64 * 1024;
 constexpr int64_t kGrainElements = 8 * 1024;
 constexpr int kScratchSlot = 1;

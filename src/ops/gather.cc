@@ -1,4 +1,4 @@
-// gather and scatter_add. Both see their arrays as
+// gather and scatter_add. Both treat their arrays as
 //   x [batch, pre, n, post], indices [batch, places], slices [batch, pre, places, post].
 #include <algorithm>
 #include <cstring>
@@ -17,8 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kGatherGrain = 16384;
-constexpr int64_t kBlock = 65536;      // elements of x a task of scatter_add adds to
-constexpr int64_t kGatherBlocks = 64;  // at most per batch element: each reads all its indices
+constexpr int64_t kBlock = 65536;      // elements of x per task of scatter_add
+constexpr int64_t kGatherBlocks = 64;  // maximum per batch element, since each reads all its indices
 
 // The type of slices of `x` at `indices`.
 Type check_indices(std::string_view op, const Type& x, const Type& indices, const Attrs& attrs) {
@@ -27,10 +27,10 @@ Type check_indices(std::string_view op, const Type& x, const Type& indices, cons
   if (indices.dtype != DType::i32 && indices.dtype != DType::i64 && indices.dtype != DType::u32)
     throw_error("{}: the indices are {}; cast them to i32, i64 or u32", op, to_string(indices));
   if (batch_dims < 0 || batch_dims > axis || batch_dims > indices.rank())
-    throw_error("{}: {} batch dimensions do not fit axis {} of {} and indices {}; they come before the axis in both",
+    throw_error("{}: {} batch dimensions do not fit axis {} of {} and indices {}; they must come before the axis in both",
                 op, batch_dims, axis, to_string(x.shape), to_string(indices.shape));
   if (!std::equal(x.shape.begin(), x.shape.begin() + batch_dims, indices.shape.begin()))
-    throw_error("{}: the first {} dimensions of {} and of the indices {} differ; batch dimensions run in step", op,
+    throw_error("{}: the first {} dimensions of {} and of the indices {} differ; batch dimensions must be equal", op,
                 batch_dims, to_string(x.shape), to_string(indices.shape));
   Type out{x.dtype, Shape(x.shape.begin(), x.shape.begin() + axis)};
   out.shape.insert(out.shape.end(), indices.shape.begin() + batch_dims, indices.shape.end());
@@ -38,7 +38,7 @@ Type check_indices(std::string_view op, const Type& x, const Type& indices, cons
   return out;
 }
 
-// Terms of x, the indices and the slices; the indexed dimension stays whole.
+// Terms of x, the indices and the slices; the indexed dimension is not sharded.
 struct Terms {
   std::string x, indices, slices, places;
   char axis;
@@ -84,7 +84,7 @@ std::vector<Type> gather_type(Types in, const Attrs& attrs) {
   const Type out = check_indices("gather", in[0], in[1], attrs);
   const int64_t axis = attrs.integer("axis");
   if (in[0].shape[static_cast<size_t>(axis)] == 0 && count(out.shape) != 0)
-    throw_error("gather: axis {} of {} is empty; there is nothing to take {} slices from", axis, to_string(in[0].shape),
+    throw_error("gather: axis {} of {} is empty; {} slices cannot be taken from it", axis, to_string(in[0].shape),
                 count(in[1].shape));
   return {out};
 }
@@ -94,7 +94,7 @@ Rule gather_rule(Types in, const Attrs& attrs) {
   return {{t.x, t.indices}, {t.slices}, std::string(1, t.axis)};
 }
 
-// Indices where gather reads: moved inside [0, n).
+// The indices clamped to [0, n), as gather reads them.
 Value clamped(Value indices, int64_t n) {
   const Type scalar{indices.dtype(), {}};
   auto constant = [&](int64_t value) { return broadcast(full(indices.builder(), scalar, value), indices.shape(), {}); };
@@ -114,13 +114,13 @@ Batched gather_batch(const Batch& b) {
   const int64_t axis = b.attrs.integer("axis"), batch_dims = b.attrs.integer("batch_dims");
   if (b.batched[0] && !b.batched[1] && batch_dims == 0) return gather(b.in[0], b.in[1], axis + 1, 0);
   if (b.batched[0]) return gather(b.in[0], with_batch(b, 1), axis + 1, batch_dims + 1);
-  // Only the indices are batched: the batch is one more dimension of places, which stand at `axis` of the result.
+  // Only the indices are batched: the batch is one more dimension of the indices, which is at `axis` of the result.
   const Value indices = transpose(b.in[1], move_dim(b.in[1].rank(), 0, batch_dims));
   const Value taken = gather(b.in[0], indices, axis, batch_dims);
   return transpose(taken, move_dim(taken.rank(), axis, 0));
 }
 
-// Slices of a fixed small size become plain moves.
+// Slices of a fixed small size compile to plain moves.
 template <int kBytes>
 void copy_slice(const std::byte* from, std::byte* to, size_t bytes) {
   std::memcpy(to, from, kBytes > 0 ? static_cast<size_t>(kBytes) : bytes);
@@ -177,7 +177,7 @@ std::vector<Type> scatter_add_type(Types in, const Attrs& attrs) {
   if (in[0].dtype == DType::boolean)
     throw_error("scatter_add: {} has no arithmetic; cast it to i32 first", to_string(in[0]));
   if (in[2] != wanted)
-    throw_error("scatter_add: the updates are {} where {} is wanted for {} at indices {}", to_string(in[2]),
+    throw_error("scatter_add: the updates are {}; they must be {} for {} at indices {}", to_string(in[2]),
                 to_string(wanted), to_string(in[0]), to_string(in[1]));
   return {in[0]};
 }
@@ -187,7 +187,7 @@ Rule scatter_add_rule(Types in, const Attrs& attrs) {
   return {{t.x, t.indices, t.slices}, {t.x}, t.axis + t.places};
 }
 
-// One where an index lies inside [0, n), spread over the slices of type `like`.
+// 1 for indices inside [0, n), else 0, broadcast over the slices of type `like`.
 Value inside(Value indices, Value like, int64_t n, int64_t axis, int64_t batch_dims) {
   const Value same = eq(indices, clamped(indices, n));
   Dims dims = counting(0, batch_dims);
@@ -233,8 +233,8 @@ void add_row(A* to, const T* from, int64_t n) {
   }
 }
 
-// A task owns a block of rows of x and adds what falls into it, in the order of the indices. 16-bit floats add up in
-// f32.
+// A task owns a block of rows of x and adds the updates that fall into it, in the order of the indices. 16-bit floats
+// are summed in f32.
 template <class I, class T>
 Kernel scatter_rows(const GatherSizes& s, Pool& pool) {
   const int64_t blocks = std::clamp<int64_t>((s.n * s.post + kBlock - 1) / kBlock, 1, kGatherBlocks);

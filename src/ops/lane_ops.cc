@@ -42,7 +42,7 @@ std::vector<int64_t> elements(const std::vector<int64_t>& counts, int64_t per_ro
 Comm& comm_of(const KernelSpec& spec) {
   const auto& axes = spec.attrs.get<std::string>("axes");
   Comm* comm = spec.comm ? spec.comm(axes) : nullptr;
-  LOCKSTEP_CHECK(comm, "no lanes meet along {}", axes);
+  LOCKSTEP_CHECK(comm, "no communicator along {}", axes);
   return *comm;
 }
 
@@ -63,7 +63,7 @@ int64_t own_count(const Attrs& attrs) { return attrs.ints("counts")[static_cast<
 
 const Type& block(std::string_view op, Types in, int64_t extent) {
   expect_operands(op, in, 1);
-  LOCKSTEP_CHECK(!in[0].shape.empty() && in[0].shape[0] == extent, "{}: {} is no block of {} rows", op,
+  LOCKSTEP_CHECK(!in[0].shape.empty() && in[0].shape[0] == extent, "{}: {} does not have {} rows", op,
                  to_string(in[0]), extent);
   return in[0];
 }
@@ -99,7 +99,7 @@ Kernel all_reduce_kernel(const KernelSpec& spec) {
 // ---- all_reduce in two steps
 
 Works& works_of(const KernelSpec& spec, size_t operations) {
-  LOCKSTEP_CHECK(spec.in_flight, "a collective in two steps runs in a plan");
+  LOCKSTEP_CHECK(spec.in_flight, "a collective was started outside of a plan");
   Works& works = spec.in_flight->of(spec.attrs.integer("id"));
   works.resize(operations);
   return works;
@@ -134,7 +134,7 @@ Kernel all_reduce_done_kernel(const KernelSpec& spec) {
 
 // Of the operand and what the first step gave.
 std::vector<Type> done_type(Types in, const Attrs&) {
-  expect_operands("the second step of a collective", in, 2);
+  expect_operands("the done equation of a collective", in, 2);
   return {in[1]};
 }
 

@@ -35,11 +35,11 @@ std::vector<Type> pad_type(Types in, const Attrs& attrs) {
     if (__builtin_mul_overflow(std::max<int64_t>(x[d] - 1, 0), interior[d], &n) ||
         __builtin_add_overflow(n, x[d], &n) || __builtin_add_overflow(n, lo[d], &n) ||
         __builtin_add_overflow(n, hi[d], &n))
-      throw_error("pad: low {}, high {} and interior {} make dimension {} of {} larger than can be counted", lo[d],
+      throw_error("pad: low {}, high {} and interior {} make dimension {} of {} too large for 64 bits", lo[d],
                   hi[d], interior[d], d, to_string(x));
     if (n < 0)
       throw_error(
-          "pad: low {} and high {} cut more off dimension {} of {} than there is; the result would have extent {}",
+          "pad: low {} and high {} remove more than all of dimension {} of {}; the result would have extent {}",
           lo[d], hi[d], d, to_string(x), n);
     shape.push_back(n);
   }

@@ -32,7 +32,7 @@ PoolingOptions checked_pool_options(std::string_view op, const Attrs& attrs) {
 Shape result_shape(std::string_view op, const Shape& x, const Attrs& attrs) {
   const PoolingOptions o = checked_pool_options(op, attrs);
   if (x.size() != 4)
-    throw_error("{}: the input is {}, of rank {}; it has the dimensions [n, h, w, c]", op, to_string(x), x.size());
+    throw_error("{}: the input is {}, of rank {}; it must have the dimensions [n, h, w, c]", op, to_string(x), x.size());
   Shape y = x;
   for (size_t d = 0; d < 2; ++d) {
     if (x[d + 1] == 0) throw_error("{}: the images of {} are empty; a window needs an element", op, to_string(x));
@@ -50,7 +50,7 @@ void expect_number(std::string_view op, const Type& x) {
 }
 
 void expect_like(std::string_view op, std::string_view what, const Type& got, const Type& wanted) {
-  if (got != wanted) throw_error("{}: the {} is {} and must be {}", op, what, to_string(got), to_string(wanted));
+  if (got != wanted) throw_error("{}: the {} is {}; it must be {}", op, what, to_string(got), to_string(wanted));
 }
 
 std::vector<Type> pooled_type(const Op& op, Types in, const Attrs& attrs) {

@@ -42,11 +42,11 @@ std::vector<Type> scan_type(Types in, const Attrs& attrs) {
     const bool is_x = i >= p.carry && i < p.carry + p.xs;
     const Type wanted = is_x ? stacked(p.in(i), p.length) : p.in(i);
     if (in[i] != wanted)
-      throw_error("scan: operand {} is {} where the body wants {}", i, to_string(in[i]), to_string(wanted));
+      throw_error("scan: operand {} is {}, but the body takes {}", i, to_string(in[i]), to_string(wanted));
   }
   for (size_t i = 0; i < p.body.outputs.size(); ++i) {
     if (i < p.carry && p.out(i) != p.in(i))
-      throw_error("scan: carry {} goes in as {} and comes out as {}; the body must keep its type", i,
+      throw_error("scan: carry {} is {} before and {} after an iteration; the body must keep its type", i,
                   to_string(p.in(i)), to_string(p.out(i)));
     out.push_back(i < p.carry ? p.out(i) : stacked(p.out(i), p.length));
   }

@@ -89,7 +89,7 @@ void take(int64_t bytes, const std::byte* from, std::byte* to, const I* items, i
 
 void expect_countable(std::string_view op, const Shape& shape, int64_t axis) {
   if (shape[static_cast<size_t>(axis)] > std::numeric_limits<int32_t>::max())
-    throw_error("{}: axis {} of {} is longer than an i32 counts; split it", op, axis, to_string(shape));
+    throw_error("{}: axis {} of {} is too long for i32 indices; split it", op, axis, to_string(shape));
 }
 
 // The cotangent of `x` [..., n] of which `taken` was read along the last axis at `indices`.
@@ -107,7 +107,7 @@ std::vector<Type> sort_type(Types in, const Attrs& attrs) {
   expect_countable("sort", in[0].shape, axis);
   for (size_t i = 1; i < in.size(); ++i)
     if (in[i].shape != in[0].shape)
-      throw_error("sort: operand {} is {} and the key is {}; all operands have the shape of the key", i,
+      throw_error("sort: operand {} is {} and the key is {}; all operands must have the shape of the key", i,
                   to_string(in[i].shape), to_string(in[0].shape));
   return {in.begin(), in.end()};
 }
@@ -183,7 +183,7 @@ std::vector<Type> top_k_type(Types in, const Attrs& attrs) {
   expect_axis("top_k", last, in[0].shape);
   expect_countable("top_k", in[0].shape, last);
   if (k < 0 || k > in[0].shape.back())
-    throw_error("top_k: the last dimension of {} has no {} elements; k goes from 0 to {}", to_string(in[0].shape), k,
+    throw_error("top_k: k is {}, out of range for the last dimension of {}; valid: 0 to {}", k, to_string(in[0].shape),
                 in[0].shape.back());
   Shape shape = in[0].shape;
   shape.back() = k;

@@ -33,12 +33,12 @@ std::vector<Type> broadcast_type(Types in, const Attrs& attrs) {
   const Dims& dims = attrs.ints("dims");
   count(shape);
   if (dims.size() != in[0].shape.size())
-    throw_error("broadcast: {} has {} dimensions and {} places were given for them; give one each",
+    throw_error("broadcast: {} has {} dimensions and got {} output dimensions; give one for each",
                 to_string(in[0].shape), in[0].rank(), dims.size());
   for (size_t i = 0; i < dims.size(); ++i) {
     expect_axis("broadcast", dims[i], shape);
     if (i > 0 && dims[i] <= dims[i - 1])
-      throw_error("broadcast: the places {} do not increase; transpose first", to_string(dims));
+      throw_error("broadcast: the output dimensions {} do not increase; transpose first", to_string(dims));
     if (shape[static_cast<size_t>(dims[i])] != in[0].shape[i])
       throw_error("broadcast: dimension {} of {} cannot become dimension {} of {}; the extents must be equal", i,
                   to_string(in[0].shape), dims[i], to_string(shape));
@@ -178,7 +178,7 @@ std::vector<Type> transpose_type(Types in, const Attrs& attrs) {
   Dims sorted = permutation;
   std::sort(sorted.begin(), sorted.end());
   if (sorted != counting(0, in[0].rank()))
-    throw_error("transpose: {} is no permutation of the {} dimensions of {}; name each dimension once",
+    throw_error("transpose: {} is not a permutation of the {} dimensions of {}; name each dimension once",
                 to_string(permutation), in[0].rank(), to_string(in[0].shape));
   Shape shape;
   for (int64_t d : permutation) shape.push_back(in[0].shape[static_cast<size_t>(d)]);
@@ -234,7 +234,7 @@ std::vector<Type> slice_type(Types in, const Attrs& attrs) {
     if (strides[d] < 1)
       throw_error("slice: stride {} of dimension {} is not positive; use reverse to walk backwards", strides[d], d);
     if (starts[d] < 0 || starts[d] > limits[d] || limits[d] > x[d])
-      throw_error("slice: {}:{} does not lie inside dimension {} of {}; ranges lie within 0:{}", starts[d], limits[d],
+      throw_error("slice: {}:{} is not within dimension {} of {}; ranges must be within 0:{}", starts[d], limits[d],
                   d, to_string(x), x[d]);
     shape.push_back((limits[d] - starts[d] + strides[d] - 1) / strides[d]);
   }

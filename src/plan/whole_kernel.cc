@@ -11,7 +11,7 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr size_t kMostPointers = 480;  // 4 KiB of parameters, and kStepReserved
+constexpr size_t kMostPointers = 480;  // 4 KiB of parameters, and kReservedSharedBytes
 // Of the block's memory behind the pointers: rows that begin in the middle of what is read at once take longer.
 constexpr int64_t kSharedAlignment = 128;
 
@@ -210,9 +210,9 @@ std::string persistent_kernel_text(std::span<const KernelPart> parts, std::span<
         std::string when = others ? "t == blockIdx.x" : "";
         if (i == 0) when += fmt::format("{}{}", when.empty() ? "" : " && ", steps ? "round > 0" : "ahead");
         const std::string early = fmt::format("{}u", bits);
-        const std::string told = bits == 0 || when.empty() ? early : fmt::format("{} ? {} : 0u", when, early);
+        const std::string prefetched = bits == 0 || when.empty() ? early : fmt::format("{} ? {} : 0u", when, early);
         chosen += fmt::format("{}if (t < {}u) {{\n{}    }}", chosen.empty() ? "    " : " else ", each.end,
-                              done_by(*each.task, each.first, told));
+                              done_by(*each.task, each.first, prefetched));
       }
       return chosen;
     };
@@ -258,8 +258,8 @@ std::string persistent_kernel_text(std::span<const KernelPart> parts, std::span<
     if (late && i == 0) body += "  }\n" + late_tasks() + "  if (round == rounds) break;\n";
   }
   if (steps) body += "  }\n";
-  // What is counted must not be the same the next time. Not in each round: who comes twice before it waits for others
-  // would be counted twice by one that has not yet looked at the word.
+  // The barrier counter must differ at the next launch. It does not advance in each round: a block that arrives twice
+  // before it waits would be counted twice by a block that has not read the counter yet.
   if (phases.size() == 1) body += "  come(word, all_came);\n";
   // Pointers that are near were written by all threads. Where the kernel before is the same, all of its blocks have
   // come to where they meet last, and what they counted is there.
@@ -313,7 +313,7 @@ struct PersistentKernel::State {
   std::optional<CudaFunction> function = {};  // made on first use
   std::vector<Source> sources = {};
   int64_t shared_bytes = 0;
-  bool crowded = false;  // as one of its steps is
+  bool register_bound = false;  // as one of its steps is
   BufferPtr word = {};   // in which blocks count each other, one launch after the other
   std::vector<const void*> pointers = {};
   std::optional<AheadPrefetch> ahead = {};
@@ -323,7 +323,7 @@ struct PersistentKernel::State {
   // Are pointers in the blocks' memory? That makes for less code, but takes registers; and there has to be room.
   bool brings_near() const {
     const auto bytes = static_cast<int64_t>((sources.size() + 2) * sizeof(void*)) + kSharedAlignment;
-    return !crowded && shared_bytes + bytes <= lane.info().shared;
+    return !register_bound && shared_bytes + bytes <= lane.info().shared;
   }
   std::string text() const {
     return persistent_kernel_text(parts, phases, nullptr, brings_near(), ahead ? &*ahead : nullptr,
@@ -347,7 +347,7 @@ PersistentKernel::PersistentKernel(CudaLane& lane, std::span<const KernelPart> p
     part.kernel = &s.kernels.emplace_back(*part.kernel);
     for (const CudaStep& step : part.kernel->steps()) {
       s.shared_bytes = std::max(s.shared_bytes, step.shared_bytes);
-      s.crowded |= step.crowded;
+      s.register_bound |= step.register_bound;
       for (const CudaStep::Argument& argument : step.arguments) {
         if (argument.kind == CudaStep::Argument::own)
           s.sources.push_back({argument.kind, 0, part.kernel->own(argument.index)});

@@ -8,10 +8,10 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr int64_t kChainBlocks = 2;       // a step of so many blocks may be part of a chain
-constexpr double kChainOperations = 1e4;  // and of so little in products
+constexpr int64_t kChainBlocks = 2;       // the most blocks of a step that is part of a chain
+constexpr double kChainOperations = 1e4;  // the most operations of its products
 constexpr double kWorthAll = 1e6;         // operations for each processor: products for all of the GPU
-constexpr size_t kLateTasks = 4;          // of a last phase that nobody waits for
+constexpr size_t kLateTasks = 4;          // the most tasks of a last phase that no other phase waits for
 constexpr int64_t kFew = 8;               // processors that are worth sharing work among
 
 bool any_overlap(const std::vector<MemoryRange>& x, const std::vector<MemoryRange>& y) {
@@ -45,7 +45,7 @@ bool conflict(const KernelPart& a, const KernelPart& b) {
 }
 
 bool is_small(const CudaStep& step) {
-  return step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.meets;
+  return step.blocks <= kChainBlocks && step.operations <= kChainOperations && !step.cooperative;
 }
 
 bool is_chain(std::span<const KernelPart> parts, const Task& task) {

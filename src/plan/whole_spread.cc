@@ -3,7 +3,7 @@
 // Worked example. The last but one layer of an MLP, 128 x 1024, is computed in tiles, of which a block finishes 16 rows
 // of 64 columns. What follows needs rows: 10 sums over all columns each, the loss and its gradient, and the gradient of
 // each column. Every block adds up its 64 columns and tells the 15 others that have the same rows; then each computes
-// the loss of all 16 rows, the same in all of them, and the gradient of its own columns. Nobody waits for all blocks,
+// the loss of all 16 rows, the same in all of them, and the gradient of its own columns. There is no grid barrier,
 // and the tile never leaves the block's memory on the way.
 #include <fmt/format.h>
 
@@ -33,14 +33,14 @@ class Spread {
   }
 
   bool is_possible() const { return possible_; }
-  int64_t told_bytes() const {
+  int64_t message_bytes() const {
     return share_.height * (share_.width / share_.cols) * members_[sums_]->kernel->spread().few * 8;
   }
 
   CudaStep step() const {
     CudaStep out = tile_;
     out.share = {};
-    out.meets = out.counted = true;
+    out.cooperative = out.counted = true;
     out.shared_bytes = shared_bytes_;
     out.prelude = "#include \"tiles.h\"\n#include \"share.h\"\nusing namespace lockstep;\n" + tile_.prelude;
     out.parameters += ", uint64_t* told";
@@ -87,7 +87,7 @@ class Spread {
         fmt::arg("t", sums.row_type), fmt::arg("of", sums.by_type), fmt::arg("cols", share_.cols),
         fmt::arg("both", both), fmt::arg("copies", copies), fmt::arg("instead", instead), fmt::arg("rows", share_.rows),
         fmt::arg("at", tile_of(product_.out[result_])->offset), fmt::arg("body", tile_.body), fmt::arg("warps", kWarps),
-        fmt::arg("give", sums.give(share_.cols)), fmt::arg("by", place_of(sums_, sums.by, "")),
+        fmt::arg("give", sums.publish(share_.cols)), fmt::arg("by", place_of(sums_, sums.by, "")),
         fmt::arg("members", members));
     out.body = body;
     return out;
@@ -149,7 +149,7 @@ class Spread {
         if (!can_read(m, i)) return false;
     bring();
     const CudaLane* lane = product_.kernel->lane();
-    return shared_bytes_ <= (lane ? lane->info().shared : kShared) - kStepReserved;
+    return shared_bytes_ <= (lane ? lane->info().shared : kShared) - kReservedSharedBytes;
   }
 
   // False where what the sums are made of is no result of elements of their type, one for each of the product's.
@@ -370,8 +370,8 @@ std::optional<SteppedKernel> made_of(const std::shared_ptr<const OwnParts>& own,
   if (!spread.is_possible()) return {};
   std::vector<BufferPtr> memory = product.kernel->memory();
   if (CudaLane* lane = product.kernel->lane()) {
-    memory.push_back(lane->allocate(spread.told_bytes()));
-    lane->clear(memory.back()->data(), spread.told_bytes());
+    memory.push_back(lane->allocate(spread.message_bytes()));
+    lane->clear(memory.back()->data(), spread.message_bytes());
   }
   const auto again = [own, processors](int fewer) {
     const SteppedKernel smaller = own->parts[0].kernel->on(fewer);
@@ -390,11 +390,11 @@ std::optional<KernelPart> spread_rows(const KernelPart& product, std::span<const
                                       std::deque<SteppedKernel>& made) {
   std::vector<KernelPart> parts{product};
   parts.insert(parts.end(), chain.begin(), chain.end());
-  std::optional<SteppedKernel> telling;
+  std::optional<SteppedKernel> with_exchange;
   for (const KernelPart& member : chain)
-    if (const CudaSpread& how = member.kernel->spread(); how.kind == CudaSpread::sums && !telling)
-      telling = product.kernel->telling(how.few);
-  if (telling) parts[0].kernel = &*telling;
+    if (const CudaSpread& how = member.kernel->spread(); how.kind == CudaSpread::sums && !with_exchange)
+      with_exchange = product.kernel->with_exchange(how.few);
+  if (with_exchange) parts[0].kernel = &*with_exchange;
   std::optional<SteppedKernel> kernel = made_of(std::make_shared<const OwnParts>(parts), processors);
   if (!kernel) return {};
   std::vector<const KernelPart*> all;

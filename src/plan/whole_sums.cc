@@ -21,7 +21,7 @@ std::optional<std::pair<size_t, size_t>> writer_for(std::span<const KernelPart> 
   if (std::count_if(out.begin(), out.end(), [&](const MemoryRange& each) { return each.overlaps(at); }) != 1) return {};
   const auto k = static_cast<size_t>(std::find(out.begin(), out.end(), at) - out.begin());
   if (k == out.size() || any_overlap(parts[p].in, at) || parts[p].wants(k)) return {};
-  // Until something else is there, which may be written over it by who reads it.
+  // Up to the part that overwrites it; that may be the reader itself.
   for (size_t q = reader; q < parts.size(); ++q) {
     if (q != reader && any_overlap(parts[q].in, at)) return {};
     if (any_overlap(parts[q].out, at)) break;
@@ -39,7 +39,7 @@ std::vector<KernelPart> fuse_sums(std::span<const KernelPart> parts, std::deque<
     if (!writer) continue;
     const auto [p, k] = *writer;
     // Where the elements would have been.
-    const MemoryRange sums{out[r].in[0].space, out[r].in[0].begin, out[r].in[0].begin + kAddedUp * 4};
+    const MemoryRange sums{out[r].in[0].space, out[r].in[0].begin, out[r].in[0].begin + kPartialSums * 4};
     if (sums.end > out[r].in[0].end) continue;
     std::optional<SteppedKernel> adding = out[p].kernel->adding(k);
     if (!adding) continue;

@@ -61,7 +61,7 @@ TEST(CustomVjp, CapturedArraysHaveNoGradient) {
     return sum(f(x)) + w;
   };
   EXPECT_THROWS(grad([&](Array w) { return loss(w, false); })(3.f), Error,
-                "custom_vjp: the function is differentiated by a value of type f32[] that it captures");
+                "custom_vjp: the function is differentiated with respect to a captured value of type f32[]");
   EXPECT_EQ(grad([&](Array w) { return loss(w, true); })(3.f).item<float>(), 1);
   EXPECT_EQ(loss(3.f, false).item<float>(), 12);
 }

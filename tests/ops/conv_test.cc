@@ -209,9 +209,9 @@ TEST(Conv, RefusesWhatDoesNotFit) {
               dy = b.input({f32, {2, 3, 3, 6}});
   const Value empty = b.input({f32, {0, 3, 4, 6}}), whole = b.input({i32, {3, 3, 4, 6}});
   EXPECT_EQ(error_of([&] { conv2d(flat, w); }),
-            "conv2d: the input is [5, 5, 4], of rank 3; it has the dimensions [n, h, w, c]");
+            "conv2d: the input is [5, 5, 4], of rank 3; it must have the dimensions [n, h, w, c]");
   EXPECT_EQ(error_of([&] { conv2d(x, flat); }),
-            "conv2d: the filter is [5, 5, 4], of rank 3; it has the dimensions [kh, kw, c / groups, co]");
+            "conv2d: the filter is [5, 5, 4], of rank 3; it must have the dimensions [kh, kw, c / groups, co]");
   EXPECT_EQ(error_of([&] { conv2d(x, half); }),
             "conv2d: f32[2,5,5,4] and bf16[3,3,4,6] differ in type; cast one of them");
   EXPECT_EQ(error_of([&] { conv2d(whole, whole); }), "conv2d: i32[3,3,4,6] is not floating; cast it to f32");
@@ -221,8 +221,8 @@ TEST(Conv, RefusesWhatDoesNotFit) {
   EXPECT_EQ(
       error_of([&] { conv2d(x, w, {.groups = 3}); }),
       "conv2d: input [2, 5, 5, 4] and filter [3, 3, 4, 6] do not divide into 3 groups; the channels of both must be "
-      "multiples of it");
-  EXPECT_EQ(error_of([&] { conv2d(x, w, {.groups = 0}); }), "conv2d: groups is 0; there is at least one");
+      "multiples of the groups");
+  EXPECT_EQ(error_of([&] { conv2d(x, w, {.groups = 0}); }), "conv2d: groups is 0; it must be at least 1");
   EXPECT_EQ(error_of([&] {
               conv2d(x, w, {.rhs_dilation = {1, 3}});
             }),

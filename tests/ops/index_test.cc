@@ -208,18 +208,18 @@ TEST(IndexOps, ErrorsNameTheFactAndTheRemedy) {
       {[&] { gather(x, f, 0); }, "gather: the indices are f32[2]; cast them to i32, i64 or u32"},
       {[&] { gather(x, i, 2); }, "gather: axis 2 is out of range for [4, 3]; valid axes: 0 to 1"},
       {[&] { gather(x, i, 0, 1); },
-       "gather: 1 batch dimensions do not fit axis 0 of [4, 3] and indices [2]; they come before the axis in both"},
+       "gather: 1 batch dimensions do not fit axis 0 of [4, 3] and indices [2]; they must come before the axis in both"},
       {[&] { gather(x, i, 1, 1); },
-       "gather: the first 1 dimensions of [4, 3] and of the indices [2] differ; batch dimensions run in step"},
-      {[&] { gather(none, i, 0); }, "gather: axis 0 of [0, 3] is empty; there is nothing to take 2 slices from"},
+       "gather: the first 1 dimensions of [4, 3] and of the indices [2] differ; batch dimensions must be equal"},
+      {[&] { gather(none, i, 0); }, "gather: axis 0 of [0, 3] is empty; 2 slices cannot be taken from it"},
       {[&] { scatter_add(x, i, x, 0); },
-       "scatter_add: the updates are f32[4,3] where f32[2,3] is wanted for f32[4,3] at indices i32[2]"},
+       "scatter_add: the updates are f32[4,3]; they must be f32[2,3] for f32[4,3] at indices i32[2]"},
       {[&] {
          sort({x, i}, 0);
        },
-       "sort: operand 1 is [2] and the key is [4, 3]; all operands have the shape of the key"},
+       "sort: operand 1 is [2] and the key is [4, 3]; all operands must have the shape of the key"},
       {[&] { sort({}, 0); }, "sort: got no operands; give at least the key"},
-      {[&] { top_k(x, 4); }, "top_k: the last dimension of [4, 3] has no 4 elements; k goes from 0 to 3"},
+      {[&] { top_k(x, 4); }, "top_k: k is 4, out of range for the last dimension of [4, 3]; valid: 0 to 3"},
   };
   for (const auto& [call, wanted] : cases) EXPECT_EQ(error_of(call), wanted);
 }

@@ -191,7 +191,7 @@ TEST(Pooling, RefusesWhatDoesNotFit) {
   const Value y = b.input({f32, {2, 4, 4, 4}}), empty = b.input({f32, {2, 0, 5, 4}});
   const PoolingOptions two = {.window = {2, 2}};
   EXPECT_EQ(error_of([&] { max_pool(flat, two); }),
-            "max_pool: the input is [5, 5, 4], of rank 3; it has the dimensions [n, h, w, c]");
+            "max_pool: the input is [5, 5, 4], of rank 3; it must have the dimensions [n, h, w, c]");
   EXPECT_EQ(error_of([&] { sum_pool(truth, two); }), "sum_pool: bool[2,5,5,4] has no arithmetic; cast it to a number");
   EXPECT_EQ(error_of([&] {
               max_pool(x, {.window = {2, 6}});
@@ -211,13 +211,13 @@ TEST(Pooling, RefusesWhatDoesNotFit) {
             }),
             "max_pool: window is [2, 0]; each number must be at least 1 and fit 31 bits");
   EXPECT_EQ(error_of([&] { max_pool_grad(x, x, y, two); }),
-            "max_pool_grad: the result of the pooling is f32[2,5,5,4] and must be f32[2,4,4,4]");
+            "max_pool_grad: the result of the pooling is f32[2,5,5,4]; it must be f32[2,4,4,4]");
   EXPECT_EQ(error_of([&] { max_pool_pick(x, y, y, two); }),
-            "max_pool_pick: the array to pick from is f32[2,4,4,4] and must be f32[2,5,5,4]");
+            "max_pool_pick: the array to pick from is f32[2,4,4,4]; it must be f32[2,5,5,4]");
   EXPECT_EQ(error_of([&] {
               sum_pool_grad(y, {2, 6, 5, 4}, two);
             }),
-            "sum_pool_grad: the cotangent is f32[2,4,4,4] and must be f32[2,5,4,4]");
+            "sum_pool_grad: the cotangent is f32[2,4,4,4]; it must be f32[2,5,4,4]");
 }
 
 }  // namespace

@@ -318,7 +318,7 @@ TEST(Reduce, ErrorsNameTheFactAndTheRemedy) {
       {[&] { reduce_and(x, {0}); }, "reduce_and: f32[2,3] is not bool; compare it with something first"},
       {[&] { reduce_sum(flags, {0}); }, "reduce_sum: bool[2] has no arithmetic; cast it to i32 first"},
       {[&] { cumsum(flags, 0); }, "cumsum: bool[2] has no arithmetic; cast it to i32 first"},
-      {[&] { argmax(none, 0); }, "argmax: axis 0 of [0, 3] is empty; there is no element to point at"},
+      {[&] { argmax(none, 0); }, "argmax: axis 0 of [0, 3] is empty; it must have at least one element"},
       {[&] { argmin(x, -1); }, "argmin: axis -1 is out of range for [2, 3]; valid axes: 0 to 1"},
   };
   for (const auto& [f, wanted] : cases) EXPECT_EQ(error_of(f), wanted);

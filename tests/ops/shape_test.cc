@@ -27,11 +27,11 @@ TEST(Full, RefusesValuesThatDoNotFit) {
   EXPECT_EQ(error_of([&] {
               full(b, {i32, {}}, 0.5);
             }),
-            "full: 0.5 is no value of i32; round it, or choose a floating type");
+            "full: 0.5 is not a value of i32; round it, or choose a floating type");
   EXPECT_EQ(error_of([&] {
               full(b, {i64, {}}, NAN);
             }),
-            "full: nan is no value of i64; round it, or choose a floating type");
+            "full: nan is not a value of i64; round it, or choose a floating type");
 }
 
 TEST(Iota, CountsAlongItsDimension) {
@@ -45,7 +45,7 @@ TEST(Iota, CountsAlongItsDimension) {
   }
   Builder b;
   EXPECT_EQ(error_of([&] { iota(b, {i32, {2}}, 1); }), "iota: axis 1 is out of range for [2]; valid axes: 0 to 0");
-  EXPECT_EQ(error_of([&] { iota(b, {boolean, {2}}, 0); }), "iota: bool cannot count; use i32 and compare");
+  EXPECT_EQ(error_of([&] { iota(b, {boolean, {2}}, 0); }), "iota: bool is not supported; use i32 and compare");
 }
 
 // ---- views
@@ -397,19 +397,19 @@ TEST(ShapeOps, ErrorsNameTheFactAndTheRemedy) {
       {[&] {
          broadcast(x, {3, 2}, {1, 0});
        },
-       "broadcast: the places [1, 0] do not increase; transpose first"},
+       "broadcast: the output dimensions [1, 0] do not increase; transpose first"},
       {[&] {
          broadcast(x, {2, 3}, {0});
        },
-       "broadcast: [2, 3] has 2 dimensions and 1 places were given for them; give one each"},
+       "broadcast: [2, 3] has 2 dimensions and got 1 output dimensions; give one for each"},
       {[&] {
          transpose(x, {0, 0});
        },
-       "transpose: [0, 0] is no permutation of the 2 dimensions of [2, 3]; name each dimension once"},
+       "transpose: [0, 0] is not a permutation of the 2 dimensions of [2, 3]; name each dimension once"},
       {[&] {
          slice(x, {0, 1}, {2, 4}, {1, 1});
        },
-       "slice: 1:4 does not lie inside dimension 1 of [2, 3]; ranges lie within 0:3"},
+       "slice: 1:4 is not within dimension 1 of [2, 3]; ranges must be within 0:3"},
       {[&] {
          slice(x, {0, 0}, {2, 3}, {1, 0});
        },
@@ -432,13 +432,12 @@ TEST(ShapeOps, ErrorsNameTheFactAndTheRemedy) {
       {[&] {
          pad(x, s, {INT64_MAX, 0}, {INT64_MAX, 0}, {0, 0});
        },
-       "pad: low 9223372036854775807, high 9223372036854775807 and interior 0 make dimension 0 of [2, 3] larger than "
-       "can "
-       "be counted"},
+       "pad: low 9223372036854775807, high 9223372036854775807 and interior 0 make dimension 0 of [2, 3] too large "
+       "for 64 bits"},
       {[&] {
          pad(x, s, {-2, 0}, {-1, 0}, {0, 0});
        },
-       "pad: low -2 and high -1 cut more off dimension 0 of [2, 3] than there is; the result would have extent -1"},
+       "pad: low -2 and high -1 remove more than all of dimension 0 of [2, 3]; the result would have extent -1"},
       {[&] {
          pad(x, s, {0, 0}, {0, 0}, {0, -1});
        },
@@ -454,11 +453,11 @@ TEST(ShapeOps, ErrorsNameTheFactAndTheRemedy) {
       {[&] {
          dynamic_slice(x, {i, s}, {1, 1});
        },
-       "dynamic_slice: start 1 is f32[]; starts are i32 or i64"},
+       "dynamic_slice: start 1 is f32[]; starts must be i32 or i64"},
       {[&] {
          dynamic_slice(x, {i, i}, {1, 4});
        },
-       "dynamic_slice: a block of 4 elements does not fit dimension 1 of [2, 3]; sizes go from 0 to 3"},
+       "dynamic_slice: a block of 4 elements does not fit dimension 1 of [2, 3]; valid sizes: 0 to 3"},
       {[&] {
          update_slice(x, s, {i, i});
        },

@@ -25,7 +25,7 @@ struct Images {
 // With small integers every product and sum is exact, also in TF32 and in 16 bits.
 TEST(ConvsOnGpu, AreExactOnIntegers) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  set_conv_way(ConvWay::own);
+  set_conv_backend(ConvBackend::own);
   std::mt19937 random(20261116);
   const int64_t many = brief(16, 3);
   std::vector<Images> all = {{many, 28, 28, 1, 32, 5, 5, {2, 2, 2, 2}}, {many, 14, 14, 32, 64, 5, 5, {2, 2, 2, 2}},
@@ -58,7 +58,7 @@ TEST(ConvsOnGpu, AreExactOnIntegers) {
       const char* const names[] = {"forward", "of the image", "of the filter"};
       for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << names[o];
     }
-  set_conv_way(ConvWay::fastest);
+  set_conv_backend(ConvBackend::fastest);
 }
 
 }  // namespace

@@ -22,12 +22,12 @@ struct Made {
   Made() { kernels.reserve(32); }
 
   using Stretches = std::vector<std::pair<int64_t, int64_t>>;
-  void add(int64_t blocks, const Stretches& in, const Stretches& out, double operations = 0, bool meets = false) {
+  void add(int64_t blocks, const Stretches& in, const Stretches& out, double operations = 0, bool cooperative = false) {
     CudaStep step;
     step.name = "step";
     step.blocks = blocks;
     step.operations = operations;
-    step.meets = meets;
+    step.cooperative = cooperative;
     // When rebuilt it has as many blocks as processors, at most its own number.
     const auto remake = [step](int processors) {
       CudaStep other = step;

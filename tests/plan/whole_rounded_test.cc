@@ -38,7 +38,7 @@ struct RoundedCase {
   bool is_worth_it(DType dtype, const CudaInfo& gpu) const {
     const auto how = [](bool rounded) { return rounded ? GemmOperand::rounded : GemmOperand::read; };
     return is_worth_rounding({.dtype = dtype, .m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb},
-                             gpu.processors, gpu.shared - kStepReserved, {how(round_a), how(round_b)});
+                             gpu.processors, gpu.shared - kReservedSharedBytes, {how(round_a), how(round_b)});
   }
 };
 

@@ -317,7 +317,7 @@ TEST(WholeSources, TextsCompile) {
         g, 132, 220 << 10,
         {c.is_b ? GemmOperand::read : GemmOperand::computed, c.is_b ? GemmOperand::computed : GemmOperand::read});
     if (!product) {  // no registers left
-      EXPECT_TRUE(gemm_step(g, 132, 220 << 10)->crowded);
+      EXPECT_TRUE(gemm_step(g, 132, 220 << 10)->register_bound);
       continue;
     }
     ++compiled;
@@ -379,7 +379,7 @@ TEST(WholeSources, MergingDoesNotShrinkTiles) {
     ASSERT_TRUE(plain);
     ++(with ? some : none);
     if (!with) continue;
-    EXPECT_FALSE(plain->crowded);
+    EXPECT_FALSE(plain->register_bound);
     EXPECT_EQ(with->blocks, plain->blocks);
     EXPECT_LE(with->shared_bytes, 220 << 10);
   }

@@ -62,15 +62,16 @@ struct Network {
     Builder b;
     const Program body = b.take(Values{tanh(b.input(layer()))});
     const GemmSpec g{.dtype = dtype, .m = 128, .n = width, .k = deep};
-    const auto make = [this, g, body](int n, int64_t told = 0) {
-      const GemmStep product = *gemm_step(g, n, 220 << 10, {}, told);
+    const auto make = [this, g, body](int n, int64_t exchanged = 0) {
+      const GemmStep product = *gemm_step(g, n, 220 << 10, {}, exchanged);
       std::vector<BufferPtr> own(product.partial_bytes > 0 ? 1 : 0);
       return SteppedKernel(nullptr, {finished(product, body)}, own);
     };
     const SteppedKernel all = make(processors);
-    add(SteppedKernel(nullptr, all.steps(), all.memory(),
-                      {.remake = [make](int n) { return make(n); },
-                       .telling = [this, make](int64_t told) { return std::optional(make(processors, told)); }}),
+    add(SteppedKernel(
+            nullptr, all.steps(), all.memory(),
+            {.remake = [make](int n) { return make(n); },
+             .with_exchange = [this, make](int64_t exchanged) { return std::optional(make(processors, exchanged)); }}),
         {at(0, {dtype, {128, deep}}), at(1, {dtype, {deep, width}})}, {at(2, layer())});
   }
 
@@ -106,7 +107,7 @@ struct Network {
                          return finished(
                              kind == CudaSpread::sums ? shared_sums_step(g, cols) : shared_columns_step(g, cols), body);
                        },
-                   .give = [g](int64_t cols) { return shared_sums_give(g, cols); }});
+                   .publish = [g](int64_t cols) { return shared_sums_publish(g, cols); }});
     CudaRanges ranges{.most = 128, .least = 32, .own = {0}, .step = [this, g, body](int64_t count) {
                         return finished(row_product_step(g, count), body);
                       }};
@@ -140,7 +141,7 @@ TEST(WholeSpread, ChainIsMergedWithTheProductBeforeIt) {
   ASSERT_EQ(all.size(), 1u);
   const CudaStep& step = all[0].kernel->steps()[0];
   EXPECT_EQ(step.name, "product product reduce elementwise product");
-  EXPECT_TRUE(step.meets && step.counted);
+  EXPECT_TRUE(step.cooperative && step.counted);
   EXPECT_EQ(step.blocks, n.parts[0].kernel->steps()[0].blocks);
   EXPECT_EQ(all[0].in.size(), 2u + 3 + 1 + 2 + 3);
   // The prefetched operands are those of the product, and the others that the chain reads.

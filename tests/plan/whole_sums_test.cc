@@ -71,7 +71,7 @@ TEST(WholeSums, ResultsThatAreOnlySummedAreNotWritten) {
   one.sum(0);
   EXPECT_EQ(one.text(), " product(1) rest");
   const std::vector<KernelPart> parts = fuse_sums(one.parts, one.made);
-  EXPECT_EQ(parts[0].out[1], (MemoryRange{0, 0, kAddedUp * 4}));
+  EXPECT_EQ(parts[0].out[1], (MemoryRange{0, 0, kPartialSums * 4}));
   EXPECT_EQ(parts[1].in[0], parts[0].out[1]);
   EXPECT_EQ(parts[0].out[0], one.parts[0].out[0]);
 

@@ -7,17 +7,17 @@
 namespace lockstep {
 namespace {
 
-class ConvOnGpu : public testing::TestWithParam<ConvWay> {
+class ConvOnGpu : public testing::TestWithParam<ConvBackend> {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-    set_conv_way(GetParam());
+    set_conv_backend(GetParam());
   }
-  void TearDown() override { set_conv_way(ConvWay::fastest); }
+  void TearDown() override { set_conv_backend(ConvBackend::fastest); }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, ConvOnGpu, testing::Values(ConvWay::own, ConvWay::dnn),
-                         [](const auto& by) { return by.param == ConvWay::own ? "own" : "dnn"; });
+INSTANTIATE_TEST_SUITE_P(By, ConvOnGpu, testing::Values(ConvBackend::own, ConvBackend::cudnn),
+                         [](const auto& by) { return by.param == ConvBackend::own ? "own" : "dnn"; });
 
 TEST_P(ConvOnGpu, MatchesReference) {
   for (const Op* op : {&conv2d_op, &conv2d_fused_op, &conv2d_input_grad_op, &conv2d_filter_grad_op})

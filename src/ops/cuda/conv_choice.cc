@@ -21,7 +21,7 @@ namespace {
 // out = the convolution of a and b, the operands in the order of the pass.
 using ConvWork = std::function<void(const void* a, const void* b, void* out)>;
 
-std::atomic<ConvWay> way = ConvWay::fastest;
+std::atomic<ConvBackend> backend = ConvBackend::fastest;
 
 ConvMath math_of(DType dtype, const CudaInfo& gpu) {
   if (dtype == DType::f64 || gpu.major < 8) return ConvMath::fma;
@@ -159,7 +159,7 @@ bool is_choice(const std::string& text) { return text.starts_with("own") || from
 
 // What cuDNN takes, or nothing where it is not clearly faster than our own kernel.
 std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
-                                           const Program* body, ConvWay by, const OwnConv& own) {
+                                           const Program* body, ConvBackend by, const OwnConv& own) {
   CudaLane& lane = *spec.cuda;
   std::vector<BufferPtr> held;
   const auto memory = [&](int64_t bytes) {
@@ -173,7 +173,7 @@ std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, 
   for (const Type& type : spec.out) out.push_back(memory(type.bytes()));
   const auto found =
       CudaConv::find(lane, pass, conv, cuda_math(), in[0], in[1], memory(results_of(pass, conv) * size_of(conv.dtype)));
-  if (!found || by == ConvWay::dnn) return found;
+  if (!found || by == ConvBackend::cudnn) return found;
   const Kernel theirs = one_after_the_other(by_dnn(pass, conv, spec, *found), spec, body), ours = own.kernel();
   try {
     const TimedGraph time_theirs(lane, [&] { theirs(in.data(), out.data()); });
@@ -188,9 +188,9 @@ std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, 
 
 std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
                                              const Program* body, const OwnConv& own) {
-  const ConvWay by = way.load();
-  if (by == ConvWay::own || CudaConv::version() == 0 || spec.cuda->capturing()) return {};
-  if (by == ConvWay::dnn) return measure(pass, conv, spec, body, by, own);
+  const ConvBackend by = backend.load();
+  if (by == ConvBackend::own || CudaConv::version() == 0 || spec.cuda->capturing()) return {};
+  if (by == ConvBackend::cudnn) return measure(pass, conv, spec, body, by, own);
   static std::mutex mutex;
   static auto* const choices = new AutotuneCache("conv");
   const std::lock_guard lock(mutex);  // each is measured once
@@ -209,7 +209,7 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
 
 }  // namespace
 
-void set_conv_way(ConvWay to) { way = to; }
+void set_conv_backend(ConvBackend to) { backend = to; }
 
 Kernel prepare_conv(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
   const OwnConv own = by_own_kernel(pass, conv, spec, body);

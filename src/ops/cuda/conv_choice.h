@@ -1,7 +1,7 @@
-// Which way a convolution is computed on the GPU: by a kernel of our own, or by cuDNN where it is there and can. Both
-// are measured, in turns, when a convolution is first prepared on a machine: cuDNN's is taken where it is faster nearly
-// each time. That is remembered in the process and, beside compiled kernels, on disk, so that runs to come compute the
-// same bits. Safe from any thread.
+// Selects the GPU implementation of a convolution: a kernel of this library, or cuDNN if it is installed and supports
+// the case. When a convolution is first prepared on a machine, both are timed in alternation; cuDNN is selected if it
+// is faster nearly every time. The choice is remembered in the process and, with the compiled kernels, on disk, so
+// that later runs compute the same bits. Safe from any thread.
 #pragma once
 
 #include "lane/cpu/conv.h"
@@ -9,13 +9,12 @@
 
 namespace lockstep {
 
-// The convolution of a kernel's first two operands, in the order of the pass; where there is a `body`, an elementwise
-// program of its result and the operands that follow.
-// REQUIRES: nothing of it is empty.
+// Convolves a kernel's first two operands, in the order of the pass. `body`, if not null, is an elementwise program of
+// the result and the remaining operands. REQUIRES: no operand and no result is empty.
 Kernel prepare_conv(ConvPass, const ConvSpec&, const KernelSpec&, const Program* body = nullptr);
 
-// The way taken from now on, where it can be; for tests.
-enum class ConvWay : uint8_t { fastest, own, dnn };
-void set_conv_way(ConvWay);
+// Selects the implementation for convolutions prepared from now on, where it supports them; for tests.
+enum class ConvBackend : uint8_t { fastest, own, cudnn };
+void set_conv_backend(ConvBackend);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// Convolutions on the GPU as matrix products over columns that exist in shared memory only: the text of such a kernel
-// for any stride, padding, dilation and groups. Plain values, safe from any thread.
+// Convolutions on the GPU as implicit matrix products: the matrix of columns (im2col) exists only in shared memory. The
+// kernel text supports any stride, padding, dilation and groups. Pure functions, safe from any thread.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-// How products are computed: one by one, or by the tensor cores, of 16-bit floats or of f32 with significands of 11
-// bits. Sums are f32, those of f64 f64.
+// How products are computed: by scalar fused multiply-add, or by the tensor cores, on 16-bit floats or on f32 rounded
+// to 11 significant bits. Sums are f32; for f64 they are f64.
 enum class ConvMath : uint8_t { fma, tf32, half };
 
-// The product C = A x B of one group, of `rows` x `depth` and `depth` x `cols`:
+// The product C = A x B of one group, of matrices `rows` x `depth` and `depth` x `cols`:
 //
 //                 rows            cols      depth
 //   forward       pixels of y     co / g    kh kw ci
 //   input_grad    pixels of x     ci        kh kw (co / g)
 //   filter_grad   kh kw ci        co / g    pixels of y
 //
-// A block computes a tile of C, or the part of it that comes from a stretch of the depth (`splits` of them), so that
-// there are enough blocks; parts are then added up, in their order.
+// A thread block computes a tile of C, or (split-K) its partial sum over one of `splits` ranges of the depth, so that
+// there are enough thread blocks. Partial sums are then added in a fixed order.
 struct ConvLayout {
   int64_t rows = 0, cols = 0, depth = 0;
   int tile_rows = 64, tile_cols = 64, tile_depth = 16;
@@ -31,14 +31,15 @@ struct ConvLayout {
   int64_t results = 0;  // elements of C, of all groups
 };
 
-// REQUIRES: nothing of it is empty.
+// REQUIRES: no operand and no result is empty.
 ConvLayout conv_layout(ConvPass, const ConvSpec&, ConvMath);
 
-// A function f(A's array, B's array, C's array), where C's elements are as in memory, or, where there are splits, parts
-// [splits, results] as they are summed.
+// The text of a kernel f(A's array, B's array, C's array). C's elements are in the memory format; if there are splits,
+// C is instead the partial sums [splits, results] in the type of the sum.
 std::string conv_text(ConvPass, const ConvSpec&, ConvMath);
 
-// Of parts [splits, results] their sums: f(parts, C's array), conv_sum_blocks() blocks of kConvSumThreads threads.
+// The text of a kernel f(parts, C's array) that adds up the partial sums [splits, results]. It runs with
+// conv_sum_blocks() thread blocks of kConvSumThreads threads.
 constexpr int kConvSumThreads = 256;
 std::string conv_sum_text(const ConvLayout&, DType);
 int64_t conv_sum_blocks(const ConvLayout&);

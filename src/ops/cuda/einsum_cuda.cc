@@ -91,7 +91,7 @@ struct StepSpec {
   };
   std::vector<Source> sources = {};
   bool first = false;                // see GemmSources
-  int64_t told = 0;                  // see choose_tiles()
+  int64_t exchanged = 0;             // see choose_tiles()
   std::optional<size_t> added = {};  // the result whose elements are added up
   std::optional<CudaColumns> columns = {};
 
@@ -107,7 +107,7 @@ struct StepSpec {
   GemmSources operands() const { return {how(a()), how(b()), first}; }
   int64_t shared_bytes() const {
     constexpr int64_t kForColumns = kStepThreads * 8;
-    return lane->info().shared - kStepReserved - (columns ? kForColumns : 0);
+    return lane->info().shared - kReservedSharedBytes - (columns ? kForColumns : 0);
   }
   size_t a() const { return swapped ? 1 : 0; }
   size_t b() const { return swapped ? 0 : 1; }
@@ -167,7 +167,7 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
         "  float added = 0;\n  {{\n  const AddUp adding{{&added}};\n  {{\n  const auto& out{0} = adding;\n{1}  }}\n  "
         "}}\n"
         "  give_sum<{2}, {3}>(added, out{0}, block, {4}u, shared);\n",
-        *spec.added, step.body, kStepThreads, kAddedUp, step.blocks);
+        *spec.added, step.body, kStepThreads, kPartialSums, step.blocks);
   return step;
 }
 
@@ -242,8 +242,8 @@ CudaSpread spread_of(const StepSpec& spec);
 // On so many processors. Nothing where the tensor cores are not for it.
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
   const std::optional<GemmStep> product =
-      gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands(), spec.told);
-  if (!product || (spec.added && product->blocks > kAddedUp)) return {};
+      gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands(), spec.exchanged);
+  if (!product || (spec.added && product->blocks > kPartialSums)) return {};
   std::optional<CudaStep> step = finished(spec, *product);
   if (step && spec.columns) step = adding_columns(*std::move(step), spec, *product);
   if (!step) return {};
@@ -257,9 +257,9 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
                      std::optional<SteppedKernel> made = stepped(spec, n);
                      return made ? *std::move(made) : *stepped(spec, processors);
                    }};
-  ways.telling = [spec, processors](int64_t told) {
+  ways.with_exchange = [spec, processors](int64_t exchanged) {
     StepSpec with = spec;
-    with.told = told;
+    with.exchanged = exchanged;
     return stepped(with, processors);
   };
   ways.adding = [spec, processors](size_t result) {
@@ -338,7 +338,7 @@ CudaSpread spread_of(const StepSpec& spec) {
                 return *finished(spec,
                                  sums ? shared_sums_step(g, cols, rounded) : shared_columns_step(g, cols, rounded));
               },
-          .give = [=](int64_t cols) { return shared_sums_give(g, cols, rounded); }};
+          .publish = [=](int64_t cols) { return shared_sums_publish(g, cols, rounded); }};
 }
 
 // All of it by cuBLASLt, where it can; but for where relu gave 0.

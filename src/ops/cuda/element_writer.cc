@@ -57,12 +57,14 @@ bool is_dense(const View& view, const Shape& shape) {
   return true;
 }
 
-// Do `side` elements that begin at a multiple of so many read as many that do?
-bool reads_side(const View& view, const Shape& shape, int side) {
+// Do `vector_width` elements that begin at a multiple of so many read as many that do?
+bool reads_aligned_vector(const View& view, const Shape& shape, int vector_width) {
   const std::vector<AffineDim> dims = collapse(view, shape);
-  if (dims.empty() || dims.back().stride != 1 || dims.back().extent % side != 0 || view.offset % side != 0)
+  if (dims.empty() || dims.back().stride != 1 || dims.back().extent % vector_width != 0 ||
+      view.offset % vector_width != 0)
     return false;
-  return std::all_of(dims.begin(), dims.end() - 1, [&](const AffineDim& dim) { return dim.stride % side == 0; });
+  return std::all_of(dims.begin(), dims.end() - 1,
+                     [&](const AffineDim& dim) { return dim.stride % vector_width == 0; });
 }
 
 std::vector<size_t> those_not(const std::vector<bool>& flags) {
@@ -74,15 +76,16 @@ std::vector<size_t> those_not(const std::vector<bool>& flags) {
 
 }  // namespace
 
-ElementWriter::ElementWriter(const Program& p, How how)
+ElementWriter::ElementWriter(const Program& p, Options options)
     : p_(p),
       shape_(p.types[p.outputs[0]].shape),
-      how_(std::move(how)),
+      options_(std::move(options)),
       elsewhere_(p.inputs.size()),
       others_(p.inputs.size()),
       names_(p.types.size()) {
   views_.resize(p.types.size());
-  for (size_t i = 0; i < p.inputs.size(); ++i) views_[p.inputs[i]] = Read{i, dense_view(p.types[p.inputs[i]].shape)};
+  for (size_t i = 0; i < p.inputs.size(); ++i)
+    views_[p.inputs[i]] = InputView{i, dense_view(p.types[p.inputs[i]].shape)};
 }
 
 void ElementWriter::compute_input(size_t k) {
@@ -98,18 +101,18 @@ std::pair<std::string, std::string> ElementWriter::only_result() {
 
 std::string ElementWriter::body() {
   for (const Eqn& eqn : p_.eqns) write(eqn);
-  const bool wide = how_.side > 1;
+  const bool wide = options_.vector_width > 1;
   std::string made, stores, written;
   for (size_t o = 0; o < p_.outputs.size(); ++o) {
     const char* type = memory_type(p_.types[p_.outputs[o]].dtype);
     stores += fmt::format("  {} = Store<{}>::of({});\n", fmt::format(fmt::runtime(wide ? "w{}.v[q]" : "out{}[i]"), o),
                           type, operand(p_.outputs[o]));
-    made += fmt::format("  Side<{}, {}> w{};\n", type, how_.side, o);
+    made += fmt::format("  Side<{}, {}> w{};\n", type, options_.vector_width, o);
     written += fmt::format("  write_side(out{}, i, w{});\n", o, o);
   }
   if (!wide) return body_ + stores;
-  return fmt::format("{}#pragma unroll\n  for (int q = 0; q < {}; ++q) {{\n{}{}  }}\n{}", made, how_.side, body_,
-                     stores, written);
+  return fmt::format("{}#pragma unroll\n  for (int q = 0; q < {}; ++q) {{\n{}{}  }}\n{}", made, options_.vector_width,
+                     body_, stores, written);
 }
 
 std::vector<size_t> ElementWriter::in_place() const { return those_not(elsewhere_); }
@@ -129,7 +132,7 @@ void ElementWriter::write(const Eqn& eqn) {
     const auto view =
         compose(eqn.op->view(p_.types[from], type, eqn.attrs), type.shape, views_[from]->view, p_.types[from].shape);
     LOCKSTEP_CHECK(view, "{} in an elementwise program is not affine", eqn.op->name);
-    views_[v] = Read{views_[from]->input, *view};
+    views_[v] = InputView{views_[from]->input, *view};
   } else {
     compute(eqn);
   }
@@ -139,10 +142,10 @@ void ElementWriter::write(const Eqn& eqn) {
 const std::string& ElementWriter::operand(ValueId v) {
   std::string& name = names_[v];
   if (!name.empty()) return name;
-  const Read& read = *views_[v];
-  if (!how_.given.empty() && read.input == 0) {
+  const InputView& read = *views_[v];
+  if (!options_.given.empty() && read.input == 0) {
     possible_ &= is_dense(read.view, shape_);
-    return name = how_.given;
+    return name = options_.given;
   }
   if (!computed_.empty() && computed_[read.input]) {
     possible_ &= is_dense(read.view, shape_);
@@ -153,7 +156,7 @@ const std::string& ElementWriter::operand(ValueId v) {
   if (!is_dense(read.view, shape_)) elsewhere_[read.input] = true;
   if (!is_own(read.view, shape_, count(p_.types[p_.inputs[read.input]].shape))) others_[read.input] = true;
   const auto at = [&](const char* i) { return position_text(read.view, shape_, i); };
-  if (how_.side == 1) {
+  if (options_.vector_width == 1) {
     fields_ += fmt::format("    {} v{};\n", register_name(dtype), v);
     reads_ += fmt::format("  r.v{} = load(in{}[{}]);\n", v, read.input, at("i"));
     return name = fmt::format("r.v{}", v);
@@ -164,17 +167,21 @@ const std::string& ElementWriter::operand(ValueId v) {
     reads_ += fmt::format("  r.v{} = in{}[{}];\n", v, read.input, at("i"));
     return name = fmt::format("load(r.v{})", v);
   }
-  fields_ += fmt::format("    Side<{}, {}> v{};\n", type, how_.side, v);
-  reads_ += reads_side(read.view, shape_, how_.side)
+  fields_ += fmt::format("    Side<{}, {}> v{};\n", type, options_.vector_width, v);
+  reads_ += reads_aligned_vector(read.view, shape_, options_.vector_width)
                 ? fmt::format("  read_side(r.v{}, in{}, {});\n", v, read.input, at("i"))
-                : fmt::format("#pragma unroll\n  for (int q = 0; q < {}; ++q) r.v{}.v[q] = in{}[{}];\n", how_.side, v,
-                              read.input, at("(i + q)"));
+                : fmt::format("#pragma unroll\n  for (int q = 0; q < {}; ++q) r.v{}.v[q] = in{}[{}];\n",
+                              options_.vector_width, v, read.input, at("(i + q)"));
   return name = fmt::format("load(r.v{}.v[q])", v);
 }
 
-// After products on the tensor cores, see quick_div_.
-bool ElementWriter::has_quick(const Op& op) const {
-  return how_.quick && (&op == &div_op || &op == &sqrt_op || &op == &tanh_op) && cuda_math() == CudaMath::tf32;
+// The faster function for an op, or null. Only where products may use TF32, which is less exact than any of them.
+const char* ElementWriter::approximation_of(const Op& op, DType dtype) const {
+  if (!options_.approximate || cuda_math() != CudaMath::tf32) return nullptr;
+#define APPROXIMATION(name, function, bf16_function) \
+  if (&op == &name##_op) return dtype == DType::bf16 ? #bf16_function : #function;
+#include "ops/elementwise.def"
+  return nullptr;
 }
 
 void ElementWriter::compute(const Eqn& eqn) {
@@ -183,16 +190,15 @@ void ElementWriter::compute(const Eqn& eqn) {
   std::string arguments;
   for (ValueId id : eqn.in) arguments += (arguments.empty() ? "" : ", ") + operand(id);
   const char* result = register_name(t);
-  const bool quick = has_quick(*eqn.op);
   std::string what;
   if (eqn.op == &cast_op)
     what = fmt::format("math::cast<{}>({})", result, arguments);
   else if (eqn.op == &bitcast_op)
     what = fmt::format("__builtin_bit_cast({}, {})", result, arguments);
-  else if (quick && eqn.op == &tanh_op && t == DType::bf16)
-    what = fmt::format("approx_tanh({})", arguments);  // much closer than bf16 is
+  else if (const char* function = approximation_of(*eqn.op, t))
+    what = fmt::format("{}({})", function, arguments);
   else
-    what = fmt::format("{}{}_({})", quick ? "quick_" : "", eqn.op->name, arguments);
+    what = fmt::format("{}_({})", eqn.op->name, arguments);
   if (is_16_bit(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
   names_[v] = fmt::format("v{}", v);
   body_ += fmt::format("  const {} {} = {};\n", result, names_[v], what);

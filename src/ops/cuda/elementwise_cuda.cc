@@ -64,8 +64,8 @@ struct Written {
   std::string reads, finish;
   std::vector<size_t> own;
 
-  explicit Written(const Program& body, bool quick = false) {
-    ElementWriter writer(body, {.quick = quick});
+  explicit Written(const Program& body, bool approximate = false) {
+    ElementWriter writer(body, {.approximate = approximate});
     finish = writer.body();
     reads = writer.reads();
     own = writer.own();
@@ -89,8 +89,8 @@ struct Written {
 namespace {
 
 // Four elements at a time, each group where all of its arrays begin at a multiple of its size.
-CudaStep wide_step(const Program& body, bool quick) {
-  ElementWriter writer(body, {.quick = quick, .side = 4});
+CudaStep wide_step(const Program& body, bool approximate) {
+  ElementWriter writer(body, {.approximate = approximate, .vector_width = 4});
   const int64_t n = count(body.types[body.outputs[0]].shape);
   const std::string finish = writer.body();
   const auto of_four = [&](const std::string& text) {
@@ -111,12 +111,12 @@ CudaStep wide_step(const Program& body, bool quick) {
 bool worth_four(int64_t n) { return n % 4 == 0 && n >= 1 << 16; }
 
 // A program by itself.
-Kernel elementwise_apart(const Program& body, CudaLane* lane, bool quick) {
+Kernel elementwise_apart(const Program& body, CudaLane* lane, bool approximate) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
-  CudaStep plain = elementwise_step(body, quick);
+  CudaStep plain = elementwise_step(body, approximate);
   if (!worth_four(n)) return SteppedKernel(lane, {std::move(plain)});
-  return [one = SteppedKernel(lane, {std::move(plain)}), four = SteppedKernel(lane, {wide_step(body, quick)}), body](
-             const void* const* in, void* const* out) {
+  return [one = SteppedKernel(lane, {std::move(plain)}), four = SteppedKernel(lane, {wide_step(body, approximate)}),
+          body](const void* const* in, void* const* out) {
     const auto begins_well = [&](const void* at, ValueId id) {
       return reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(4 * size_of(body.types[id].dtype)) == 0;
     };
@@ -129,9 +129,9 @@ Kernel elementwise_apart(const Program& body, CudaLane* lane, bool quick) {
 
 }  // namespace
 
-CudaStep elementwise_step(const Program& body, bool quick) {
+CudaStep elementwise_step(const Program& body, bool approximate) {
   const auto elements = CudaElements::flat(count(body.types[body.outputs[0]].shape), most_together(body));
-  CudaStep step = Written(body, quick).done(elements);
+  CudaStep step = Written(body, approximate).done(elements);
   step.elements = elements.n;
   step.each = elements.of_thread;
   return step;
@@ -169,7 +169,7 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
   const int64_t n = count(type.shape);
   if (body.outputs.size() != 1 || body.inputs.empty() || n >= INT32_MAX) return {};
   if (n % 4 != 0 && !is_only_rounded(body)) return {};  // whose floats are read, or one by one
-  ElementWriter writer(body, {.quick = true});
+  ElementWriter writer(body, {.approximate = true});
   for (const CudaSourced& each : computed) writer.compute_input(each.operand);
   const auto [text, value] = writer.only_result();
   if (!writer.is_possible()) return {};
@@ -212,14 +212,14 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
 
 std::string elementwise_text(const Program& body) { return text_of(elementwise_step(body)); }
 
-std::optional<ElementFinish> element_finish(const Program& body, bool quick, int side) {
+std::optional<ElementFinish> element_finish(const Program& body, bool approximate, int vector_width) {
   const Type& type = body.types[body.inputs[0]];
   if (type.shape != body.types[body.outputs[0]].shape) return {};
-  const std::string x = side > 1 ? "x[q]" : "x";
+  const std::string x = vector_width > 1 ? "x[q]" : "x";
   ElementWriter writer(body,
                        {.given = is_16_bit(type.dtype) ? fmt::format("rounded<{}>({})", memory_type(type.dtype), x) : x,
-                        .quick = quick,
-                        .side = side});
+                        .approximate = approximate,
+                        .vector_width = vector_width});
   const std::string finish = writer.body();
   if (!writer.is_possible()) return {};
   return ElementFinish{writer.fields(), writer.reads(), finish};
@@ -232,7 +232,7 @@ void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
 
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
                 const std::vector<CudaSourced>& computed) {
-  const auto element = element_finish(body, true, product.side);
+  const auto element = element_finish(body, true, product.vector_width);
   if (!element) return false;
   step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
   for (size_t i = 1; i < body.inputs.size(); ++i)
@@ -244,17 +244,17 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
       "uint32_t i, "
       "const float {}, const Read& r) {{\n{}  }}{});\n",
       element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads,
-      product.side > 1 ? fmt::format("(&x)[{}]", product.side) : "x", element->finish,
+      product.vector_width > 1 ? fmt::format("(&x)[{}]", product.vector_width) : "x", element->finish,
       product.bring_a.empty() ? "" : ", early, [&] { meanwhile(); }");
   if (!product.bring_a.empty() && step.early.empty())
     step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
                   {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
   step.blocks = product.blocks;
-  step.crowded = product.crowded;
+  step.register_bound = product.register_bound;
   step.share = product.share;
   step.shared_bytes = product.shared_bytes;
   if (product.partial_bytes > 0) {
-    step.meets = true;
+    step.cooperative = true;
     step.parameters += ", float* partial";
     step.arguments.push_back({CudaStep::Argument::own, 0});
   }

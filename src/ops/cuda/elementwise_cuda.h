@@ -1,4 +1,4 @@
-// Elementwise programs as steps (step.h), alone or as what is made of the elements of something else.
+// Elementwise programs as steps (step.h): alone, or as the epilogue of another computation. Safe from any thread.
 #pragma once
 
 #include <functional>
@@ -9,39 +9,40 @@
 
 namespace lockstep {
 
-// `quick`: see element_finish().
-CudaStep elementwise_step(const Program& body, bool quick = false);
+// `approximate`: see element_finish().
+CudaStep elementwise_step(const Program& body, bool approximate = false);
 CudaRanges elementwise_ranges(const Program& body);
 
-// Some of whose inputs are computed by others. Nothing where it has several results, or wants other elements of those
-// than its own. For who cuts them short: as `quick` says below.
+// The program as a source (step.h), with some of its inputs computed by other sources. Nothing if it has several
+// results or needs other elements of those inputs than its own. Approximate, as described below.
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed);
 
-// The inputs of which a range of the results along their first dimension needs its own range only; and an element, its
-// own element.
+// The inputs of which a range of the results along their first dimension needs only the same range; the inputs of which
+// an element of the results needs only the same element.
 std::vector<size_t> own_inputs(const Program& body);
 std::vector<size_t> in_place_inputs(const Program& body);
 
-// What `body` does to each element `i` of something that was computed, which is its first input, `x`, of the register
-// type: reads(i, r) reads what else it needs to a Read, finish(i, x, r) stores the results. Both are to be defined
-// where parameters are that add_body_parameters() has added: operands from `operand` on, and results.
+// `body` as an epilogue: its first input is element `i` of a computed value, `x`, in the register type. reads(i, r)
+// loads the other inputs into a structure Read; finish(i, x, r) stores the results. Both use the parameters that
+// add_body_parameters() adds: the operands from `operand` on, and the results.
 struct ElementFinish {
-  std::string fields, reads, finish;  // members of Read, and texts of the two
+  std::string fields, reads, finish;  // the members of Read, and the texts of the two functions
 };
-// Nothing where the program wants other elements than its own. `quick`: divisions and roots may be within 2 ulp, tanh
-// within 5, of bf16 within 1.
-// `side`: of so many elements side by side at a time, `x` an array.
-std::optional<ElementFinish> element_finish(const Program& body, bool quick = false, int side = 1);
+// Nothing if the program needs other elements of `x` than its own. `approximate`: divisions and square roots may be off
+// by 2 ulp, tanh by 5 ulp, tanh in bf16 by 1 ulp. `vector_width`: the number of consecutive elements per call; if above
+// 1, `x` is an array.
+std::optional<ElementFinish> element_finish(const Program& body, bool approximate = false, int vector_width = 1);
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
                          const std::vector<CudaSourced>& computed = {});
 
-// Makes `step` a product of its parameters `a` and `b`, the only ones so far, with `body` done to each element, the
-// first input; the others are the operands from `operand` on, of which `computed` are, by sources that have `one`.
-// Returns false, and changes nothing, where the program wants other elements of the product than its own.
+// Makes `step` a product of its parameters `a` and `b`, the only ones it has, followed by `body` on each element of the
+// product, its first input. The other inputs are the operands from `operand` on; those in `computed` are computed by
+// sources that have `one`. Returns false, and changes nothing, if the program needs other elements of the product than
+// its own.
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
                 const std::vector<CudaSourced>& computed = {});
 
-// Computes something of the first `own` operands, and then `body` of it and of the others, in a kernel of its own.
+// Computes a value from the first `own` operands, and then runs `body` on it and the other operands in a second kernel.
 Kernel then_body(std::function<void(const void* const* in, void* out)> compute, size_t own, const Program& body,
                  const KernelSpec& spec);
 

@@ -90,11 +90,11 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSou
 }
 
 // Can blocks tell each other something of whole rows, and how long does that take? As above.
-bool can_tell(const GemmSpec& g, const GemmChoice& how, int processors) {
+bool can_exchange(const GemmSpec& g, const GemmChoice& how, int processors) {
   return how.tiles * how.splits <= processors && has_whole_rows(g, how);
 }
-double telling_cost(const GemmSpec& g, const GemmChoice& how, int64_t told) {
-  return static_cast<double>(how.tile.tall / how.splits * (g.n / how.tile.wide) * told * 8) / 50;
+double exchange_cost(const GemmSpec& g, const GemmChoice& how, int64_t exchanged) {
+  return static_cast<double>(how.tile.tall / how.splits * (g.n / how.tile.wide) * exchanged * 8) / 50;
 }
 
 }  // namespace
@@ -104,13 +104,13 @@ bool has_whole_rows(const GemmSpec& g, const GemmChoice& how) {
 }
 
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources,
-                                       int64_t told) {
+                                       int64_t exchanged) {
   std::optional<GemmChoice> best;
   for (const GemmChoice::Tile& tile : kTiles)
     for (const int64_t splits : kSplits) {
       std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes, sources);
-      if (!choice || (told > 0 && !can_tell(spec, *choice, processors))) continue;
-      choice->nanoseconds = cost_of(spec, *choice, processors, sources) + telling_cost(spec, *choice, told);
+      if (!choice || (exchanged > 0 && !can_exchange(spec, *choice, processors))) continue;
+      choice->nanoseconds = cost_of(spec, *choice, processors, sources) + exchange_cost(spec, *choice, exchanged);
       if (!best || choice->nanoseconds < best->nanoseconds) best = choice;
     }
   return best;

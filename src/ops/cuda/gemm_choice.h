@@ -1,4 +1,4 @@
-// In what tiles a matrix product of a step (gemm_text.h) is computed. A pure function.
+// Selects the tiles in which a step (gemm_text.h) computes a matrix product. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,39 +8,43 @@
 
 namespace lockstep {
 
-// How blocks come by an operand: they read it; they compute it, each all that it needs of it at once; or they read
-// floats, which are rounded to the product's type on their way to the tensor cores.
+// How thread blocks obtain an operand:
+//   read      load it from global memory
+//   computed  compute it; each thread block computes all that it needs in advance
+//   rounded   load f32, which is rounded to the product's type on the way to the tensor cores
 enum class GemmOperand : uint8_t { read, computed, rounded };
 struct GemmSources {
   GemmOperand a = GemmOperand::read, b = GemmOperand::read;
-  bool first = false;  // what is not computed was there before
+  bool first = false;  // the operand that is not computed was written before the step's phase
 };
 
 struct GemmChoice {
-  // A tile of the result, and how the warps of a block share it: its rows, its columns, and the sum. All of the warps,
-  // or some.
+  // A tile of the result, and how the warps of a thread block divide it: its rows, its columns, and the sum. They may
+  // be fewer than all warps.
   struct Tile {
     int64_t tall, wide;
     int rows, cols, parts;
   } tile{};
-  int64_t splits = 1;        // blocks that share each sum: a power of two
-  int64_t deep = 0;          // elements of the sum that come at a time,
-  int64_t stages = 0;        // and how many times that is on its way
-  int64_t tiles = 0;         // of all of the result
-  int64_t shared_bytes = 0;  // of a block
-  double nanoseconds = 0;    // that it takes, about
+  int64_t splits = 1;        // thread blocks that share each sum (split-K): a power of two
+  int64_t deep = 0;          // elements of the sum per pipeline stage
+  int64_t stages = 0;        // of the pipeline
+  int64_t tiles = 0;         // of the complete result
+  int64_t shared_bytes = 0;  // per thread block
+  double nanoseconds = 0;    // estimated
 };
 
-// Does each block finish whole rows of a tile, and are all tiles whole?
+// Whether each thread block finishes complete rows of a tile, and the tiles divide the result evenly.
 bool has_whole_rows(const GemmSpec& spec, const GemmChoice& choice);
 
-// For a GPU of so many processors, on which a block has so much memory of its own; nothing where no tile fits. Blocks
-// that share a sum are never more than processors. `told`: so many floats for each row and block are told all blocks
-// that have the same rows (CudaSpread), for which all must run at a time and have whole rows.
+// Selects tiles for a GPU with `processors` multiprocessors and `shared_bytes` of shared memory per thread block.
+// Nothing if no tile fits. At most `processors` thread blocks share a sum. `exchanged`: floats per row that each
+// thread block sends to all thread blocks with the same rows (CudaSpread). If not 0, all thread blocks must be
+// resident at the same time and have complete rows.
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
-                                       GemmSources sources = {}, int64_t told = 0);
+                                       GemmSources sources = {}, int64_t exchanged = 0);
 
-// Floats are twice as much to read for each block: does that take little longer than what others have rounded before?
+// Reading f32 doubles the bytes that each thread block loads. Whether that takes little longer than reading operands
+// that an earlier step has rounded.
 bool is_worth_rounding(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Elementwise programs on a product that cuBLASLt can do by itself. Safe from any thread.
+// Recognizes elementwise programs that cuBLASLt can run as the epilogue of a product. Safe from any thread.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@ namespace lockstep {
 
 struct MatchedEpilogue {
   GemmEpilogue epilogue;
-  size_t result = 0;  // the one that is the product with its epilogue
-  // Another, which says where relu gave 0, for its gradient: `result <= 0`.
+  size_t result = 0;  // the output that is the product with its epilogue
+  // The output that marks where relu gave 0, for its gradient: `result <= 0`.
   std::optional<size_t> is_cut = {};
 };
 
-// What `body` does to the elements of a product, its first input, whose matrices have so many columns; its second
-// input, where there is one, is the bias. Nothing where it does anything else.
+// Matches `body`, whose first input is a product of matrices with this number of columns and whose second input, if
+// any, is the bias. Nothing if it is not an epilogue of cuBLASLt.
 std::optional<MatchedEpilogue> epilogue_of(const Program& body, int64_t columns);
 
 }  // namespace lockstep

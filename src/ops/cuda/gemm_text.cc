@@ -383,7 +383,7 @@ struct Gemm {
 )";
 
 std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t shared_bytes, GemmSources sources,
-                                  int64_t told) {
+                                  int64_t exchanged) {
   const bool half = g.dtype == DType::bf16 || g.dtype == DType::f16;
   if (!half && g.dtype != DType::f32) return {};
   if (g.m < 1 || g.n < 1 || g.k < 1 || g.batch * g.m * g.n >= INT32_MAX) return {};
@@ -410,23 +410,25 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
   const bool computed_a = sources.a == GemmOperand::computed, computed_b = sources.b == GemmOperand::computed;
   if (computed_a && !computable(lda, g.transpose_a ? g.k : g.m, g.transpose_a ? g.m : g.k)) return {};
   if (computed_b && !computable(ldb, g.transpose_b ? g.n : g.k, g.transpose_b ? g.k : g.n)) return {};
-  const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes, sources, told);
+  const std::optional<GemmChoice> choice = choose_tiles(g, processors, shared_bytes, sources, exchanged);
   if (!choice) return {};
   const auto& [tile, splits, deep, stages, tiles, shared, nanoseconds] = *choice;
-  const bool crowded = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
+  const bool register_bound = tile.tall / tile.rows / 16 * (tile.wide / tile.cols / 8) > 4;  // see kEarly
   if (computed_a || computed_b) {
     // To compute them takes registers, too, which is worth it where nothing else is waited for; and where they take the
     // memory of larger tiles, they are better read.
-    const std::optional<GemmChoice> plain =
-        choose_tiles(g, processors, shared_bytes,
-                     {computed_a ? GemmOperand::read : sources.a, computed_b ? GemmOperand::read : sources.b}, told);
+    const std::optional<GemmChoice> plain = choose_tiles(
+        g, processors, shared_bytes,
+        {computed_a ? GemmOperand::read : sources.a, computed_b ? GemmOperand::read : sources.b}, exchanged);
     const bool same = plain->tile.tall == tile.tall && plain->tile.wide == tile.wide && plain->splits == splits;
     constexpr double kPhase = 2000;  // nanoseconds of one, and of meeting after it
-    if (sources.first ? nanoseconds > plain->nanoseconds + kPhase : crowded || !same) return {};
+    if (sources.first ? nanoseconds > plain->nanoseconds + kPhase : register_bound || !same) return {};
   }
-  // Elements that a thread finishes side by side.
-  int side = 4;
-  while (side > 1 && (g.n % side != 0 || tile.tall * tile.wide / splits % (side * kStepThreads) != 0)) side /= 2;
+  // Consecutive elements that a thread finishes in one call.
+  int vector_width = 4;
+  while (vector_width > 1 &&
+         (g.n % vector_width != 0 || tile.tall * tile.wide / splits % (vector_width * kStepThreads) != 0))
+    vector_width /= 2;
   const std::string members = fmt::format(
       "  using T = {};\n  using InA = {};\n  using InB = {};\n"
       "  static constexpr bool kTransposeA = {}, kTransposeB = {}, kSourceA = {}, "
@@ -439,7 +441,7 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
       g.transpose_b, computed_a, computed_b, g.m, g.n, g.k, lda, ldb,
       at_once(sources.a, lda, g.transpose_a ? g.m : g.k, stride_a),
       at_once(sources.b, ldb, g.transpose_b ? g.k : g.n, stride_b), stride_a, stride_b, tile.tall, tile.wide, deep,
-      stages, tile.rows, tile.cols, tile.parts, splits, side, kStepThreads, shared);
+      stages, tile.rows, tile.cols, tile.parts, splits, vector_width, kStepThreads, shared);
   const std::string type =
       fmt::format("Product_{}", md5_hex(std::span(reinterpret_cast<const uint8_t*>(members.data()), members.size())));
   GemmStep out;
@@ -455,8 +457,8 @@ std::optional<GemmStep> gemm_step(const GemmSpec& g, int processors, int64_t sha
     out.columns = {fmt::format("Gemm<{}>", type), tile.wide, adders};
   out.bring_a = fmt::format("Gemm<{}>::bring_a", type);
   out.bring_b = fmt::format("Gemm<{}>::bring_b", type);
-  out.side = side;
-  out.crowded = crowded;
+  out.vector_width = vector_width;
+  out.register_bound = register_bound;
   out.blocks = tiles * splits;
   if (has_whole_rows(g, *choice))
     out.share = {tile.tall / splits, tile.wide, g.m, g.n, fmt::format("Gemm<{}>::Place", type)};

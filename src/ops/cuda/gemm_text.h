@@ -1,5 +1,5 @@
-// Matrix products as steps (step.h): a tile of the result by the tensor cores, from loads to what is made of each
-// element, in one device function.
+// Matrix products as steps (step.h): one device function computes a tile of the result on the tensor cores, from the
+// loads to the epilogue of each element. Pure functions, safe from any thread.
 #pragma once
 
 #include <optional>
@@ -11,42 +11,43 @@
 
 namespace lockstep {
 
-// What kernels include as "tiles.h" and "gemm.h".
+// The texts that kernels include as "tiles.h" and "gemm.h".
 extern const char* const kTilesText;
 extern const char* const kGemmText;
 
 struct GemmStep {
-  std::string prelude;  // includes and a type that says all about the product
-  // "Gemm<...>::run<Read>": of (block, a, b, partial, shared, read, finish). For element i of C, whose value is x,
-  // read(i, r) sets what else is needed, a Read, and finish(i, x, r) is called after. Or for `side` elements from i on,
-  // a multiple of that, at once, whose values are the array x.
+  std::string prelude;  // includes, and a type that describes the product
+  // "Gemm<...>::run<Read>", with arguments (block, a, b, partial, shared, read, finish). For element i of C, whose
+  // value is x, it calls read(i, r), which loads the epilogue's other inputs into a Read, and then finish(i, x, r).
+  // With a vector_width above 1, i is a multiple of it and x is an array of that many consecutive elements.
   std::string call;
-  int side = 1;
-  // Where not empty: "Gemm<...>::bring_a", of (block, a, shared), and the same of b. What one of them has brought
-  // before, `call` is told by one more argument, `early`: bit 0 and bit 1. The last is what a block does when it has
-  // the product, meanwhile().
+  int vector_width = 1;
+  // If not empty: "Gemm<...>::bring_a", with arguments (block, a, shared), prefetches operand a; bring_b likewise b.
+  // Then `call` takes two more arguments. Bits 0 and 1 of `early` say which operands were prefetched. meanwhile() is
+  // called when the thread block has computed its part of the product.
   std::string bring_a, bring_b;
-  // Where `b` may be a Summed<>: the type, "Gemm<...>", whose Place(block) has `row`, 0 where columns are added up, and
-  // `col`, the first of `wide`; column_sum(parts, c) is then one's sum, when meanwhile() is called. `parts`: floats.
+  // If present, `b` may be a Summed<>, which also adds up its columns. `type` is "Gemm<...>"; its Place(block) has
+  // `row`, 0 for the thread blocks that add up columns, and `col`, the first of their `wide` columns. When
+  // meanwhile() is called, column_sum(parts, c) returns the sum of a column from `parts` floats of shared memory.
   struct Columns {
     std::string type;
     int64_t wide = 0, parts = 0;
   };
   std::optional<Columns> columns = {};
-  bool crowded = false;  // threads have no registers left
+  bool register_bound = false;  // threads have no free registers
   int64_t blocks = 0;
   CudaStep::Share share = {};
   int64_t shared_bytes = 0;
-  // Of memory through which blocks that share a sum give each other their parts, all zero before the first run; 0 where
-  // none do. They wait for each other.
+  // Bytes of memory in which thread blocks that share a sum exchange their partial sums; zeroed before the first run. 0
+  // if no sum is shared. If not 0, thread blocks wait for each other.
   int64_t partial_bytes = 0;
 };
 
-// Nothing where this is not for the tensor cores: f32 (with TF32) and 16-bit floats are, whose sums are f32.
-// For a GPU of so many processors, on which a block has so much memory of its own. `a` or `b` is a function
-// (CudaSource) where `sources` says that it is computed, and floats where it is rounded, which only 16-bit floats are.
-// `told`: see choose_tiles().
+// The step for a GPU with `processors` multiprocessors and `shared_bytes` of shared memory per thread block. Nothing
+// if the tensor cores do not support the product. They support f32 (with TF32) and 16-bit floats, and sum in f32. An
+// operand that `sources` declares computed is a function (CudaSource); one that is rounded is an array of f32, for
+// 16-bit products only. `exchanged`: see choose_tiles().
 std::optional<GemmStep> gemm_step(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources = {},
-                                  int64_t told = 0);
+                                  int64_t exchanged = 0);
 
 }  // namespace lockstep

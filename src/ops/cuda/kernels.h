@@ -1,5 +1,5 @@
-// The GPU's kernels of the rows: what their `cuda` column points to where CUDA is built in. A kernel takes pointers to
-// the GPU's memory and queues its work on the lane of its KernelSpec.
+// The GPU kernels of the rows: the values of their `cuda` columns if CUDA is built in. A kernel takes pointers to GPU
+// memory and enqueues its work on the lane of its KernelSpec. Kernels are prepared and called by the lane's thread.
 #pragma once
 
 #include <string>
@@ -61,13 +61,13 @@ Kernel threefry_cuda(const KernelSpec&);
 Kernel scan_cuda(const KernelSpec&);
 Kernel cond_cuda(const KernelSpec&);
 
-// An elementwise program as a kernel; of a row that is elementwise or a view by itself.
+// The kernel of an elementwise program; of a single row that is elementwise or a view.
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec&);
 Kernel elementwise_cuda(const Op& op, const KernelSpec&);
 
-// The text of such a kernel, a function called `f` of pointers to its inputs, then to its outputs; for tests.
+// The text of such a kernel: a function `f` of pointers to its inputs, then to its outputs. For tests.
 std::string elementwise_text(const Program& body);
-// Those of rows; they need no GPU, but a KernelSpec's types and attributes.
+// The texts of rows. They need only the types and attributes of the KernelSpec, no GPU.
 std::vector<std::string> cumsum_texts(const KernelSpec&);
 std::vector<std::string> sort_texts(bool top_k, const KernelSpec&);
 std::string pool_text(PoolPass, const KernelSpec&);

@@ -1,4 +1,4 @@
-// What the rows with which lanes meet (ops/lane_ops.h) do on a GPU besides meeting. Queued on the lane.
+// GPU work of the lane collectives (ops/lane_ops.h) besides the communication. Enqueued on the lane.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// The GPU's own instructions, as functions. Whoever runs kernels elsewhere gives others of the same names.
+// GPU instructions, wrapped as functions. An emulator of kernels supplies functions of the same names.
 #pragma once
 
 namespace lockstep {
 
-// What kernels include as "machine.h".
+// The text that kernels include as "machine.h".
 extern const char* const kMachineText;
 
 }  // namespace lockstep

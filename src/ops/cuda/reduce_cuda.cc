@@ -244,7 +244,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
   SteppedWays ways{.ranges = std::move(ranges)};
   if (r == ReduceKind::sum && dtype == DType::f32 && layout.results == 1)
     ways.of_added_up = [texts, lane = spec.cuda] {
-      const Axes all({kAddedUp}, {0});
+      const Axes all({kPartialSums}, {0});
       CudaStep step = step_of(texts, all, layout_of(all, DType::f32), DType::f32, "float");
       step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
       return SteppedKernel(lane, {std::move(step)});

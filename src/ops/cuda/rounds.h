@@ -1,5 +1,5 @@
-// Sub-programs on the GPU that one kernel does several times over, so that nothing is started in between. Safe from any
-// thread, but one at a time runs a kernel.
+// Sub-programs (the body of a scan) that one kernel executes several times, without a launch in between. Safe from any
+// thread, but only one thread at a time may run a kernel.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,8 @@
 
 namespace lockstep {
 
-// How far the pointers to operands and results move from one round to the next, in bytes; none for those that are the
-// same in all of them. The first `carries` results, which move by 0, are the operands of the same numbers in the next
-// round.
+// How far the pointers to operands and results advance from one round to the next, in bytes; absent: the same in every
+// round. The first `carries` results, which advance by 0, are the operands with the same numbers in the next round.
 struct CudaRounds {
   int64_t count = 0;
   size_t carries = 0;
@@ -21,16 +20,16 @@ struct CudaRounds {
 };
 
 struct RoundsKernel {
-  // By carry: is the result written over the operand? Its pointers are then the same in all rounds.
+  // By carry: whether the result is written over the operand. Then its pointers are the same in all rounds.
   std::vector<bool> in_place;
-  // The pointers of round 0, as moved for the even ones, and of the odd ones as if they began at round 0.
+  // Arguments: the pointers of round 0 for the even rounds, and for the odd rounds as if they began at round 0.
   std::function<void(const void* const* in, void* const* out, const void* const* odd_in, void* const* odd_out)> run;
 };
 
-// What a KernelSpec's `compile` makes for a GPU. std::function's target() finds it.
+// The sub-program that a KernelSpec's `compile` returns for a GPU. Found with std::function's target().
 struct SubProgram {
   Kernel run;
-  // Nothing where a round has to be queued after the other.
+  // Returns nothing if each round must be launched separately.
   std::function<std::optional<RoundsKernel>(const CudaRounds&)> rounds;
 
   void operator()(const void* const* in, void* const* out) const { run(in, out); }

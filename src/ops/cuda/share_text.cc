@@ -143,7 +143,7 @@ GemmStep shared_columns_step(const GemmSpec& g, int64_t cols, bool rounded) {
       fmt::format("SharedColumns<{}, {}, {}, {}>{{col}}.run<Read>", types_of(g, rounded), cols, g.n, g.k));
 }
 
-std::string shared_sums_give(const GemmSpec& g, int64_t cols, bool rounded) {
+std::string shared_sums_publish(const GemmSpec& g, int64_t cols, bool rounded) {
   return sums_of(g, cols, rounded) + ".give";
 }
 

@@ -1,18 +1,21 @@
-// Products of rows of which every block has some columns only (CudaSpread), by a warp for each row.
+// Products of rows of which every thread block has only some columns (CudaSpread); one warp per row. Pure functions,
+// safe from any thread.
 #pragma once
 
 #include "ops/cuda/gemm_text.h"
 
 namespace lockstep {
 
-// What kernels include as "share.h".
+// The text that kernels include as "share.h".
 extern const char* const kShareText;
 
-// Which of them it can be. REQUIRES: row_product(spec).
+// The kind of spread that this product supports. REQUIRES: row_product(spec).
 CudaSpread::Kind spread_kind(const GemmSpec& spec);
-// With so many columns in a block. `rounded`: the second matrix is of floats, which are rounded. REQUIRES: that kind.
+// The step for thread blocks with `cols` columns each. `rounded`: the second matrix is f32, rounded to the product's
+// type when loaded. REQUIRES: spread_kind(spec) is that kind.
 GemmStep shared_sums_step(const GemmSpec& spec, int64_t cols, bool rounded = false);
 GemmStep shared_columns_step(const GemmSpec& spec, int64_t cols, bool rounded = false);
-std::string shared_sums_give(const GemmSpec& spec, int64_t cols, bool rounded = false);
+// The text that publishes a thread block's partial sums to the others (CudaSpread::publish).
+std::string shared_sums_publish(const GemmSpec& spec, int64_t cols, bool rounded = false);
 
 }  // namespace lockstep

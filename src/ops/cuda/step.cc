@@ -109,8 +109,8 @@ const CudaSpread& SteppedKernel::spread() const {
   static const auto* const none = new CudaSpread;
   return state_->ways.spread ? *state_->ways.spread : *none;
 }
-std::optional<SteppedKernel> SteppedKernel::telling(int64_t told) const {
-  return state_->ways.telling ? state_->ways.telling(told) : std::nullopt;
+std::optional<SteppedKernel> SteppedKernel::with_exchange(int64_t exchanged) const {
+  return state_->ways.with_exchange ? state_->ways.with_exchange(exchanged) : std::nullopt;
 }
 bool SteppedKernel::is_source() const { return state_->ways.source != nullptr; }
 std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& operands) const {

@@ -1,4 +1,4 @@
-// Texts of kernels: what they include, small pieces of them, and the functions they become. Safe from any thread.
+// Kernel texts: the headers they include, common expressions, and their compilation. Safe from any thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,16 +12,16 @@
 
 namespace lockstep {
 
-// What kernels may include: "elements.h" (elements in memory and in registers), "elementwise.h" (the functions of the
-// elementwise ops, too).
+// The headers that kernels may include: "elements.h" (elements in memory and in registers), "elementwise.h" (also the
+// functions of the elementwise ops).
 const std::vector<CudaHeader>& kernel_headers();
 
-// The function `f` of a text.
+// Compiles a text, unless it is cached, and returns its function `f`.
 CudaFunction kernel_of(const std::string& text, CudaLane& lane);
-// Has it compiled by another thread, for a kernel_of() to come.
+// Starts compiling a text on another thread, for a later kernel_of().
 void begin_kernel(const std::string& text, CudaLane& lane);
 
-// The type of an element in memory, and of one that is computed with.
+// The type of an element in memory, and in registers.
 inline const char* memory_type(DType dtype) {
   switch (dtype) {
     case DType::f32:
@@ -48,10 +48,10 @@ inline const char* memory_type(DType dtype) {
 inline bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 inline const char* register_name(DType dtype) { return is_16_bit(dtype) ? "float" : memory_type(dtype); }
 
-// The type of positions among `n` elements.
+// The type of an index into `n` elements.
 inline const char* index_type(int64_t n) { return n < INT32_MAX ? "uint32_t" : "uint64_t"; }
 
-// Where a view reads for element `i` of its space: an expression in a variable of that name.
+// The position that a view reads for element `i` of its space, as an expression of the variable named `i`.
 inline std::string position_text(const View& view, const Shape& shape, const std::string& i) {
   const std::vector<AffineDim> dims = collapse(view, shape);
   std::string out;

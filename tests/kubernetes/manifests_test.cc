@@ -171,8 +171,8 @@ struct PodEnd {
   bool disrupted = false;
 };
 
-// What the Job controller does with pods that ended together, according to its documentation: the first matching rule
-// applies, and a failure without a rule counts. Returns "failed" if a rule or the limit fails the job.
+// The decision of the Job controller for pods that ended together, according to its documentation: the first matching
+// rule applies, and a failure without a rule counts. Returns "failed" if a rule or the limit fails the job.
 std::string outcome(const Json& job, const std::vector<PodEnd>& ends) {
   int counted = 0;
   for (const PodEnd& end : ends) {

@@ -105,8 +105,8 @@ TEST(Template, IncludesRenderOtherTemplates) {
     return std::nullopt;
   };
   EXPECT_EQ(render("a {% include \"inner\" %}\nb", find), "a mnist abc\nb");
-  EXPECT_THROWS(render("{% include 'none' %}", find), Error, "t.j2:1: include: there is no template \"none\"");
-  EXPECT_THROWS(render("{% include 'none' %}"), Error, "t.j2:1: include: there is no template \"none\"");
+  EXPECT_THROWS(render("{% include 'none' %}", find), Error, "t.j2:1: include: unknown template \"none\"");
+  EXPECT_THROWS(render("{% include 'none' %}"), Error, "t.j2:1: include: unknown template \"none\"");
   EXPECT_THROWS(render("{% include 'self' %}", find), Error,
                 "self:1: include: templates are nested more than 8 levels deep");
   EXPECT_THROWS(render("{% include 'bad' %}", find), Error, "bad:3: unknown variable \"nam\"; did you mean \"name\"?");

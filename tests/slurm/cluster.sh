@@ -27,7 +27,7 @@ skip() {
 
 PATH=$PATH:/usr/sbin:/sbin
 for program in munged mungekey slurmctld slurmd sbatch scontrol; do
-  command -v "$program" >/dev/null || skip "there is no $program; install the packages slurm-wlm and munge"
+  command -v "$program" >/dev/null || skip "$program was not found; install the packages slurm-wlm and munge"
 done
 
 # Waits for a condition, at most $1 tenths of a second.

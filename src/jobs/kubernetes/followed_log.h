@@ -36,7 +36,7 @@ class FollowedLog {
   size_t emitted_ = 0, skip_ = 0;  // bytes of the current line: received, and already passed to the sink before
   bool in_line_ = false;           // the timestamp of the current line is complete
   bool old_ = false;               // an earlier connection delivered the current line
-  bool catching_up_ = false;       // all lines of this connection were old so far
+  bool catching_up_ = false;       // only old lines were received in this connection
 };
 
 }  // namespace lockstep

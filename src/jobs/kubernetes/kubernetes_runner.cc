@@ -42,8 +42,8 @@ bool is_missing(const ProgramResult& result) {
 }
 
 // The arguments of `kubectl get`. An empty `space` is all namespaces.
-Words get_words(const std::string& what, const std::string& space, const Words& more = {}) {
-  Words words = {"get", what};
+Words get_words(const std::string& resource, const std::string& space, const Words& more = {}) {
+  Words words = {"get", resource};
   words.insert(words.end(), more.begin(), more.end());
   words.insert(words.end(), {"-o", "json", "--request-timeout=30s"});
   if (space.empty())
@@ -53,8 +53,8 @@ Words get_words(const std::string& what, const std::string& space, const Words& 
   return words;
 }
 
-Json get_list(const std::string& what, const std::string& space, const Words& more = {}) {
-  return kubectl::parse_output(kubectl::run_or_throw(get_words(what, space, more)).out);
+Json get_list(const std::string& resource, const std::string& space, const Words& more = {}) {
+  return kubectl::parse_output(kubectl::run_or_throw(get_words(resource, space, more)).out);
 }
 
 // Null if the object or the resource type does not exist.

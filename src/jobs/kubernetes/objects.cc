@@ -150,7 +150,7 @@ std::vector<Condition> conditions_of(const Json& status) {
   return out;
 }
 
-// A Job has conditions for its end and for suspension only; what it does otherwise is told by its counts.
+// A Job has conditions only for its end and for suspension. Running follows from its counts.
 std::vector<Condition> indexed_job_conditions(const Job& job, const Json& status) {
   std::vector<Condition> out = {{.type = "Created",
                                  .reason = "JobCreated",

@@ -43,7 +43,7 @@ std::map<std::string, std::string> annotations_of(const Job& job) {
   return out;
 }
 
-// REQUIRES: `what` names the value for the message.
+// Parses a non-negative integer. `what` names the value in the error message.
 int integer_at(const std::string& text, std::string_view what, const Job& job) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

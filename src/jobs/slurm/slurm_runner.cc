@@ -47,58 +47,57 @@ class SlurmRunner final : public Runner {
     if (std::optional<SlurmJob> present = read(job.space, job.name)) return update(*present, job, note);
     job.uid = make_uid();
     job.created = current_time();
-    SlurmJob made{.job = std::move(job),
-                  .id = {},
-                  .first_attempt = 0,
-                  .folder = std::filesystem::current_path().string(),
-                  .program = program_,
-                  .info = {},
-                  .events = {}};
-    const Job& its = made.job;
-    render(made, note);  // throws for an invalid job, before anything is stored
-    set_created(made);
-    write(made);
-    if (its.spec.suspend) {
-      set_suspended(made, current_time());
+    SlurmJob created{.job = std::move(job),
+                     .id = {},
+                     .first_attempt = 0,
+                     .folder = std::filesystem::current_path().string(),
+                     .program = program_,
+                     .info = {},
+                     .events = {}};
+    render(created, note);  // throws for an invalid job, before anything is stored
+    set_created(created);
+    write(created);
+    if (created.job.spec.suspend) {
+      set_suspended(created, current_time());
     } else {
       try {
-        submit(made);
+        submit(created);
       } catch (...) {
-        files_.remove_tree(folder_of(its));
+        files_.remove_tree(folder_of(created.job));
         throw;
       }
     }
-    write(made);
+    write(created);
     return "created";
   }
 
   Job get(const std::string& space, const std::string& name, std::optional<JobKind>) override {
-    SlurmJob its = refresh(space, name);
-    its.job.folder = its.folder;
-    return std::move(its.job);
+    SlurmJob stored = refresh(space, name);
+    stored.job.folder = stored.folder;
+    return std::move(stored.job);
   }
 
   std::vector<Pod> pods(const Job& job) override {
-    const SlurmJob its = refresh(job.space, job.name);
-    return slurm_pods(its, exit_codes_of(its, its.job.status.attempt));
+    const SlurmJob stored = refresh(job.space, job.name);
+    return slurm_pods(stored, exit_codes_of(stored, stored.job.status.attempt));
   }
 
   std::vector<JobEvent> events(const Job& job) override { return refresh(job.space, job.name).events; }
 
   void set_suspend(const Job& job, bool suspend) override {
-    SlurmJob its = refresh(job.space, job.name);
-    if (is_finished(its.job))
-      throw_error("{}: the job has ended ({}); delete it and apply it again", job.name, job_state(its.job));
-    if (its.job.spec.suspend == suspend) return;
-    its.job.spec.suspend = suspend;
-    ++its.job.generation;
-    apply_suspend(its);
+    SlurmJob stored = refresh(job.space, job.name);
+    if (is_finished(stored.job))
+      throw_error("{}: the job has ended ({}); delete it and apply it again", job.name, job_state(stored.job));
+    if (stored.job.spec.suspend == suspend) return;
+    stored.job.spec.suspend = suspend;
+    ++stored.job.generation;
+    apply_suspend(stored);
   }
 
   void remove(const Job& job) override {
-    if (std::optional<SlurmJob> its = read(job.space, job.name); its && its->job.uid == job.uid) {
-      recover_id(*its);
-      if (!its->id.empty() && !is_finished(its->job)) cancel_and_wait(*its);
+    if (std::optional<SlurmJob> stored = read(job.space, job.name); stored && stored->job.uid == job.uid) {
+      recover_id(*stored);
+      if (!stored->id.empty() && !is_finished(stored->job)) cancel_and_wait(*stored);
       files_.remove_tree(folder_of(job));
     }
   }
@@ -117,27 +116,28 @@ class SlurmRunner final : public Runner {
   }
 
   void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) override {
-    SlurmJob its = refresh(job.space, job.name);
-    if (options.replica < 0 || options.replica >= its.job.spec.replicas)
+    SlurmJob stored = refresh(job.space, job.name);
+    if (options.replica < 0 || options.replica >= stored.job.spec.replicas)
       throw_error("logs: job {} has no replica {}; its replicas are 0 to {}", job.name, options.replica,
-                  its.job.spec.replicas - 1);
-    const std::string pod = pod_name(its.job, options.replica);
-    const int attempt = options.follow && !options.previous && !is_finished(its.job)
-                            ? its.job.status.attempt
-                            : attempt_to_read(its, options.previous);
-    if (options.previous && attempt < 0) throw_error("logs: {} was started only once; there is no previous log", pod);
-    LogReader reader(log_of(its.job, std::max(attempt, 0), options.replica), options.tail);
+                  stored.job.spec.replicas - 1);
+    const std::string pod = pod_name(stored.job, options.replica);
+    const int attempt = options.follow && !options.previous && !is_finished(stored.job)
+                            ? stored.job.status.attempt
+                            : attempt_to_read(stored, options.previous);
+    if (options.previous && attempt < 0) throw_error("logs: {} was started only once; has_log is no previous log", pod);
+    LogReader reader(log_of(stored.job, std::max(attempt, 0), options.replica), options.tail);
     for (bool first = true;; first = false) {
       // Checked before the log is read: after the end nothing is appended any more.
-      const bool over = is_finished(its.job) || its.job.status.attempt > std::max(attempt, 0);
-      const bool there = files_.exists(log_of(its.job, std::max(attempt, 0), options.replica));
-      if (!there && over) return show_script(its, std::max(attempt, 0), sink);
-      if (!there && first && !options.follow)
-        throw_error("logs: {} has not been started yet ({}); -f waits for it", pod,
-                    its.info.reason.empty() || its.info.reason == "None" ? job_state(its.job) : its.info.reason);
-      if (!reader.read(sink) || over || !options.follow) return;
+      const bool ended = is_finished(stored.job) || stored.job.status.attempt > std::max(attempt, 0);
+      const bool has_log = files_.exists(log_of(stored.job, std::max(attempt, 0), options.replica));
+      if (!has_log && ended) return show_script(stored, std::max(attempt, 0), sink);
+      if (!has_log && first && !options.follow)
+        throw_error(
+            "logs: {} has not been started yet ({}); -f waits for it", pod,
+            stored.info.reason.empty() || stored.info.reason == "None" ? job_state(stored.job) : stored.info.reason);
+      if (!reader.read(sink) || ended || !options.follow) return;
       wait_for_change();
-      if (!sink("") || !refresh(its)) return;
+      if (!sink("") || !refresh(stored)) return;
     }
   }
 

@@ -44,19 +44,20 @@ int failures(const std::map<int, int>& exit_codes) {
 
 // The message of the Failed condition.
 std::string failure_message(const SlurmJob& job, const SlurmJobInfo& info, const std::map<int, int>& exit_codes) {
-  const Job& its = job.job;
-  const std::string name = kind_of(its) + " " + its.name;
+  const Job& model = job.job;
+  const std::string name = kind_of(model) + " " + model.name;
   const std::string slurm = fmt::format("Slurm job {}", job.id);
   if (info.state == "TIMEOUT" || info.state == "DEADLINE")
-    return fmt::format("Job {} has failed because it was active longer than specified deadline", its.name);
+    return fmt::format("Job {} has failed because it was active longer than specified deadline", model.name);
   if (info.state == "CANCELLED") return fmt::format("{} is failed because {} was cancelled.", name, slurm);
   if (info.state == "NODE_FAIL" || info.state == "BOOT_FAIL")
     return fmt::format("{} is failed because {} lost a node of {}.", name, slurm, info.nodes);
   if (info.state == "OUT_OF_MEMORY")
     return fmt::format("{} is failed because {} exceeded its memory limit.", name, slurm);
   if (info.state == "PREEMPTED") return fmt::format("{} is failed because {} was preempted.", name, slurm);
-  if (its.spec.backoff_limit && its.spec.restart != RestartPolicy::never && info.restarts >= *its.spec.backoff_limit)
-    return fmt::format("Job {} has failed because it has reached the specified backoff limit", its.name);
+  if (model.spec.backoff_limit && model.spec.restart != RestartPolicy::never &&
+      info.restarts >= *model.spec.backoff_limit)
+    return fmt::format("Job {} has failed because it has reached the specified backoff limit", model.name);
   if (const int failed = failures(exit_codes); failed > 0)
     return fmt::format("{} is failed because {} Worker replica(s) failed.", name, failed);
   return fmt::format("{} is failed because {} ended with exit code {}.", name, slurm, info.exit_code);

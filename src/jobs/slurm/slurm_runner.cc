@@ -124,7 +124,7 @@ class SlurmRunner final : public Runner {
     const int attempt = options.follow && !options.previous && !is_finished(stored.job)
                             ? stored.job.status.attempt
                             : attempt_to_read(stored, options.previous);
-    if (options.previous && attempt < 0) throw_error("logs: {} was started only once; has_log is no previous log", pod);
+    if (options.previous && attempt < 0) throw_error("logs: {} was started only once; there is no previous log", pod);
     LogReader reader(log_of(stored.job, std::max(attempt, 0), options.replica), options.tail);
     for (bool first = true;; first = false) {
       // Checked before the log is read: after the end nothing is appended any more.

@@ -1,6 +1,6 @@
 // A small Kubernetes API server on this machine for the real kubectl. Supports discovery, objects with owner
-// references, label selectors, merge patches, warnings, forbidden verbs and followed logs. There is no controller: tests
-// set the status of jobs and create their pods. Safe from any thread.
+// references, label selectors, merge patches, warnings, forbidden verbs and followed logs. There is no controller:
+// tests set the status of jobs and create their pods. Safe from any thread.
 #pragma once
 
 #include <atomic>

@@ -53,7 +53,8 @@ std::vector<ValueSource> value_sources(const Program& p) {
     } else if (eqn.op->view) {
       const ValueSource& from = all[eqn.in[0]];
       const Type& middle = p.types[eqn.in[0]];
-      LOCKSTEP_CHECK(from.kind != ValueSource::computed, "{} of a computed value in an elementwise program", eqn.op->name);
+      LOCKSTEP_CHECK(from.kind != ValueSource::computed, "{} of a computed value in an elementwise program",
+                     eqn.op->name);
       if (from.kind == ValueSource::constant) {
         result = from;
         continue;
@@ -265,9 +266,9 @@ class ClusterCompiler {
     }
   }
 
-  // Assigns a physical register to every register slot. Slots whose live ranges do not overlap share registers; a result
-  // may take the register of an operand whose last use is this step. Slot::offset becomes the register's number. Returns
-  // the bytes of one element of all registers.
+  // Assigns a physical register to every register slot. Slots whose live ranges do not overlap share registers; a
+  // result may take the register of an operand whose last use is this step. Slot::offset becomes the register's
+  // number. Returns the bytes of one element of all registers.
   int64_t allocate_registers() {
     std::map<int64_t, std::vector<int64_t>> free;  // by width
     const auto take = [&](SlotId s) {
@@ -362,7 +363,8 @@ bool reads_same_index(const Program& program, size_t input) {
            (m.affine.offset == 0 && is_contiguous(m.affine, shape));
   };
   for (const Eqn& eqn : program.eqns)
-    if (all[eqn.out[0]].kind == ValueSource::computed && !std::all_of(eqn.in.begin(), eqn.in.end(), harmless)) return false;
+    if (all[eqn.out[0]].kind == ValueSource::computed && !std::all_of(eqn.in.begin(), eqn.in.end(), harmless))
+      return false;
   return std::all_of(program.outputs.begin(), program.outputs.end(), harmless);
 }
 

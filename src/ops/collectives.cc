@@ -116,7 +116,8 @@ std::vector<Type> all_gather_type(Types in, const Attrs& attrs) {
   Type out = operand("all_gather", in, attrs);
   const int64_t dim = attrs.integer("dim");
   if (dim < 0 || dim > out.rank())
-    throw_error("all_gather: new dimension {} is out of range for the result {}; valid: 0 to {}", dim, to_string(out), out.rank());
+    throw_error("all_gather: new dimension {} is out of range for the result {}; valid: 0 to {}", dim, to_string(out),
+                out.rank());
   out.shape.insert(out.shape.begin() + dim, size_of_axis(attrs));
   return {out};
 }
@@ -170,8 +171,8 @@ std::vector<Type> ppermute_type(Types in, const Attrs& attrs) {
   for (size_t i = 0; i + 1 < p.size(); i += 2) {
     for (int64_t device : {p[i], p[i + 1]})
       if (device < 0 || device >= size)
-        throw_error("ppermute: device {} is out of range for axis \"{}\" of {} devices; valid positions: 0 to {}", device, axis_of(attrs),
-                    size, size - 1);
+        throw_error("ppermute: device {} is out of range for axis \"{}\" of {} devices; valid positions: 0 to {}",
+                    device, axis_of(attrs), size, size - 1);
     if (from[static_cast<size_t>(p[i])])
       throw_error("ppermute: source {} appears twice; a device sends to one other: use all_gather to send to several",
                   p[i]);

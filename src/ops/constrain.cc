@@ -1,5 +1,5 @@
-// constrain. Its attributes are the fields of an Annotation: `axes` has the axes of each dimension, separated by commas,
-// with dimensions separated by semicolons, and * for an unconstrained dimension.
+// constrain. Its attributes are the fields of an Annotation: `axes` has the axes of each dimension, separated by
+// commas, with dimensions separated by semicolons, and * for an unconstrained dimension.
 #include "ops/constrain.h"
 
 #include <algorithm>

@@ -54,7 +54,8 @@ std::vector<Type> cond_type(Types in, const Attrs& attrs) {
   expect_signature("cond", yes, in, 1);
   expect_signature("cond", no, in, 1);
   const std::vector<Type> a = yes.output_types(), b = no.output_types();
-  if (a.size() != b.size()) throw_error("cond: one branch returns {} arrays, the other {}; the branches must agree", a.size(), b.size());
+  if (a.size() != b.size())
+    throw_error("cond: one branch returns {} arrays, the other {}; the branches must agree", a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
     if (a[i] != b[i])
       throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
@@ -159,8 +160,7 @@ Batched custom_batch(const Batch& b) {
   };
   auto batched = [&](const Program& p, const std::vector<bool>& in) {
     BatchedProgram all = b.passes.batch(p, in, b.size, each(p.output_types()), b.axis);
-    LOCKSTEP_CHECK(all.batched == each(p.output_types()),
-                   "custom_vjp: an invariant result varies over the axis");
+    LOCKSTEP_CHECK(all.batched == each(p.output_types()), "custom_vjp: an invariant result varies over the axis");
     return share(std::move(all.program));
   };
   std::vector<bool> backward_in = each(backward.input_types());

@@ -41,8 +41,8 @@ ConvOptions checked_conv_options(std::string_view op, const Attrs& attrs) {
 
 void expect_rank4(std::string_view op, std::string_view what, const Shape& shape, std::string_view dims) {
   if (shape.size() != 4)
-    throw_error("{}: the {} is {}, of rank {}; it must have the dimensions [{}]", op, what, to_string(shape), shape.size(),
-                dims);
+    throw_error("{}: the {} is {}, of rank {}; it must have the dimensions [{}]", op, what, to_string(shape),
+                shape.size(), dims);
 }
 
 void expect_dtypes(std::string_view op, Types in) {
@@ -59,8 +59,9 @@ Shape result_shape(std::string_view op, const Shape& x, const Shape& w, const Co
   if (o.groups == 0 && (x[3] != 0 || w[3] != 0)) throw_error("{}: groups is 0; it must be at least 1", op);
   const int64_t groups = std::max<int64_t>(o.groups, 1);
   if (x[3] % groups != 0 || w[3] % groups != 0)
-    throw_error("{}: input {} and filter {} do not divide into {} groups; the channels of both must be multiples of the groups",
-                op, to_string(x), to_string(w), o.groups);
+    throw_error(
+        "{}: input {} and filter {} do not divide into {} groups; the channels of both must be multiples of the groups",
+        op, to_string(x), to_string(w), o.groups);
   if (o.groups > 0 && w[2] != x[3] / o.groups)
     throw_error("{}: filter {} reads {} channels and input {} has {} in each of {} group{}; they must agree", op,
                 to_string(w), w[2], to_string(x), x[3] / o.groups, o.groups, o.groups == 1 ? "" : "s");
@@ -105,8 +106,8 @@ std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, w}};
 }
 
-// Images and channels can be sharded. With several groups the groups (factor g) are sharded, since they are independent:
-// one step along g is the channels of one group.
+// Images and channels can be sharded. With several groups the groups (factor g) are sharded, since they are
+// independent: one step along g is the channels of one group.
 Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups, Types in, const Type& result) {
   const int64_t groups = attrs.integer("groups");
   Rule rule = parse_rule(groups <= 1 ? plain : in_groups);

@@ -191,8 +191,8 @@ std::vector<Type> update_slice_type(Types in, const Attrs& attrs) {
   const Type block = check_block("update_slice", in[0], in.subspan(2),
                                  block_sizes(in[1].shape, std::clamp<int64_t>(k, 0, in[1].rank())), k);
   if (block != in[1])
-    throw_error("update_slice: the update is {}; it must be {}, with the same batch dimensions",
-                to_string(in[1]), to_string(block));
+    throw_error("update_slice: the update is {}; it must be {}, with the same batch dimensions", to_string(in[1]),
+                to_string(block));
   return {in[0]};
 }
 

@@ -1,5 +1,5 @@
-// Builder::emit(): infers types and inserts the op `pvary`. The only part of Builder that names an op, so it is here and
-// not in program/.
+// Builder::emit(): infers types and inserts the op `pvary`. The only part of Builder that names an op, so it is here
+// and not in program/.
 #include <algorithm>
 
 #include "base/check.h"

@@ -27,8 +27,9 @@ Type check_indices(std::string_view op, const Type& x, const Type& indices, cons
   if (indices.dtype != DType::i32 && indices.dtype != DType::i64 && indices.dtype != DType::u32)
     throw_error("{}: the indices are {}; cast them to i32, i64 or u32", op, to_string(indices));
   if (batch_dims < 0 || batch_dims > axis || batch_dims > indices.rank())
-    throw_error("{}: {} batch dimensions do not fit axis {} of {} and indices {}; they must come before the axis in both",
-                op, batch_dims, axis, to_string(x.shape), to_string(indices.shape));
+    throw_error(
+        "{}: {} batch dimensions do not fit axis {} of {} and indices {}; they must come before the axis in both", op,
+        batch_dims, axis, to_string(x.shape), to_string(indices.shape));
   if (!std::equal(x.shape.begin(), x.shape.begin() + batch_dims, indices.shape.begin()))
     throw_error("{}: the first {} dimensions of {} and of the indices {} differ; batch dimensions must be equal", op,
                 batch_dims, to_string(x.shape), to_string(indices.shape));

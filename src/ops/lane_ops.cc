@@ -26,7 +26,7 @@ std::string name_of(PendingReduction kind) {
 
 int64_t total(const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
-// Elements of one row of a block.
+// Elements per row.
 int64_t row(const Type& t) {
   int64_t n = 1;
   for (size_t d = 1; d < t.shape.size(); ++d) n *= t.shape[d];
@@ -46,7 +46,8 @@ Comm& comm_of(const KernelSpec& spec) {
   return *comm;
 }
 
-// The kernels serve both columns: a Comm's memory is that of the lanes that meet there. So is what is copied.
+// The kernels serve both the `cpu` and the `cuda` column: a Comm works on the memory of its lanes, host or GPU. The
+// copy does, too.
 using CopyMemory = void (*)(CudaLane* lane, void* to, const void* from, int64_t bytes);
 
 CopyMemory copy_for(const KernelSpec& spec) {
@@ -63,8 +64,8 @@ int64_t own_count(const Attrs& attrs) { return attrs.ints("counts")[static_cast<
 
 const Type& block(std::string_view op, Types in, int64_t extent) {
   expect_operands(op, in, 1);
-  LOCKSTEP_CHECK(!in[0].shape.empty() && in[0].shape[0] == extent, "{}: {} does not have {} rows", op,
-                 to_string(in[0]), extent);
+  LOCKSTEP_CHECK(!in[0].shape.empty() && in[0].shape[0] == extent, "{}: {} does not have {} rows", op, to_string(in[0]),
+                 extent);
   return in[0];
 }
 
@@ -96,7 +97,7 @@ Kernel all_reduce_kernel(const KernelSpec& spec) {
   };
 }
 
-// ---- all_reduce in two steps
+// ---- all_reduce in a start and a done equation
 
 Works& works_of(const KernelSpec& spec, size_t operations) {
   LOCKSTEP_CHECK(spec.in_flight, "a collective was started outside of a plan");
@@ -105,7 +106,7 @@ Works& works_of(const KernelSpec& spec, size_t operations) {
   return works;
 }
 
-// In place on the results, so that the operands' memory is free as soon as this returns.
+// Runs in place on the results, so that the operands' memory is free when this returns.
 Kernel all_reduce_start_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   const std::vector<Type> types(spec.in.begin(), spec.in.end());
@@ -130,9 +131,9 @@ Kernel all_reduce_done_kernel(const KernelSpec& spec) {
   };
 }
 
-// ---- gathers and scatters in two steps
+// ---- gathers and scatters in a start and a done equation
 
-// Of the operand and what the first step gave.
+// Takes the operand and the result of the start.
 std::vector<Type> done_type(Types in, const Attrs&) {
   expect_operands("the done equation of a collective", in, 2);
   return {in[1]};

@@ -35,12 +35,11 @@ std::vector<Type> pad_type(Types in, const Attrs& attrs) {
     if (__builtin_mul_overflow(std::max<int64_t>(x[d] - 1, 0), interior[d], &n) ||
         __builtin_add_overflow(n, x[d], &n) || __builtin_add_overflow(n, lo[d], &n) ||
         __builtin_add_overflow(n, hi[d], &n))
-      throw_error("pad: low {}, high {} and interior {} make dimension {} of {} too large for 64 bits", lo[d],
-                  hi[d], interior[d], d, to_string(x));
+      throw_error("pad: low {}, high {} and interior {} make dimension {} of {} too large for 64 bits", lo[d], hi[d],
+                  interior[d], d, to_string(x));
     if (n < 0)
-      throw_error(
-          "pad: low {} and high {} remove more than all of dimension {} of {}; the result would have extent {}",
-          lo[d], hi[d], d, to_string(x), n);
+      throw_error("pad: low {} and high {} remove more than all of dimension {} of {}; the result would have extent {}",
+                  lo[d], hi[d], d, to_string(x), n);
     shape.push_back(n);
   }
   return {{in[0].dtype, shape}};
@@ -62,7 +61,7 @@ Rule pad_rule(Types in, const Attrs& attrs) {
   return rule;
 }
 
-// The elements of x inside y = pad(x): the same padding taken away again.
+// The elements of x inside y = pad(x): removes the padding.
 Value unpad(Value y, const Attrs& attrs) {
   Dims lo = attrs.ints("lo"), hi = attrs.ints("hi"), strides = plus(attrs.ints("interior"), 1);
   for (int64_t& n : lo) n = -n;
@@ -107,7 +106,7 @@ Kernel pad_cpu(const KernelSpec& spec) {
   const Dims x_strides = dense_strides(x.shape);
   Dims y_strides = dense_strides(y.shape);
   const AffineCopy fill(size_of(y.dtype), y.shape, Dims(y.shape.size(), 0), y_strides);
-  // Elements [first, last) of x land inside y, element `first` of each dimension at `place`.
+  // Elements [first, last) of each dimension of x are inside y; element `first` is at `place`.
   Shape landing;
   int64_t from = 0, to = 0;
   for (size_t d = 0; d < x.shape.size(); ++d) {
@@ -151,7 +150,7 @@ Rule concatenate_rule(Types in, const Attrs& attrs) {
   Factors factors;
   const std::string shared = factors.next(in[0].rank());
   Rule rule{{}, {shared}, shared.substr(axis, 1)};
-  // Operands of the same extent share a factor, which is never cut: there may be hundreds of them.
+  // Operands of the same extent share a factor, which is never sharded: there may be hundreds of operands.
   std::map<int64_t, char> by_extent;
   for (const Type& each : in) {
     const auto [at, fresh] = by_extent.try_emplace(each.shape[axis]);

@@ -1,4 +1,4 @@
-// The rows of pooling. Throughout: x, dx and t [n, h, w, c]; y and dy [n, oh, ow, c].
+// The rows of pooling. Shapes: x, dx and t [n, h, w, c]; y and dy [n, oh, ow, c].
 #include "ops/pool.h"
 
 #include "ops/cuda/kernels.h"
@@ -28,11 +28,12 @@ PoolingOptions checked_pool_options(std::string_view op, const Attrs& attrs) {
   return o;
 }
 
-// The shape of y; throws Error when the windows do not fit x.
+// The shape of y; throws Error if the windows do not fit x.
 Shape result_shape(std::string_view op, const Shape& x, const Attrs& attrs) {
   const PoolingOptions o = checked_pool_options(op, attrs);
   if (x.size() != 4)
-    throw_error("{}: the input is {}, of rank {}; it must have the dimensions [n, h, w, c]", op, to_string(x), x.size());
+    throw_error("{}: the input is {}, of rank {}; it must have the dimensions [n, h, w, c]", op, to_string(x),
+                x.size());
   Shape y = x;
   for (size_t d = 0; d < 2; ++d) {
     if (x[d + 1] == 0) throw_error("{}: the images of {} are empty; a window needs an element", op, to_string(x));
@@ -88,7 +89,7 @@ std::vector<Type> sum_pool_grad_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, x}};
 }
 
-// max_pool_grad and an elementwise program of its result.
+// max_pool_grad followed by an elementwise program of its result.
 std::vector<Type> max_pool_grad_fused_type(Types in, const Attrs& attrs) {
   return with_body_type(max_pool_grad_type(in.first(3), attrs)[0], 3, in, attrs);
 }
@@ -107,7 +108,7 @@ Rule max_pool_pick_rule(Types, const Attrs&) { return rule("nhwc,npqc,nhwc->npqc
 Rule sum_pool_grad_rule(Types, const Attrs&) { return rule("npqc->nhwc"); }
 
 Grads max_pool_vjp(const Vjp& v) { return {max_pool_grad(v.in[0], v.y(), v.ct(), pooling_options(v.attrs))}; }
-// Which element is the largest does not change with x, almost everywhere.
+// The position of the maximum is locally constant in x almost everywhere, so no gradient flows through it.
 Grads max_pool_grad_vjp(const Vjp& v) {
   if (!v.wanted[2]) return Grads(3);
   return {Value(), Value(), max_pool_pick(v.in[0], v.in[1], v.ct(), pooling_options(v.attrs))};
@@ -119,7 +120,7 @@ Grads max_pool_pick_vjp(const Vjp& v) {
 Grads sum_pool_vjp(const Vjp& v) { return {sum_pool_grad(v.ct(), v.in[0].shape(), pooling_options(v.attrs))}; }
 Grads sum_pool_grad_vjp(const Vjp& v) { return {sum_pool(v.ct(), pooling_options(v.attrs))}; }
 
-// The batch joins the images.
+// Merges the batch into the images.
 Batched batch_images(const Batch& b) {
   Values in;
   for (size_t i = 0; i < b.in.size(); ++i) {

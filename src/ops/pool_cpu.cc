@@ -39,7 +39,7 @@ Kernel max_pool_grad_fused_cpu(const KernelSpec& spec) {
   const Shape& x = spec.in[0].shape;
   if (count(x) == 0) return [](const void* const*, void* const*) {};
   const auto epilogue = std::make_shared<const BodyEpilogue>(spec, 3);
-  // Images that fit a cache one by one are handed over one by one.
+  // If a single image fits the cache, the epilogue runs image by image.
   constexpr int64_t kMostImage = int64_t{1} << 20;
   if (spec.in[0].bytes() > kMostImage * x[0] || x[0] < spec.pool.threads())
     return [w = windows(spec, x), epilogue, whole = allocate(spec.in[0].bytes()), pool = &spec.pool](

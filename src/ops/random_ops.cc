@@ -17,13 +17,13 @@ namespace {
 constexpr int64_t kRandomGrain = 16384;
 
 struct Key {
-  uint32_t word[3];  // the third is made of the other two
+  uint32_t word[3];  // the third is derived from the other two
 };
 
 Key load_key(const uint32_t* words) { return {{words[0], words[1], words[0] ^ words[1] ^ 0x1bd11bdau}}; }
 
-// Many counters at once, so that the long chain of rounds of one overlaps with those of the others. The compiler cuts
-// them into the registers of the instruction set.
+// Many counters are encrypted together, so that their long dependency chains overlap. The compiler divides them into
+// the vector registers of the instruction set.
 constexpr uint32_t kRandomWords = 32;
 using Words [[gnu::vector_size(kRandomWords * sizeof(uint32_t))]] = uint32_t;
 
@@ -104,7 +104,7 @@ struct Cipher {
 LOCKSTEP_CIPHER(Baseline, )
 #if defined(__x86_64__)
 LOCKSTEP_CIPHER(Avx2, [[gnu::target("avx2")]])
-LOCKSTEP_CIPHER(Avx512, [[gnu::target("avx512f,avx512vl")]])  // has rotations
+LOCKSTEP_CIPHER(Avx512, [[gnu::target("avx512f,avx512vl")]])  // has rotate instructions
 #endif
 #undef LOCKSTEP_CIPHER
 
@@ -136,7 +136,7 @@ std::vector<Type> random_bits_type(Types in, const Attrs& attrs) {
   return {out};
 }
 
-// Bits follow from the index within the whole array.
+// Bits depend on the index within the global array.
 Rule random_bits_rule(Types in, const Attrs& attrs) {
   Factors factors;
   const std::string keys = factors.next(in[0].rank() - 1);
@@ -145,7 +145,7 @@ Rule random_bits_rule(Types in, const Attrs& attrs) {
   return {{keys + word}, {keys + bits}, word, bits};
 }
 
-// A piece of the bits of a key: `shape` of them, which begin at `starts` of `whole`.
+// A shard of the bits of a key: the block of extents `shape` that begins at `starts` of the global shape `whole`.
 Attrs random_bits_local(const LocalEqnContext& v) {
   const Shape& shape = v.attrs.ints("shape");
   const size_t keys = v.out[0].shape.size() - shape.size();
@@ -163,7 +163,7 @@ Attrs random_bits_local(const LocalEqnContext& v) {
 
 Batched random_bits_batch(const Batch& b) { return b.builder.emit(b.op, b.in, b.attrs); }
 
-// Bits [begin, begin + n) of one key, cut where the high word of the counter changes.
+// Bits [begin, begin + n) of one key; one call of the cipher for each high word of the counter.
 void count_from(const Cipher& cipher, const Key& key, uint64_t begin, uint64_t n, uint32_t* out) {
   while (n > 0) {
     const auto lo = static_cast<uint32_t>(begin);
@@ -175,19 +175,19 @@ void count_from(const Cipher& cipher, const Key& key, uint64_t begin, uint64_t n
   }
 }
 
-// The bits of a key as runs of neighbours: all of them, or as many as are neighbours in the whole too.
+// The bits of a key as runs that are contiguous in the global array.
 struct Runs {
   int64_t length = 0;
-  std::vector<uint64_t> begin;  // in the whole, of each run
+  std::vector<uint64_t> begin;  // of each run, in the global array
 };
 
 Runs runs_of(const Attrs& attrs) {
   const Shape& shape = attrs.ints("shape");
   const Shape whole = attrs.get_or("whole", shape);
   const Dims starts = attrs.get_or("starts", Dims(shape.size(), 0));
-  size_t inner = shape.size();  // the dimensions from here on are there from end to end
+  size_t inner = shape.size();  // the dimensions from here on are not sharded
   while (inner > 0 && shape[inner - 1] == whole[inner - 1]) --inner;
-  // A run goes along the last dimension that is cut.
+  // A run extends along the last sharded dimension.
   const size_t outer = inner == 0 ? 0 : inner - 1;
   Runs runs{extent(shape, static_cast<int64_t>(outer), static_cast<int64_t>(shape.size())), {}};
   const Dims strides = dense_strides(whole);

@@ -61,7 +61,7 @@ Rule reduce_rule(Types in, const Attrs& attrs) {
   return {{term}, {kept}, ""};
 }
 
-// No collective multiplies.
+// There is no collective that multiplies, so reduced factors are not sharded.
 Rule prod_rule(Types in, const Attrs& attrs) {
   Rule rule = reduce_rule(in, attrs);
   for (int64_t d : attrs.ints("axes")) rule.unsharded += rule.in[0][static_cast<size_t>(d)];
@@ -79,12 +79,12 @@ Dims kept_dims(int64_t rank, const Dims& axes) {
   return kept;
 }
 
-// `y`, a reduction of `x` along `axes`, repeated to the shape of `x`.
+// Broadcasts `y`, a reduction of `x` along `axes`, to the shape of `x`.
 Value spread(Value y, Value x, const Dims& axes) { return broadcast(y, x.shape(), kept_dims(x.rank(), axes)); }
 
 Grads sum_vjp(const Vjp& v) { return {spread(v.ct(), v.in[0], v.attrs.ints("axes"))}; }
 
-// Elements that equal the result share the cotangent.
+// Elements equal to the result share the cotangent equally.
 Grads extreme_vjp(const Vjp& v) {
   const Value x = v.in[0];
   const Dims& axes = v.attrs.ints("axes");
@@ -93,10 +93,10 @@ Grads extreme_vjp(const Vjp& v) {
   return {mul(hit, spread(div(v.ct(), reduce_sum(hit, axes)), x, axes))};
 }
 
-// `x` [rows, n] moved by `by` places along its lines, ones moving in.
+// Shifts the lines of `x` [rows, n] by `by` positions, filling with ones.
 Value moved(Value x, int64_t by) { return pad(x, full(x.builder(), {x.dtype(), {}}, 1), {0, by}, {0, -by}, {0, 0}); }
 
-// Products of all elements before (direction 1) or behind (-1) each one along the lines of x [rows, n], by doubling.
+// Products of all elements before (direction 1) or after (-1) each one along the lines of x [rows, n], by doubling.
 Value products_beside(Value x, int64_t direction) {
   const int64_t n = x.shape()[1];
   Value y = moved(x, direction);
@@ -104,7 +104,7 @@ Value products_beside(Value x, int64_t direction) {
   return y;
 }
 
-// The product of all other elements, exact where some are zero, and differentiable again.
+// The product of all other elements: exact if some are zero, and differentiable.
 Grads prod_vjp(const Vjp& v) {
   const Value x = v.in[0];
   const Dims& axes = v.attrs.ints("axes");
@@ -124,7 +124,7 @@ Grads prod_vjp(const Vjp& v) {
 
 // ---- folding
 
-// The result for `n` elements that all have `value`, where it is exact.
+// The result for `n` elements equal to `value`, or nothing if it would not be exact.
 template <ReduceKind kR>
 std::optional<Attr> reduce_full(DType dtype, const Attr& value, int64_t n) {
   if (n == 0) return std::nullopt;
@@ -150,8 +150,8 @@ std::optional<Attr> reduce_full(DType dtype, const Attr& value, int64_t n) {
   }
 }
 
-// A sum over a batch letter of a product is one product over it and the letters summed already: the weight gradient of
-// all devices at once, for one.
+// A sum over a batch letter of an einsum is one einsum that also contracts that letter. An example is the weight
+// gradient summed over all devices.
 Value sum_of_einsum(const Fold& f, const Eqn& eqn) {
   Rule rule = parse_rule(eqn.attrs.get<std::string>("spec"));
   std::string out;

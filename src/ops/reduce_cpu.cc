@@ -1,9 +1,10 @@
-// A reduction is a list of steps, each over one group of adjacent dimensions: [outer, n, inner] -> [outer, chunks,
-// inner]. Most have one step. Several groups take one each, innermost first; a group that is long while outer and inner
-// are short is cut into chunks that a second step combines, so that there is work for all threads.
+// A reduction is a list of steps, each over one group of adjacent dimensions:
+//   [outer, n, inner] -> [outer, chunks, inner]
+// Most reductions have one step. Several groups take one step each, innermost first. If a group is long while outer and
+// inner are short, it is divided into chunks that a second step combines, so that all threads have work.
 //
-// Elements are first combined in lanes (f32 for 16 and 32 bits), a block at a time, and blocks in a total (double for
-// sums and products of floats). Lanes are many, so that they are independent and become vector registers.
+// Elements are combined block by block in lanes (f32 for 16 and 32 bits), and blocks in a total (double for sums and
+// products of floats). There are many independent lanes, so that they become vector registers.
 #include "ops/reduce_cpu.h"
 
 #include <algorithm>
@@ -20,17 +21,17 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kReduceGrain = 16384;   // elements of a task
-constexpr int64_t kReduceColumns = 1024;  // of a task of columns
+constexpr int64_t kReduceGrain = 16384;   // elements per task
+constexpr int64_t kReduceColumns = 1024;  // columns per task
 constexpr int64_t kLineBlock = 2048;      // elements of a line combined in lanes
 constexpr int64_t kRowBlock = 64;         // rows of columns combined in lanes
-constexpr int64_t kFewTasks = 16;         // below this work is cut finer
-constexpr int64_t kChunkRows = 128;       // at least, so that what a second step reads is little
+constexpr int64_t kFewTasks = 16;         // with fewer tasks, work is divided further
+constexpr int64_t kChunkRows = 128;       // minimum, so that a second step reads little
 
 template <class T>
 inline constexpr bool kFloating = is_half<T> || std::is_floating_point_v<T>;
 
-// What elements of type T are combined in.
+// The type in which elements of type T are combined.
 template <ReduceKind kR, class T>
 auto lane_of() {
   if constexpr (kR == ReduceKind::all || kR == ReduceKind::any)
@@ -64,7 +65,7 @@ A identity() {
   }
 }
 
-// For max and min: b replaces a when it is NaN, and nothing replaces a NaN.
+// For max and min: a NaN b replaces a, and nothing replaces a NaN.
 template <ReduceKind kR, class A>
 A combine(A a, A b) {
   if constexpr (kR == ReduceKind::sum)
@@ -149,8 +150,8 @@ void reduce_columns(const In* in, int64_t n, int64_t stride, int64_t columns, To
 
 struct Step {
   int64_t outer, n, inner;
-  int64_t chunk;  // how many of n are combined into one
-  int64_t width;  // columns of a task
+  int64_t chunk;  // elements of n combined into one
+  int64_t width;  // columns per task
 
   int64_t chunks() const { return n <= chunk ? 1 : (n + chunk - 1) / chunk; }
   int64_t results() const { return outer * chunks() * inner; }
@@ -186,7 +187,7 @@ void run_step(const Step& s, const In* in, Out* out, Pool& pool) {
 }
 
 void add_steps(std::vector<Step>& steps, int64_t outer, int64_t n, int64_t inner) {
-  // Few columns: several rows side by side make a longer row.
+  // Few columns: treats several adjacent rows as one longer row.
   if (inner > 1 && inner < 32 && n >= 8) {
     int64_t side = 256 / inner;
     while (n % side != 0) --side;
@@ -256,7 +257,7 @@ Kernel prepare(const KernelSpec& spec) {
     return [pool, step = steps[0]](const void* const* in, void* const* out) {
       run_step<kR, Lane, Total>(step, static_cast<const T*>(in[0]), static_cast<T*>(out[0]), *pool);
     };
-  // The results between steps, one after another in one buffer.
+  // The intermediate results of all steps share one buffer.
   int64_t between = 0;
   for (size_t i = 0; i + 1 < steps.size(); ++i) between += steps[i].results();
   return [pool, steps, buffer = allocate(between * static_cast<int64_t>(sizeof(Total)))](const void* const* in,
@@ -278,7 +279,7 @@ template <ReduceKind kR>
 Kernel prepare_numbers(const KernelSpec& spec) {
   return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
     if constexpr (std::is_same_v<T, bool>) {
-      LOCKSTEP_CHECK(false, "a reduction of booleans that is neither and nor or");
+      LOCKSTEP_CHECK(false, "a reduction of bool other than and, or");
       return {};
     } else {
       return prepare<kR, T>(spec);

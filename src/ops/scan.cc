@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Names of the parts: n carries, m xs, then constants.
+// The operands and results of a scan by role: n carries, m xs, then constants.
 struct Parts {
   const Program& body;
   size_t carry, xs, constants, ys;
@@ -53,11 +53,11 @@ std::vector<Type> scan_type(Types in, const Attrs& attrs) {
   return out;
 }
 
-// What a gradient of this scan is made of. Every floating carry takes part.
+// The parts of this scan's gradient. Every floating carry takes part.
 struct Gradient {
   Split split;
   std::vector<bool> wanted;  // per body input
-  // Per residual: where the backward loop finds it: an x or constant of the forward loop, or stacked by it.
+  // The backward loop finds a residual among the xs or constants of the forward loop, or stacked by it.
   std::vector<size_t> stacked;  // indices of the residuals that the forward loop stacks
 
   Gradient(const Parts& p, const std::vector<bool>& operand_wanted, const SubPrograms& passes) {
@@ -87,7 +87,7 @@ ForwardResult scan_forward(const Forward& f) {
   return result;
 }
 
-// The backward loop: carries are the cotangents of the carries and the sums of the constants' gradients.
+// The backward loop. Its carries are the cotangents of the carries and the sums of the constants' gradients.
 Grads scan_vjp(const Vjp& v) {
   const Parts p(v.attrs);
   const Gradient linear(p, v.wanted, v.passes);
@@ -162,7 +162,7 @@ Batched scan_batch(const Batch& b) {
   const Parts p(b.attrs);
   std::vector<bool> batched = b.batched;
   BatchedProgram body;
-  while (true) {  // a carry is batched when its first value is or when the body makes it so
+  while (true) {  // a carry is batched if its initial value is, or if the body makes it so
     std::vector<bool> force(p.body.outputs.size(), false);
     for (size_t i = 0; i < p.carry; ++i) force[i] = batched[i];
     body = b.passes.batch(p.body, batched, b.size, force, b.axis);
@@ -189,7 +189,7 @@ Batched scan_batch(const Batch& b) {
   return {std::move(out), body.batched};
 }
 
-// A carry goes in before the first iteration and comes out of the last.
+// The final carry may be written over the initial one.
 bool scan_alias(Types, Types, const Attrs& attrs, size_t in, size_t out) {
   const Parts p(attrs);
   return in == out && in < p.carry && p.length > 1;
@@ -213,7 +213,7 @@ Kernel scan_kernel(const KernelSpec& spec, ScanMemory memory) {
     bool reverse;
     std::vector<int64_t> carry_bytes, x_bytes, y_bytes;
     std::vector<BufferPtr> even, odd;  // carries between iterations
-    std::vector<BufferPtr> x, y;       // slices on their own; null: used where they lie
+    std::vector<BufferPtr> x, y;       // copied slices; null: used in place
     std::vector<const void*> in;
     std::vector<void*> out;
   };

@@ -1,5 +1,5 @@
-// sort and top_k. A line of keys becomes unsigned integers in the wanted order, each packed with its index, so that
-// plain sorting is stable and needs no memory of its own.
+// sort and top_k. Keys are mapped to unsigned integers of the requested order and packed with their index, so that
+// unstable sorting in place gives a stable order.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -39,8 +39,8 @@ struct Wide {
 template <class T>
 using Item = std::conditional_t<sizeof(T) == 8, Wide, Narrow>;
 
-// An unsigned integer of T's width (32 bits at least) that stands in the order of x; of all NaN, last in either
-// direction; of both zeros, equal.
+// Maps x to an unsigned integer of T's width (at least 32 bits) of the same order. NaN comes last in either direction;
+// both zeros are equal.
 template <class T>
 uint64_t ordered(T x, bool descending) {
   using Number = std::conditional_t<is_half<T>, float, T>;
@@ -92,7 +92,7 @@ void expect_countable(std::string_view op, const Shape& shape, int64_t axis) {
     throw_error("{}: axis {} of {} is too long for i32 indices; split it", op, axis, to_string(shape));
 }
 
-// The cotangent of `x` [..., n] of which `taken` was read along the last axis at `indices`.
+// The cotangent of `x` [..., n], given the cotangent `taken` of its elements at `indices` along the last axis.
 Value put_back(Value x, Value indices, Value taken) {
   const int64_t last = x.rank() - 1;
   return scatter_add(x, indices, taken, last, last);
@@ -119,7 +119,7 @@ Rule sort_rule(Types in, const Attrs& attrs) {
   return rule;
 }
 
-// Keeps the permutation: an iota that is sorted along.
+// The residual is the permutation: an iota that is sorted along.
 ForwardResult sort_forward(const Forward& f) {
   Values in(f.in.begin(), f.in.end());
   const int64_t axis = f.attrs.integer("axis");

@@ -11,22 +11,22 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMaxRank = 32;
-constexpr int64_t kPiece = 32768;      // elements of a row copied as one task
-constexpr int64_t kCopyGrain = 16384;  // elements below which a task is not worth its start
+constexpr int64_t kPiece = 32768;      // elements of a row per task
+constexpr int64_t kCopyGrain = 16384;  // minimum elements per task
 constexpr int64_t kByteGrain = 1 << 18;
-constexpr int64_t kTileBytes = 128;  // a side of a tile
+constexpr int64_t kTileBytes = 128;  // per side of a tile
 
 template <int kBytes>
 void move_one(const std::byte* in, std::byte* out) {
   std::memcpy(out, in, kBytes);
 }
 
-// to[c][r] = from[r][c] for r < rows, c < columns; rows of each lie a stride of bytes apart.
+// to[c][r] = from[r][c] for r < rows, c < columns; strides between rows are in bytes.
 template <int kBytes>
 void turn(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride, int64_t rows, int64_t columns) {
   int64_t r = 0;
   if constexpr (kBytes == 4) {
-    // Four by four in registers: a quarter of the loads and stores.
+    // Four by four in registers needs a quarter of the loads and stores.
     using Four = uint32_t __attribute__((vector_size(16)));
     for (; r + 4 <= rows; r += 4) {
       int64_t c = 0;
@@ -51,8 +51,8 @@ void turn(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_
       move_one<kBytes>(from + r * from_stride + c * kBytes, to + c * to_stride + r * kBytes);
 }
 
-// Where an index stands in both layouts, in bytes.
-struct Place {
+// The offsets of an index in both layouts, in bytes.
+struct CopyOffsets {
   int64_t in = 0, out = 0;
 };
 
@@ -60,7 +60,7 @@ struct Place {
 template <class Dim, class F>
 void walk(const Dim* dims, size_t rank, int64_t begin, int64_t end, F&& f) {
   std::array<int64_t, kMaxRank> index;
-  Place place;
+  CopyOffsets place;
   int64_t rest = begin;
   for (size_t d = rank; d-- > 0;) {
     index[d] = rest % dims[d].size;
@@ -110,7 +110,7 @@ void AffineCopy::collapse() {
   LOCKSTEP_CHECK(dims_.size() <= kMaxRank, "a copy of rank {}", dims_.size());
 }
 
-// A short contiguous row of 2 to 16 bytes becomes one wide element, so that tiles and strides work on rows.
+// Makes a short contiguous row of 2 to 16 bytes one wide element, so that tiles and strides work on rows.
 void AffineCopy::widen() {
   const Dim inner = dims_.back();
   const int64_t row = inner.size * bytes_;
@@ -183,7 +183,7 @@ void AffineCopy::run(const std::byte* in, std::byte* out, Pool& pool) const {
   const size_t outer = dims_.size() - 1;
   if (inner.size <= kPiece) {
     pool.parallel_range(rows, std::max<int64_t>(kCopyGrain / inner.size, 1), [&](int64_t begin, int64_t end, int) {
-      walk(dims_.data(), outer, begin, end, [&](Place p) { copy_row(in + p.in, out + p.out, inner.size); });
+      walk(dims_.data(), outer, begin, end, [&](CopyOffsets p) { copy_row(in + p.in, out + p.out, inner.size); });
     });
     return;
   }
@@ -191,12 +191,12 @@ void AffineCopy::run(const std::byte* in, std::byte* out, Pool& pool) const {
   pool.parallel_for(rows * pieces, [&](int64_t task, int) {
     const int64_t begin = task % pieces * kPiece, n = std::min(kPiece, inner.size - begin);
     walk(dims_.data(), outer, task / pieces, task / pieces + 1,
-         [&](Place p) { copy_row(in + p.in + begin * inner.in, out + p.out + begin * inner.out, n); });
+         [&](CopyOffsets p) { copy_row(in + p.in + begin * inner.in, out + p.out + begin * inner.out, n); });
   });
 }
 
-// Dimension `across` is contiguous in the source and `along` in the result. A tile goes through a buffer in the nearest
-// cache, so that every line of source and result is touched once, whatever the strides.
+// Dimension `across` is contiguous in the source and `along` in the result. A tile passes through a buffer in the L1
+// cache, so that every cache line of source and result is touched once, whatever the strides.
 template <int kBytes>
 void AffineCopy::run_tiles(const std::byte* in, std::byte* out, Pool& pool) const {
   constexpr int64_t kSide = std::max<int64_t>(kTileBytes / kBytes, 16);
@@ -211,7 +211,7 @@ void AffineCopy::run_tiles(const std::byte* in, std::byte* out, Pool& pool) cons
       const int64_t a0 = tile / along_tiles % across_tiles * kSide, a1 = std::min(a0 + kSide, across.size);
       const int64_t b0 = tile % along_tiles * kSide, b1 = std::min(b0 + kSide, along.size);
       const int64_t where = tile / (along_tiles * across_tiles);
-      walk(dims_.data(), outer, where, where + 1, [&](Place p) {
+      walk(dims_.data(), outer, where, where + 1, [&](CopyOffsets p) {
         turn<kBytes>(in + p.in + a0 * kBytes + b0 * along.in, along.in, buffer.data(), kSide * kBytes, b1 - b0,
                      a1 - a0);
         for (int64_t a = a0; a < a1; ++a)

@@ -1,4 +1,4 @@
-// The rows that are their operand seen differently: broadcast, reshape, transpose, slice, reverse, stop_gradient.
+// The rows that are views of their operand: broadcast, reshape, transpose, slice, reverse, stop_gradient.
 #include <algorithm>
 #include <numeric>
 
@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// The operand of the equation that made `v`, when that is an `op`; else absent. `attrs` gets a copy of its attributes.
+// The operand of the equation that computes `v`, if its op is `op`; else absent. Copies its attributes to `attrs`.
 Value operand_of(Builder& b, Value v, const Op& op, Attrs& attrs) {
   const Eqn* eqn = b.definition(v);
   if (!eqn || eqn->op != &op) return {};
@@ -19,7 +19,7 @@ Value operand_of(Builder& b, Value v, const Op& op, Attrs& attrs) {
   return Value(&b, eqn->in[0]);
 }
 
-// A rearranged full is a full.
+// A view of a full is a full.
 Value fold_full(const Fold& f) {
   const Attr* value = full_value(f.in[0]);
   return value ? full_of(f.builder, f.type, *value) : Value();
@@ -68,7 +68,7 @@ Value broadcast_fold(const Fold& f) {
   const Value x = f.in[0];
   if (x.type() == f.type) return x;
   if (Value v = fold_full(f)) return v;
-  // Equal extents and equal counts: only dimensions of extent 1 are new.
+  // The counts are equal, so only dimensions of extent 1 are new.
   if (const int64_t n = count(f.type.shape); n > 0 && n == count(x.shape())) return reshape(x, f.type.shape);
   Attrs inner;
   if (const Value source = operand_of(f.builder, x, broadcast_op, inner)) {
@@ -98,8 +98,8 @@ std::vector<Type> reshape_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, shape}};
 }
 
-// Dimensions that stand for themselves share a factor. Of dimensions that are split or merged the outermost before and
-// after do, in steps that are the same elements of both; the others stay whole.
+// An unchanged dimension has the same factor before and after. Of dimensions that are split or merged, the outermost
+// before and after share a factor whose steps cover the same elements of both; the others are not sharded.
 Rule reshape_rule(Types in, const Attrs& attrs) {
   const Shape &a = in[0].shape, &b = attrs.ints("shape");
   Factors factors;
@@ -234,8 +234,8 @@ std::vector<Type> slice_type(Types in, const Attrs& attrs) {
     if (strides[d] < 1)
       throw_error("slice: stride {} of dimension {} is not positive; use reverse to walk backwards", strides[d], d);
     if (starts[d] < 0 || starts[d] > limits[d] || limits[d] > x[d])
-      throw_error("slice: {}:{} is not within dimension {} of {}; ranges must be within 0:{}", starts[d], limits[d],
-                  d, to_string(x), x[d]);
+      throw_error("slice: {}:{} is not within dimension {} of {}; ranges must be within 0:{}", starts[d], limits[d], d,
+                  to_string(x), x[d]);
     shape.push_back((limits[d] - starts[d] + strides[d] - 1) / strides[d]);
   }
   return {{in[0].dtype, shape}};
@@ -277,7 +277,7 @@ Batched slice_batch(const Batch& b) {
 Attrs slice_local(const LocalEqnContext& v) {
   Attrs attrs = v.attrs;
   Dims limits = attrs.ints("limits");
-  // Only dimensions taken from end to end are ever cut.
+  // Only dimensions that are taken completely are sharded.
   for (size_t d = 0; d < limits.size(); ++d)
     if (v.rule.in[0][d] == v.rule.out[0][d]) limits[d] = v.local_in[0].shape[d];
   attrs.set("limits", limits);

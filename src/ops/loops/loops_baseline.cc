@@ -1,4 +1,4 @@
-// The loops for the instruction set every machine of this architecture has.
+// The loops for the baseline instruction set of the architecture.
 #include "ops/loops/loops_impl.h"
 
 namespace lockstep {

@@ -37,11 +37,11 @@ const Type& sliced_operand(std::string_view op, Types in, const Attrs& attrs) {
   return t;
 }
 
-bool own(const Batch& b) { return b.axis == axis_of(b.attrs); }
+bool is_over_batch_axis(const Batch& b) { return b.axis == axis_of(b.attrs); }
 
 // The same collective, over another axis than the batch, on operands with a leading batch dimension.
-Value again(const Batch& b) { return b.builder.emit(b.op, b.in, b.attrs)[0]; }
-Value again_deeper(const Batch& b) {
+Value same_collective(const Batch& b) { return b.builder.emit(b.op, b.in, b.attrs)[0]; }
+Value same_collective_next_dim(const Batch& b) {
   Attrs attrs = b.attrs;
   attrs.set("dim", b.attrs.integer("dim") + 1);
   return b.builder.emit(b.op, b.in, std::move(attrs))[0];
@@ -50,7 +50,7 @@ Value again_deeper(const Batch& b) {
 Batched unbatched(Value v) { return {Values{v}, {false}}; }
 
 // The sum of a value that is the same on every device.
-Value repeated(const Batch& b) { return mul(b.in[0], full_like(b.in[0], static_cast<double>(b.size))); }
+Value sum_of_equal(const Batch& b) { return mul(b.in[0], full_like(b.in[0], static_cast<double>(b.size))); }
 
 Value add_dim(Value x, int64_t dim, int64_t extent) {
   Shape shape = x.shape();
@@ -73,8 +73,8 @@ std::vector<Type> pvary_type(Types in, const Attrs& attrs) {
 Grads pvary_vjp(const Vjp& v) { return {emit(psum_op, {v.ct()}, v.attrs)}; }
 
 Batched pvary_batch(const Batch& b) {
-  if (own(b)) return {Values{b.in[0]}, {b.batched[0]}};  // stored once
-  return again(b);
+  if (is_over_batch_axis(b)) return {Values{b.in[0]}, {b.batched[0]}};  // stored once
+  return same_collective(b);
 }
 
 // ---- psum, pmax, pmin
@@ -88,8 +88,8 @@ std::vector<Type> reduced_type(Types in, const Attrs& attrs) {
 Grads psum_vjp(const Vjp& v) { return {pvary(v.ct(), axis_of(v.attrs))}; }
 
 Batched psum_batch(const Batch& b) {
-  if (!own(b)) return again(b);
-  return unbatched(b.batched[0] ? reduce_sum(b.in[0], {0}) : repeated(b));
+  if (!is_over_batch_axis(b)) return same_collective(b);
+  return unbatched(b.batched[0] ? reduce_sum(b.in[0], {0}) : sum_of_equal(b));
 }
 
 // The devices that hold the extreme share the cotangent equally.
@@ -101,12 +101,12 @@ Grads collective_extreme_vjp(const Vjp& v) {
 }
 
 Batched pmax_batch(const Batch& b) {
-  if (!own(b)) return again(b);
+  if (!is_over_batch_axis(b)) return same_collective(b);
   return unbatched(b.batched[0] ? reduce_max(b.in[0], {0}) : b.in[0]);
 }
 
 Batched pmin_batch(const Batch& b) {
-  if (!own(b)) return again(b);
+  if (!is_over_batch_axis(b)) return same_collective(b);
   return unbatched(b.batched[0] ? reduce_min(b.in[0], {0}) : b.in[0]);
 }
 
@@ -125,7 +125,7 @@ std::vector<Type> all_gather_type(Types in, const Attrs& attrs) {
 Grads all_gather_vjp(const Vjp& v) { return {emit(psum_scatter_op, {v.ct()}, v.attrs)}; }
 
 Batched all_gather_batch(const Batch& b) {
-  if (!own(b)) return again_deeper(b);
+  if (!is_over_batch_axis(b)) return same_collective_next_dim(b);
   const int64_t dim = b.attrs.integer("dim");
   // Every device gets the same value, so it is stored once.
   if (b.batched[0]) return unbatched(transpose(b.in[0], move_dim(b.in[0].rank(), 0, dim)));
@@ -141,8 +141,8 @@ std::vector<Type> psum_scatter_type(Types in, const Attrs& attrs) {
 Grads psum_scatter_vjp(const Vjp& v) { return {emit(all_gather_op, {v.ct()}, v.attrs)}; }
 
 Batched psum_scatter_batch(const Batch& b) {
-  if (!own(b)) return again_deeper(b);
-  const Value sum = b.batched[0] ? reduce_sum(b.in[0], {0}) : repeated(b);
+  if (!is_over_batch_axis(b)) return same_collective_next_dim(b);
+  const Value sum = b.batched[0] ? reduce_sum(b.in[0], {0}) : sum_of_equal(b);
   return transpose(sum, move_dim(sum.rank(), b.attrs.integer("dim"), 0));
 }
 
@@ -153,7 +153,7 @@ std::vector<Type> all_to_all_type(Types in, const Attrs& attrs) { return {sliced
 Grads all_to_all_vjp(const Vjp& v) { return {emit(all_to_all_op, {v.ct()}, v.attrs)}; }
 
 Batched all_to_all_batch(const Batch& b) {
-  if (!own(b)) return again_deeper(b);
+  if (!is_over_batch_axis(b)) return same_collective_next_dim(b);
   const int64_t dim = b.attrs.integer("dim");
   const Value x = with_batch(b, 0);
   Dims swapped = counting(0, x.rank());
@@ -191,7 +191,7 @@ Grads ppermute_vjp(const Vjp& v) {
 
 // Consecutive devices that move together become one slice.
 Batched ppermute_batch(const Batch& b) {
-  if (!own(b)) return again(b);
+  if (!is_over_batch_axis(b)) return same_collective(b);
   const Value x = with_batch(b, 0);
   std::vector<int64_t> source(static_cast<size_t>(b.size), -1);
   const auto& p = b.attrs.ints("permutation");
@@ -225,7 +225,7 @@ std::vector<Type> axis_index_type(Types in, const Attrs& attrs) {
 }
 
 Batched axis_index_batch(const Batch& b) {
-  if (!own(b)) return unbatched(axis_index(b.builder, axis_of(b.attrs), size_of_axis(b.attrs)));
+  if (!is_over_batch_axis(b)) return unbatched(axis_index(b.builder, axis_of(b.attrs), size_of_axis(b.attrs)));
   return iota(b.builder, {DType::i32, {b.size}}, 0);
 }
 

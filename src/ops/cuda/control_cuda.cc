@@ -1,6 +1,6 @@
-// Sub-programs on the GPU: their kernels are queued one after another, as those of the program they belong to are. A
-// scan waits for nothing, and is recorded with the rest; where one kernel is all of its body, that kernel does the
-// rounds itself. A cond has to know its predicate, and waits for it.
+// Sub-programs on the GPU. Their kernels are enqueued in order, like those of the program that contains them. A scan
+// does not wait for the GPU, so it can be part of a graph capture; if its body is a single kernel, that kernel
+// executes all iterations. A cond waits for the GPU to read its predicate.
 #include <bit>
 
 #include "lane/cuda/cuda_lane.h"
@@ -12,22 +12,22 @@ namespace lockstep {
 
 namespace {
 
-// Kernels read and write several elements at once, and those of cuBLASLt are chosen for aligned matrices.
+// Kernels access several elements at a time, and cuBLASLt's are selected for aligned matrices.
 constexpr int64_t kAlignment = 64;
 
-// Can slices of so many bytes be used where they lie? A small one, where it begins at a multiple of its size: no more
-// is read of it at once.
-bool may_lie_anywhere(int64_t bytes) {
+// Whether slices of this size can be used in place. A small slice aligned to its size can: no access reads more than
+// it.
+bool is_usable_in_place(int64_t bytes) {
   return bytes % kAlignment == 0 || (bytes < 16 && std::has_single_bit(static_cast<uint64_t>(bytes)));
 }
 
-// Carries that cannot be written over go to and fro between two places. Nothing where rounds of the body have to be
-// queued one by one.
-Kernel in_one_kernel(const KernelSpec& spec, const SubProgram& sub) {
+// Executes all iterations in one kernel. Carries that cannot be updated in place alternate between two buffers. Returns
+// nothing if each iteration must be launched separately.
+Kernel single_kernel_scan(const KernelSpec& spec, const SubProgram& sub) {
   struct State {
     RoundsKernel kernel;
-    std::vector<int64_t> carry_bytes, back;  // of carries; by x and y: from the first to where the first round is
-    std::vector<BufferPtr> even, odd;        // by carry; null where it is in its place
+    std::vector<int64_t> carry_bytes, back;  // carry_bytes: by carry; back: by x and y, the offset of the first round
+    std::vector<BufferPtr> even, odd;        // by carry; null if it is updated in place
     std::vector<const void*> in, odd_in;
     std::vector<void*> out, odd_out;
   };
@@ -39,9 +39,9 @@ Kernel in_one_kernel(const KernelSpec& spec, const SubProgram& sub) {
   if (length < 2 || length > INT32_MAX) return {};
   const std::vector<Type> in = body.input_types(), out = body.output_types();
   for (size_t i = carry; i < carry + xs; ++i)
-    if (!may_lie_anywhere(in[i].bytes())) return {};
+    if (!is_usable_in_place(in[i].bytes())) return {};
   for (size_t i = carry; i < out.size(); ++i)
-    if (!may_lie_anywhere(out[i].bytes())) return {};
+    if (!is_usable_in_place(out[i].bytes())) return {};
   CudaRounds rounds{length, carry, {}, {}};
   rounds.in_steps.resize(in.size());
   rounds.out_steps.resize(out.size());
@@ -89,7 +89,7 @@ Kernel in_one_kernel(const KernelSpec& spec, const SubProgram& sub) {
 Kernel scan_cuda(const KernelSpec& spec) {
   const Kernel body = spec.compile(spec.attrs.program("body"));
   if (const auto* sub = body.target<SubProgram>())
-    if (Kernel one = in_one_kernel(spec, *sub)) return one;
+    if (Kernel one = single_kernel_scan(spec, *sub)) return one;
   CudaLane& lane = *spec.cuda;
   KernelSpec compiled = spec;
   compiled.compile = [&](const Program&) { return body; };

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// out = the convolution of a and b, the operands in the order of the pass.
+// Computes out, the convolution of a and b, the operands in the order of the pass.
 using ConvWork = std::function<void(const void* a, const void* b, void* out)>;
 
 std::atomic<ConvBackend> backend = ConvBackend::fastest;
@@ -29,7 +29,7 @@ ConvMath math_of(DType dtype, const CudaInfo& gpu) {
   return ConvMath::half;
 }
 
-// A kernel of our own: its text, and how it is made.
+// A kernel of this library: its text, and the function that prepares it.
 struct OwnConv {
   std::string text;
   std::function<Kernel()> kernel;
@@ -37,14 +37,14 @@ struct OwnConv {
 
 int64_t results_of(ConvPass pass, const ConvSpec& conv) { return conv_layout(pass, conv, ConvMath::fma).results; }
 
-// The convolution, and then the rest.
-Kernel one_after_the_other(ConvWork conv, const KernelSpec& spec, const Program* body) {
+// The convolution, then `body` in a second kernel.
+Kernel conv_then_body(ConvWork conv, const KernelSpec& spec, const Program* body) {
   if (!body) return [conv = std::move(conv)](const void* const* in, void* const* out) { conv(in[0], in[1], out[0]); };
   return then_body([conv = std::move(conv)](const void* const* in, void* out) { conv(in[0], in[1], out); }, 2, *body,
                    spec);
 }
 
-// Sums of parts [splits, results], after a kernel that makes them.
+// Adds up partial sums [splits, results] after the kernel that computes them.
 ConvWork then_summed(CudaLane& lane, const ConvLayout& layout, DType dtype,
                      const std::function<void(const void* a, const void* b, const void* parts)>& products) {
   const CudaFunction sums = kernel_of(conv_sum_text(layout, dtype), lane);
@@ -57,8 +57,8 @@ ConvWork then_summed(CudaLane& lane, const ConvLayout& layout, DType dtype,
   };
 }
 
-// Whole windows in a block's memory, where that suits; nothing where it does not, or other elements of the result are
-// wanted than their own.
+// The kernels of conv_image_text.h. Nothing if they do not support the case, or if `body` needs other elements of the
+// result than its own.
 std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
   CudaLane& lane = *spec.cuda;
   if (math_of(conv.dtype, lane.info()) == ConvMath::fma) return {};
@@ -83,7 +83,7 @@ std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const Kerne
                        void* arguments[] = {argument(a), argument(b), argument(parts)};
                        products.launch(lane, made->blocks, kStepThreads, arguments, made->shared_bytes);
                      };
-                     return one_after_the_other(then_summed(lane, layout, conv.dtype, multiply), spec, nullptr);
+                     return conv_then_body(then_summed(lane, layout, conv.dtype, multiply), spec, nullptr);
                    }};
   }
   const auto made = conv_image_step(pass, conv, lane.info().shared);
@@ -91,7 +91,7 @@ std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const Kerne
   Builder b;
   const Program as_it_is = b.take(Values{b.input(spec.out[0])});
   if (!add_finish(step, *made, body ? *body : as_it_is, 2)) return {};
-  // By itself, not a part of one kernel: several of its blocks share a processor then.
+  // A separate launch, not a part of a persistent kernel: then several thread blocks share a multiprocessor.
   return OwnConv{text_of(step), [step, &lane] {
                    return [kernel = SteppedKernel(&lane, {step})](const void* const* in, void* const* out) {
                      kernel(in, out);
@@ -113,11 +113,11 @@ OwnConv by_own_kernel(ConvPass pass, const ConvSpec& conv, const KernelSpec& spe
             };
             ConvWork work = multiply;
             if (layout.splits > 1) work = then_summed(lane, layout, conv.dtype, multiply);
-            return one_after_the_other(std::move(work), spec, body);
+            return conv_then_body(std::move(work), spec, body);
           }};
 }
 
-// cuDNN's filters have their results' channels in front.
+// In cuDNN's filters the output channels come first.
 ConvWork by_dnn(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const CudaConv::Algorithm& algorithm) {
   const CudaConv dnn(*spec.cuda, pass, conv, cuda_math(), algorithm);
   const Shape ours{conv.kernel[0], conv.kernel[1], conv.in_channels / conv.groups, conv.out_channels};
@@ -128,7 +128,7 @@ ConvWork by_dnn(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, con
   const Program copy = b.take(Values{transpose(from, back ? Dims{1, 2, 3, 0} : Dims{3, 0, 1, 2})});
   const Kernel reorder = elementwise_program_cuda(copy, spec);
   const BufferPtr filter = spec.cuda->allocate(Type{conv.dtype, ours}.bytes());
-  // Tools that look for reads of what was never written do not see all that cuDNN writes.
+  // Tools that report reads of uninitialized memory do not see all writes of cuDNN.
   spec.cuda->clear(filter->data(), Type{conv.dtype, ours}.bytes());
   if (back)
     return [=](const void* x, const void* dy, void* dw) {
@@ -143,7 +143,7 @@ ConvWork by_dnn(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, con
   };
 }
 
-// "own", or "cudnn 1 0 4096": algorithm, kind of products, bytes of work space.
+// "own", or "cudnn 1 0 4096": algorithm, math type, bytes of workspace.
 std::string to_text(const std::optional<CudaConv::Algorithm>& choice) {
   return choice ? fmt::format("cudnn {} {} {}", choice->number, choice->math, choice->space) : "own";
 }
@@ -157,7 +157,7 @@ std::optional<CudaConv::Algorithm> from_text(const std::string& text) {
 
 bool is_choice(const std::string& text) { return text.starts_with("own") || from_text(text); }
 
-// What cuDNN takes, or nothing where it is not clearly faster than our own kernel.
+// The fastest algorithm of cuDNN, or nothing if it is not clearly faster than this library's kernel.
 std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
                                            const Program* body, ConvBackend by, const OwnConv& own) {
   CudaLane& lane = *spec.cuda;
@@ -174,14 +174,14 @@ std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, 
   const auto found =
       CudaConv::find(lane, pass, conv, cuda_math(), in[0], in[1], memory(results_of(pass, conv) * size_of(conv.dtype)));
   if (!found || by == ConvBackend::cudnn) return found;
-  const Kernel theirs = one_after_the_other(by_dnn(pass, conv, spec, *found), spec, body), ours = own.kernel();
+  const Kernel theirs = conv_then_body(by_dnn(pass, conv, spec, *found), spec, body), ours = own.kernel();
   try {
     const TimedGraph time_theirs(lane, [&] { theirs(in.data(), out.data()); });
     const TimedGraph time_ours(lane, [&] { ours(in.data(), out.data()); });
     return is_clearly_faster(time_theirs, time_ours) ? found : std::nullopt;
   } catch (const OutOfMemory&) {
     throw;
-  } catch (const Error&) {  // one that cannot be recorded is not used
+  } catch (const Error&) {  // an algorithm that cannot be captured is not used
     return {};
   }
 }
@@ -193,7 +193,7 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
   if (by == ConvBackend::cudnn) return measure(pass, conv, spec, body, by, own);
   static std::mutex mutex;
   static auto* const choices = new AutotuneCache("conv");
-  const std::lock_guard lock(mutex);  // each is measured once
+  const std::lock_guard lock(mutex);  // each convolution is timed once
   const std::string what = fmt::format("{} cudnn {} {}\n{}", spec.cuda->info().name, CudaConv::version(),
                                        cuda_math() == CudaMath::tf32, own.text);
   std::string text = choices->find(what, is_choice);
@@ -201,7 +201,7 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
     try {
       text = choices->store(what, to_text(measure(pass, conv, spec, body, by, own)));
     } catch (const OutOfMemory&) {
-      return {};  // there is room for the convolution alone, perhaps; the next run measures again
+      return {};  // memory may suffice for the convolution without timing; the next run times again
     }
   }
   return from_text(text);
@@ -214,7 +214,7 @@ void set_conv_backend(ConvBackend to) { backend = to; }
 Kernel prepare_conv(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
   const OwnConv own = by_own_kernel(pass, conv, spec, body);
   if (const auto algorithm = choice_of(pass, conv, spec, body, own))
-    return one_after_the_other(by_dnn(pass, conv, spec, *algorithm), spec, body);
+    return conv_then_body(by_dnn(pass, conv, spec, *algorithm), spec, body);
   return own.kernel();
 }
 

@@ -1,4 +1,4 @@
-// Convolutions on the GPU, and an elementwise program of their result.
+// Convolutions on the GPU, optionally followed by an elementwise program of the result.
 #include "lane/cuda/cuda_lane.h"
 #include "ops/conv.h"
 #include "ops/cuda/conv_choice.h"
@@ -45,7 +45,7 @@ Kernel conv2d_fused_cuda(const KernelSpec& spec) {
   const Program& body = spec.attrs.program("body");
   const int64_t bytes = body.types[body.inputs[0]].bytes();
   if (!any_empty(spec, bytes)) return prepare(ConvPass::forward, spec, spec.in[0].shape, spec.in[1].shape, &body);
-  // Windows of nothing add up to zero.
+  // The sum over empty windows is zero.
   return then_body([bytes, lane = spec.cuda](const void* const*, void* out) { lane->clear(out, bytes); }, 2, body,
                    spec);
 }

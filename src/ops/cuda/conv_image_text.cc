@@ -249,7 +249,7 @@ struct ConvFilter {
     const int warp = threadIdx.x / 32 % S::kWarps, part = threadIdx.x / 32 / S::kWarps, lane = threadIdx.x % 32;
     const int n = warp % kColumns * kUnit, side = warp / kColumns;
     float sums[kUnits][1][kUnit / 8][4] = {};
-    // Of the unit's rows: where they are in a window. Units beyond the last compute what nobody uses.
+    // Of the unit's rows: where they are in a window. The results of units beyond the last are not used.
     int offsets[kUnits];
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
@@ -357,7 +357,7 @@ struct Windows {
   int64_t patch_bytes() const { return up(high() * broad() * step * size(), 16); }
   int64_t sum() const { return kernel[0] * kernel[1] * depth; }
   int64_t bands() const { return (oh + band - 1) / band; }
-  // Bands of at most so many rows, as even as can be.
+  // Bands of at most `most` rows, as even as possible.
   void set_band(int64_t most) {
     most = std::clamp<int64_t>(most, 1, oh);
     const int64_t count = (oh + most - 1) / most;

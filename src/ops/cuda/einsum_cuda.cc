@@ -1,5 +1,5 @@
-// Contractions on the GPU: a matrix product by cuBLASLt, with copies before and after where axes have to change places,
-// and an elementwise program on its result, where cuBLASLt does not do that as well.
+// Contractions on the GPU: a matrix product by cuBLASLt or by a step (gemm_text.h), with copies before and after if
+// axes must be permuted. An elementwise program of the result is fused into the product, or runs in a second kernel.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// An array whose axes change places.
+// A copy that permutes the axes of an array.
 struct CudaReorder {
   Kernel kernel;
   BufferPtr buffer;
@@ -38,7 +38,7 @@ Contraction contraction_of(const KernelSpec& spec) {
 
 class CudaProduct {
  public:
-  // By that product of matrices, where it is given.
+  // `by`: the matrix product to use, if already prepared.
   CudaProduct(const KernelSpec& spec, const Type& result, std::optional<CudaGemm> by = {})
       : plan_(contraction_of(spec)), lane_(spec.cuda), gemm_(std::move(by)) {
     const Type& a = spec.in[plan_.swapped ? 1 : 0];
@@ -75,33 +75,33 @@ class CudaProduct {
   std::optional<CudaReorder> a_, b_, c_;
 };
 
-// A product and what is made of each of its elements, by a step of our own.
+// A product and its elementwise epilogue, computed by a step.
 struct StepSpec {
   CudaLane* lane;
   GemmSpec gemm;
   bool swapped;
   DType dtype;
   Program body;
-  // Operands of the row that are computed, and where the operands of that begin.
-  struct Source {
+  // An operand of the row that is computed by a source, and the number of the source's first operand.
+  struct ComputedOperand {
     size_t operand;
     CudaSource source;
     size_t first;
-    bool written = false;  // as the last result
+    bool written = false;  // also written, as the last result
   };
-  std::vector<Source> sources = {};
+  std::vector<ComputedOperand> sources = {};
   bool first = false;                // see GemmSources
   int64_t exchanged = 0;             // see choose_tiles()
-  std::optional<size_t> added = {};  // the result whose elements are added up
+  std::optional<size_t> added = {};  // the result whose elements are summed instead of written
   std::optional<CudaColumns> columns = {};
 
-  const Source* source_of(size_t operand) const {
-    for (const Source& each : sources)
+  const ComputedOperand* source_of(size_t operand) const {
+    for (const ComputedOperand& each : sources)
       if (each.operand == operand) return &each;
     return nullptr;
   }
   GemmOperand how(size_t operand) const {
-    const Source* source = source_of(operand);
+    const ComputedOperand* source = source_of(operand);
     return !source ? GemmOperand::read : source->source.rounded ? GemmOperand::rounded : GemmOperand::computed;
   }
   GemmSources operands() const { return {how(a()), how(b()), first}; }
@@ -113,8 +113,8 @@ struct StepSpec {
   size_t b() const { return swapped ? 0 : 1; }
 };
 
-// A matrix as a parameter, of floats where those are rounded, or what it is computed by: which operands it is made of,
-// and the text that defines `name`.
+// A matrix of the product: the operands it is read or computed from, and the text that defines `name`. It is a
+// parameter (of f32 if rounded) or a function that computes it.
 struct Matrix {
   std::vector<size_t> operands;
   std::string text;
@@ -125,7 +125,7 @@ struct Matrix {
       step.arguments.push_back({CudaStep::Argument::operand, index});
       operands.push_back(index);
     };
-    const StepSpec::Source* given = spec.source_of(operand);
+    const StepSpec::ComputedOperand* given = spec.source_of(operand);
     if (!given) {
       add(fmt::format("const {}*", memory_type(spec.dtype)), name, operand);
       return;
@@ -147,7 +147,7 @@ struct Matrix {
   }
 };
 
-// By that text of a product. Nothing where other elements are wanted.
+// The step of this product. Nothing if the epilogue needs other elements than its own.
 std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) {
   CudaStep step;
   step.name = "einsum";
@@ -159,7 +159,7 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
     step.early = {{a.operands, fmt::format("{}  {}(block, a, shared);\n", a.text, product.bring_a)},
                   {b.operands, fmt::format("{}  {}(block, b, shared);\n", b.text, product.bring_b)}};
   std::vector<CudaSourced> others;
-  for (const StepSpec::Source& each : spec.sources)
+  for (const StepSpec::ComputedOperand& each : spec.sources)
     if (each.operand >= 2) others.push_back({each.operand, &each.source, each.first});
   if (!add_finish(step, product, spec.body, 2, others)) return {};
   if (spec.added)
@@ -171,16 +171,16 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
   return step;
 }
 
-// So much memory more of the block's: for parts of sums, and the sums.
+// Additional shared memory for the column sums and their partial sums.
 int64_t columns_bytes(const GemmStep::Columns& how) { return (how.parts + how.wide) * 4; }
 
-// The step, whose blocks of the first rows add up the columns of the second matrix, too, and do with the sums what is
-// to be done. Nothing where they cannot.
+// The step, in which the thread blocks of the first rows also add up the columns of the second matrix and run the
+// computations on the sums. Nothing if that is not possible.
 std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, const GemmStep& product) {
   if (!product.columns) return {};
   const GemmStep::Columns& how = *product.columns;
   const CudaColumns& columns = *spec.columns;
-  // The same memory may be a matrix of another shape to the product.
+  // The product may treat the same memory as a matrix of another shape.
   if (columns.matrix.dtype != spec.dtype || columns.matrix.shape != Shape{spec.gemm.k, spec.gemm.n}) return {};
   const int64_t count = spec.gemm.n / how.wide;
   std::string uses;
@@ -239,7 +239,7 @@ std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, cons
 CudaRanges ranges_of(const StepSpec& spec);
 CudaSpread spread_of(const StepSpec& spec);
 
-// On so many processors. Nothing where the tensor cores are not for it.
+// The kernel for `processors` multiprocessors. Nothing if the tensor cores do not support the product.
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
   const std::optional<GemmStep> product =
       gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands(), spec.exchanged);
@@ -252,7 +252,7 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
     own.push_back(spec.lane->allocate(product->partial_bytes));
     spec.lane->clear(own[0]->data(), product->partial_bytes);
   }
-  // What is computed by a block has to fit its memory, and fewer blocks would have more of it each.
+  // Computed operands must fit in shared memory, and with fewer thread blocks each would compute more.
   SteppedWays ways{.apart = std::move(apart), .remake = [spec, processors](int n) {
                      std::optional<SteppedKernel> made = stepped(spec, n);
                      return made ? *std::move(made) : *stepped(spec, processors);
@@ -284,11 +284,11 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
                     own = ways.ranges.own](const std::vector<CudaSourced>& computed) {
       StepSpec with = spec;
       for (const CudaSourced& each : computed) {
-        // Row by row, what is other rows' as well.
+        // Operands of the epilogue, and of products that can run row by row, may be rounded but not computed otherwise.
         if (with.source_of(each.operand) || ((each.operand >= 2 || rows) && !each.source->rounded) ||
             std::find(own.begin(), own.end(), each.operand) != own.end())
           return std::optional<SteppedKernel>();
-        // One block of many has all columns of its rows of the first matrix, and not of the second.
+        // Only of the first matrix does one thread block have all columns of its rows, and can write them.
         if (each.written && (each.operand != with.a() || each.source->rounded)) return std::optional<SteppedKernel>();
         with.sources.push_back({each.operand, *each.source, each.first, each.written});
         with.first |= each.alone;
@@ -300,7 +300,7 @@ std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kerne
   return SteppedKernel(spec.lane, {*std::move(step)}, std::move(own), std::move(ways));
 }
 
-// Row by row, where the second matrix is small.
+// Row by row, if the second matrix is small.
 CudaRanges ranges_of(const StepSpec& spec) {
   const std::optional<RowProduct> rows = row_product(spec.gemm);
   const Shape& shape = spec.body.types[spec.body.outputs[0]].shape;
@@ -321,7 +321,7 @@ CudaSpread spread_of(const StepSpec& spec) {
   const CudaSpread::Kind kind = spread_kind(g);
   if (kind == CudaSpread::none) return {};
   const bool sums = kind == CudaSpread::sums, rounded = spec.how(spec.b()) == GemmOperand::rounded;
-  const StepSpec::Source* source = spec.source_of(spec.b());
+  const StepSpec::ComputedOperand* source = spec.source_of(spec.b());
   std::vector<size_t> in_place;
   for (size_t i : in_place_inputs(spec.body))
     if (i > 0) in_place.push_back(i + 1);
@@ -341,7 +341,8 @@ CudaSpread spread_of(const StepSpec& spec) {
           .publish = [=](int64_t cols) { return shared_sums_publish(g, cols, rounded); }};
 }
 
-// All of it by cuBLASLt, where it can; but for where relu gave 0.
+// The product and its epilogue by cuBLASLt, if supported. The result that marks where relu gave 0 takes a second
+// kernel.
 Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
   const Contraction plan = contraction_of(spec);
   const GemmSpec& g = plan.gemm;
@@ -355,7 +356,7 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
     CudaProduct product;
     CudaLane& lane;
     size_t result;
-    BufferPtr bias;  // for a small one, which need not begin at as many bytes
+    BufferPtr bias;  // an aligned copy of a small bias, which may be less aligned
     std::optional<size_t> is_cut;
     Kernel cut;
   };
@@ -380,7 +381,7 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
   };
 }
 
-// With a step, where it is a product of matrices that are read as they lie.
+// Adds a step, if both matrices are read in place.
 Kernel with_step(const KernelSpec& spec, const Program& body, Kernel apart) {
   const Contraction plan = contraction_of(spec);
   if (plan.copy_a || plan.copy_b || plan.copy_c) return apart;

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// A constant of the register type, bit for bit.
+// The exact text of a constant of the register type.
 std::string constant_text(const Attr& value, DType dtype) {
   char bytes[8] = {};
   encode_element(value, dtype, bytes);
@@ -36,8 +36,8 @@ std::string constant_text(const Attr& value, DType dtype) {
   }
 }
 
-// Does each of any number of equal ranges of an array of this shape, cut along its first dimension, read only the same
-// of as many ranges of `size` elements?
+// Divide an array of this shape along its first dimension, and `size` elements, into the same number of equal ranges.
+// Whether each range of the array reads only the corresponding range of the elements, for any number of ranges.
 bool is_own(const View& view, const Shape& shape, int64_t size) {
   if (shape.empty() || view.offset != 0 || view.strides[0] * shape[0] != size) return false;
   int64_t last = 0;
@@ -48,7 +48,7 @@ bool is_own(const View& view, const Shape& shape, int64_t size) {
   return last < view.strides[0];
 }
 
-// Are elements of an array of this shape read where a dense one has them?
+// Whether the view reads a dense array of this shape in order.
 bool is_dense(const View& view, const Shape& shape) {
   const Dims strides = dense_strides(shape);
   if (view.offset != 0) return false;
@@ -57,7 +57,7 @@ bool is_dense(const View& view, const Shape& shape) {
   return true;
 }
 
-// Do `vector_width` elements that begin at a multiple of so many read as many that do?
+// Whether every aligned vector of `vector_width` elements reads an aligned vector of the input.
 bool reads_aligned_vector(const View& view, const Shape& shape, int vector_width) {
   const std::vector<AffineDim> dims = collapse(view, shape);
   if (dims.empty() || dims.back().stride != 1 || dims.back().extent % vector_width != 0 ||
@@ -126,7 +126,7 @@ void ElementWriter::write(const Eqn& eqn) {
   } else if (eqn.op->view) {
     const ValueId from = eqn.in[0];
     if (!views_[from]) {
-      names_[v] = names_[from];  // of a constant
+      names_[v] = names_[from];  // a view of a constant
       return;
     }
     const auto view =
@@ -138,7 +138,7 @@ void ElementWriter::write(const Eqn& eqn) {
   }
 }
 
-// A value as it is used: loaded where it is first needed.
+// The expression of a value; loads it on first use.
 const std::string& ElementWriter::operand(ValueId v) {
   std::string& name = names_[v];
   if (!name.empty()) return name;
@@ -175,7 +175,8 @@ const std::string& ElementWriter::operand(ValueId v) {
   return name = fmt::format("load(r.v{}.v[q])", v);
 }
 
-// The faster function for an op, or null. Only where products may use TF32, which is less exact than any of them.
+// The approximate function for an op, or null. Used only if products may use TF32, which is less exact than any of
+// them.
 const char* ElementWriter::approximation_of(const Op& op, DType dtype) const {
   if (!options_.approximate || cuda_math() != CudaMath::tf32) return nullptr;
 #define APPROXIMATION(name, function, bf16_function) \

@@ -17,17 +17,17 @@
 namespace lockstep {
 namespace {
 
-// The input's operand where that is computed.
+// The entry for an operand that is computed, or null.
 const CudaSourced* find_operand(const std::vector<CudaSourced>& computed, size_t operand) {
   const auto at =
       std::find_if(computed.begin(), computed.end(), [&](const CudaSourced& each) { return each.operand == operand; });
   return at == computed.end() ? nullptr : &*at;
 }
 
-// What an operand of a source is called that computes input `i`.
+// The parameter name of an operand of the source that computes input `i`.
 std::string name_of(size_t i, size_t operand) { return fmt::format("in{}_{}", i, operand); }
 
-// Parameters of a step, of the inputs from `first` on and the outputs.
+// Adds parameters for the inputs from `first` on and the outputs.
 void add_parameters(CudaStep& step, const Program& body, size_t first, size_t operand,
                     const std::vector<CudaSourced>& computed = {}) {
   const auto add = [&](const std::string& text, CudaStep::Argument argument) {
@@ -52,19 +52,19 @@ void add_parameters(CudaStep& step, const Program& body, size_t first, size_t op
 
 namespace {
 
-// How many elements a thread has on their way together, at most.
+// The maximum number of elements that a thread has in flight.
 int64_t most_together(const Program& body) {
-  constexpr size_t kMost = 8, kEquations = 96;  // that a thread computes
+  constexpr size_t kMost = 8, kEquations = 96;  // per thread
   return static_cast<int64_t>(std::clamp<size_t>(kEquations / (body.eqns.size() + body.inputs.size() + 1), 1, kMost));
 }
 
-// A program as a step, however its elements are shared.
-struct Written {
+// A program as a step, for any division of its elements over threads.
+struct WrittenProgram {
   CudaStep step;
   std::string reads, finish;
   std::vector<size_t> own;
 
-  explicit Written(const Program& body, bool approximate = false) {
+  explicit WrittenProgram(const Program& body, bool approximate = false) {
     ElementWriter writer(body, {.approximate = approximate});
     finish = writer.body();
     reads = writer.reads();
@@ -88,7 +88,7 @@ struct Written {
 
 namespace {
 
-// Four elements at a time, each group where all of its arrays begin at a multiple of its size.
+// Four elements at a time. REQUIRES: all arrays are aligned to four elements.
 CudaStep wide_step(const Program& body, bool approximate) {
   ElementWriter writer(body, {.approximate = approximate, .vector_width = 4});
   const int64_t n = count(body.types[body.outputs[0]].shape);
@@ -107,10 +107,10 @@ CudaStep wide_step(const Program& body, bool approximate) {
   return step;
 }
 
-// Are so many elements computed four at a time?
+// Whether computing `n` elements four at a time is worthwhile.
 bool worth_four(int64_t n) { return n % 4 == 0 && n >= 1 << 16; }
 
-// A program by itself.
+// A program as a separate launch.
 Kernel elementwise_apart(const Program& body, CudaLane* lane, bool approximate) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   CudaStep plain = elementwise_step(body, approximate);
@@ -131,19 +131,19 @@ Kernel elementwise_apart(const Program& body, CudaLane* lane, bool approximate) 
 
 CudaStep elementwise_step(const Program& body, bool approximate) {
   const auto elements = CudaElements::flat(count(body.types[body.outputs[0]].shape), most_together(body));
-  CudaStep step = Written(body, approximate).done(elements);
+  CudaStep step = WrittenProgram(body, approximate).done(elements);
   step.elements = elements.n;
   step.each = elements.of_thread;
   return step;
 }
 
-std::vector<size_t> own_inputs(const Program& body) { return Written(body).own; }
-std::vector<size_t> in_place_inputs(const Program& body) { return Written(body).step.in_place; }
+std::vector<size_t> own_inputs(const Program& body) { return WrittenProgram(body).own; }
+std::vector<size_t> in_place_inputs(const Program& body) { return WrittenProgram(body).step.in_place; }
 
 CudaRanges elementwise_ranges(const Program& body) {
   const Shape& shape = body.types[body.outputs[0]].shape;
   if (shape.empty()) return {};
-  const Written written(body);
+  const WrittenProgram written(body);
   const int64_t n = count(shape), most = most_together(body);
   return {.most = shape[0],
           .least = CudaElements::least_ranges(n),
@@ -155,7 +155,7 @@ CudaRanges elementwise_ranges(const Program& body) {
 
 namespace {
 
-// Is it a float in fewer bits, and nothing else?
+// Whether the program only rounds an f32 to 16 bits.
 bool is_only_rounded(const Program& body) {
   return body.inputs.size() == 1 && body.eqns.size() == 1 && body.eqns[0].op == &cast_op &&
          body.eqns[0].in[0] == body.inputs[0] && body.outputs[0] == body.eqns[0].out[0] &&
@@ -168,7 +168,7 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
   const Type& type = body.types[body.outputs[0]];
   const int64_t n = count(type.shape);
   if (body.outputs.size() != 1 || body.inputs.empty() || n >= INT32_MAX) return {};
-  if (n % 4 != 0 && !is_only_rounded(body)) return {};  // whose floats are read, or one by one
+  if (n % 4 != 0 && !is_only_rounded(body)) return {};  // a rounded operand is read as f32, or element by element
   ElementWriter writer(body, {.approximate = true});
   for (const CudaSourced& each : computed) writer.compute_input(each.operand);
   const auto [text, value] = writer.only_result();
@@ -197,7 +197,7 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
         fmt::format("  {} y{}[4];\n  {}{}(i, y{});\n", source.type, each.operand, source.text(),
                     source.applied([&](size_t k) { return fmt::format("in{}", each.first + k); }), each.operand);
   }
-  if (computed.empty()) {  // to the last bit, as whoever else computes it
+  if (computed.empty()) {  // bit for bit as the row itself computes it
     ElementWriter exact(body);
     const auto [one, only] = exact.only_result();
     out.one = fmt::format("  struct Read {{\n{}  }};\n  Read r;\n{}{}  x = Store<{}>::of({});\n", exact.fields(),

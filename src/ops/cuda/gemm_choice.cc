@@ -20,16 +20,16 @@ int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 // Bytes of an element in memory.
 int64_t stored(const GemmSpec& g, GemmOperand how) { return how == GemmOperand::rounded ? 4 : size_of(g.dtype); }
 
-// Nothing where that does not fit.
+// The layout of a tile in shared memory. Nothing if it does not fit.
 std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& tile, int64_t splits, int processors,
                                    int64_t shared_bytes, GemmSources sources) {
   GemmChoice out{.tile = tile, .splits = splits};
-  // Half of the warps read a fourth less of floats, which is what large tiles of them wait for.
+  // Using half of the warps reads a quarter less f32 data, which limits large tiles.
   const bool half = tile.rows * tile.cols * tile.parts < kWarps;
   if (half && size_of(g.dtype) == 2) return {};
   out.tiles = up(g.m, tile.tall) * up(g.n, tile.wide) * g.batch;
   const int64_t least = 32 / size_of(g.dtype);
-  // Few steps of much each: a step costs the block a meeting. All warps that share the sum have a part of it.
+  // Few large stages: each costs a __syncthreads(). All warps that share the sum have a part of each stage.
   out.deep = std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
   const int64_t steps = up(g.k, out.deep);
   if (splits > 1 && (out.tiles * splits > processors || steps < splits)) return {};
@@ -42,7 +42,7 @@ std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& ti
   const int64_t a = bytes_of(sources.a, g.transpose_a, tile.tall), b = bytes_of(sources.b, !g.transpose_b, tile.wide);
   const int64_t held = (sources.a == GemmOperand::computed ? a : 0) + (sources.b == GemmOperand::computed ? b : 0);
   const int64_t stage = a + b - held;
-  // As many on their way as there is room for: what a step waits for is the GPU's second cache.
+  // As many stages in flight as fit: their loads wait for the L2 cache.
   const int64_t room = stage > 0 ? std::max<int64_t>(shared_bytes - held, 0) / stage : 2;
   out.stages = std::clamp<int64_t>(most + 1, 2, std::clamp<int64_t>(room, 2, 6));
   out.shared_bytes =
@@ -51,18 +51,16 @@ std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& ti
   return out;
 }
 
-// Instructions that bring a warp what it multiplies at a time: sixteen of the sum, or eight of floats, by `tall` times
-// sixteen rows and `wide` times eight columns. Of what is rounded: loads of pairs, or of four side by side, and a
-// conversion for two.
+// The number of load instructions per warp and k-step (16 elements of the sum, 8 for f32) for `tall` x 16 rows and
+// `wide` x 8 columns. Rounded operands need loads of two or four elements, and a conversion for each two.
 double loads_of(const GemmSpec& g, GemmSources sources, double tall, double wide) {
   if (size_of(g.dtype) == 4) return 3 * tall + 1.75 * wide;
   const bool round_a = sources.a == GemmOperand::rounded, round_b = sources.b == GemmOperand::rounded;
   return tall * (!round_a ? 1 : g.transpose_a ? 6 : 8) + wide * (!round_b ? 0.5 : g.transpose_b ? 4 : 3);
 }
 
-// About how long that takes, in nanoseconds: what a block moves and the instructions of its warps (the figures are an
-// H200's), and the exchange of parts of a sum. Of two that end at the same time the one that leaves more of the GPU to
-// others is better.
+// The estimated time in nanoseconds: the data that a thread block moves, the instructions of its warps (measured on an
+// H200), and the exchange of partial sums. Among equal times, the choice that uses less of the GPU is cheaper.
 double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSources sources) {
   const GemmChoice::Tile& tile = how.tile;
   const bool half = size_of(g.dtype) == 2;
@@ -80,7 +78,7 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSou
   const double block = 700 + std::max(moved / 50, instructions * 8 * busy) + steps * 100 +
                        (how.splits > 1 ? 300 + 60 * splits + 0.22 * area : 0);
   const double blocks = static_cast<double>(how.tiles) * splits;
-  // What is computed comes eight times four elements of a thread at a time, each by two reads one after the other.
+  // A thread computes 8 x 4 elements of an operand at a time, each with two dependent loads.
   const auto times = [&](GemmOperand operand, int64_t free) {
     const int64_t held = free * up(up(g.k, how.deep), how.splits) * how.deep;
     return operand == GemmOperand::computed ? static_cast<double>(up(held, int64_t{32} * kStepThreads) - 1) : 0.0;
@@ -89,7 +87,7 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSou
   return computed + block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
 }
 
-// Can blocks tell each other something of whole rows, and how long does that take? As above.
+// Whether thread blocks can exchange values of complete rows; the estimated time of the exchange.
 bool can_exchange(const GemmSpec& g, const GemmChoice& how, int processors) {
   return how.tiles * how.splits <= processors && has_whole_rows(g, how);
 }
@@ -117,7 +115,7 @@ std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int
 }
 
 bool is_worth_rounding(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources) {
-  constexpr double kLittle = 1500;  // about as long as to round a million elements before, and to meet after
+  constexpr double kLittle = 1500;  // about the time to round a million elements first, and for a grid barrier
   double most = 0;
   GemmSources read = sources;
   for (GemmOperand* each : {&read.a, &read.b})

@@ -15,7 +15,7 @@ const Eqn* maker(const Program& p, ValueId id) {
   return nullptr;
 }
 
-// Are they made of the same inputs by the same equations?
+// Whether x in p and y in q are computed from the same inputs by the same equations.
 bool is_same(const Program& p, ValueId x, const Program& q, ValueId y) {
   if (p.types[x] != q.types[y]) return false;
   const Eqn *left = maker(p, x), *right = maker(q, y);
@@ -31,7 +31,7 @@ bool is_same(const Program& p, ValueId x, const Program& q, ValueId y) {
   return true;
 }
 
-// The dimensions along which a bias runs: the last ones, which are the columns.
+// The dimensions of the product that a bias spans: the last ones, which are the columns.
 std::optional<std::vector<int64_t>> bias_dims(const Type& product, const Type& bias, int64_t columns) {
   const size_t rank = product.shape.size(), own = bias.shape.size();
   if (own >= rank || bias.dtype != product.dtype || count(bias.shape) != columns) return {};

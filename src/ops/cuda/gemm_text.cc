@@ -14,8 +14,8 @@ const char* const kGemmText = R"(#pragma once
 #include "tiles.h"
 namespace lockstep {
 
-// How many of so many times kSide elements of the result a thread reads what belongs to them for at once: a read takes
-// long, and registers are plenty by then.
+// For how many of its `own` groups of kSide elements a thread loads the epilogue's inputs at a time: loads take long,
+// and registers are free by then.
 template <int kSide>
 constexpr int group_of(int own, int bytes) {
   constexpr int kMost = 16 / kSide, kLeast = 4 / kSide;
@@ -98,13 +98,13 @@ inline const T* matrix_of(const T* x) { return x; }
 template <class T>
 inline const T* matrix_of(const Summed<T>& x) { return x.of; }
 
-// What a block does while its part of a sum is on its way, where nobody who calls has something better.
+// Called while a block waits for the partial sums of others; the default does nothing.
 inline void meanwhile() {}
 
 // One tile of C = A x B, batched. The warps of the block share the tile's rows, its columns, and the sum, and kSplits
-// blocks share the sum once more; what each of the latter added up is added in the same order every time. Then, for element i of the dense
-// C, read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it; or for kSide elements from i
-// on, of an array x.
+// blocks share the sum once more; what each of the latter added up is added in the same order every time. Then, for
+// element i of the dense C, read(i, r) reads what else is needed to r, and finish(i, x, r) makes something of it; or
+// for kSide elements from i on, of an array x.
 template <class S>
 struct Gemm {
   using T = typename S::T;
@@ -161,7 +161,8 @@ struct Gemm {
     return x;
   }
 
-  // The first tiles of one operand, or what is computed, when nobody uses the block's memory until run().
+  // Prefetches the first tiles of one operand, or computes it. REQUIRES: no other code uses the shared memory until
+  // run().
   template <class A>
   static void bring_a(uint32_t block, const A& a, char* shared) {
     const Place at(block);
@@ -190,8 +191,8 @@ struct Gemm {
     const auto [split, whole, batch, row, col] = own;
     const uint32_t row0 = row, col0 = col;
     const float* const sums = reinterpret_cast<const float*>(shared);
-    // What a thread finishes, a group at once, for which all is on its way before the first is. Where registers are left,
-    // what the first group needs besides the product is, while that is computed.
+    // What a thread finishes, a group at once, for which all is on its way before the first is. Where registers are
+    // left, what the first group needs besides the product is, while that is computed.
     constexpr bool kEarly = kI * kJ <= 4;
     constexpr uint32_t kSide = S::kSide, kAtOnce = S::kThreads * kSide;
     constexpr int kOwn = (kShare + kAtOnce - 1) / kAtOnce;

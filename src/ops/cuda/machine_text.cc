@@ -78,7 +78,7 @@ inline void copy_async(void* to, const void* from, bool inside) {
 }
 // A group of all that this thread has sent for since the last.
 inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All of its groups but the last so many are there.
+// Waits until all of its groups but the last kLeft have arrived.
 template <int kLeft>
 inline void wait_for() { asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory"); }
 
@@ -149,8 +149,8 @@ inline void look_at(const void* from, uint32_t (&words)[4]) {
 inline void count_one(uint64_t* word) {
   asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
 }
-// Until so many are counted, before all that is read after. Looks that order what follows empty the first-level cache,
-// each of them: only the last has to.
+// Waits until `count` are counted, and orders later reads after that. Each acquiring load invalidates the L1 cache, so
+// only the last one acquires.
 inline void wait_until(const uint64_t* word, uint64_t count) {
 #if __CUDACC_VER_MAJOR__ >= 13 && __CUDA_ARCH__ >= 900
   while (look_at(word) < count) {

@@ -1,5 +1,4 @@
-// Arrays made of nothing, and elements moved to other places, on the GPU: a thread finds out where its element comes
-// from.
+// Ops that create or move elements, on the GPU: each thread computes the position from which its element is read.
 #include <algorithm>
 #include <memory>
 
@@ -12,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-// A kernel that computes element by element, at most `most` a thread: `body` sets x, element i. `own`: operands of
-// which a range of the result along its first dimension needs its own range only.
+// A kernel that computes element by element, at most `most` per thread: `body` sets x, element i. `own`: operands of
+// which a range of the result along its first dimension needs only the same range.
 Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body, int64_t most = 4,
                    std::vector<size_t> own = {}, decltype(SteppedWays::source) source = {}, Kernel apart = {}) {
   const int64_t n = count(spec.out[0].shape);
@@ -55,8 +54,8 @@ std::string parameters(Types in) {
   return out;
 }
 
-// So many elements side by side at a time, where arrays begin at a multiple of that, and as `plain` does it where not.
-// `find` sets `from` to where element `i` comes from.
+// Moves vectors of `side` consecutive elements if the arrays are aligned to them; otherwise runs `plain`. `find` sets
+// `from` to the address of the source of element `i`.
 Kernel moved_wide(const KernelSpec& spec, int64_t side, const std::string& find, Kernel plain) {
   const std::string type = fmt::format("Side<{}, {}>", memory_type(spec.out[0].dtype), side);
   const int64_t n = count(spec.out[0].shape);
@@ -92,8 +91,8 @@ std::string coordinates(const Shape& shape, const std::string& i) {
   return out;
 }
 
-// Where a block begins along each dimension behind the first `batch_dims`, kept inside, as variables s0, s1, ...; `b`
-// is the number of the batch element, `first` the operand with the first start.
+// The clamped start of a block along each dimension after the first `batch_dims`, as variables s0, s1, ...; `b` is the
+// number of the batch element, `first` the operand with the first start.
 std::string starts_text(const Shape& x, const Shape& block, int64_t batch_dims, size_t first) {
   std::string out;
   for (auto d = static_cast<size_t>(batch_dims); d < x.size(); ++d)
@@ -118,14 +117,13 @@ Kernel iota_cuda(const KernelSpec& spec) {
                                  memory_type(type.dtype), register_name(type.dtype), inner, type.shape[dim], first));
 }
 
-// Elements that are moved sixteen bytes at a time: so many side by side, of rows of `row` that stay together. 1 where
-// that cannot be.
-int64_t side_by_side(int64_t row, DType dtype) {
+// The number of elements per 16-byte vector, if contiguous rows of `row` elements divide into such vectors; else 1.
+int64_t move_vector_width(int64_t row, DType dtype) {
   const int64_t all = 16 / size_of(dtype);
   return row % all == 0 ? all : 1;
 }
 
-// Whole rows, four elements at a time, of indices that are read or computed.
+// Complete rows of a table, four elements at a time, at indices that are read or computed.
 std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
                                       const std::vector<CudaSourced>& computed) {
   const int64_t rows = table.shape[0], row = count(table.shape) / std::max<int64_t>(rows, 1);
@@ -150,7 +148,7 @@ std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
     out.body = fmt::format("  {} y;\n  {}{}(i / {}u, y);\n", source.type, source.text(true),
                            source.applied([&](size_t k) { return fmt::format("in{}", computed[0].first + k); }), row);
   }
-  const bool wide = indices.dtype != DType::i32 || rows * row > INT32_MAX;  // they do not fit 32 bits
+  const bool wide = indices.dtype != DType::i32 || rows * row > INT32_MAX;  // positions do not fit 32 bits
   out.body += fmt::format(
       "  {number} at = y;\n  at = at < 0 ? 0 : at > {number}({last}) ? {number}({last}) : at;\n"
       "  const Four<{type}> four = *reinterpret_cast<const Four<{type}>*>(in0 + (at * {number}({row}) + i % "
@@ -180,13 +178,13 @@ Kernel gather_cuda(const KernelSpec& spec) {
       fmt::arg("n", n), fmt::arg("type", memory_type(x.dtype)));
   const std::string body = find + "  x = *from;\n";
   Kernel apart;
-  if (const int64_t side = side_by_side(post, x.dtype); side > 1 && places > 0)
+  if (const int64_t side = move_vector_width(post, x.dtype); side > 1 && places > 0)
     apart = moved_wide(spec, side, find, per_element(spec, parameters(spec.in), body));
   return per_element(spec, parameters(spec.in), body, 4, rows ? std::vector<size_t>{1} : std::vector<size_t>(),
                      std::move(source), std::move(apart));
 }
 
-// Each element adds up what falls to it, in the order of the indices: the same bits every time.
+// Each element adds its own updates in the order of the indices, so the result is deterministic.
 Kernel scatter_add_cuda(const KernelSpec& spec) {
   const Type &x = spec.in[0], &indices = spec.in[1];
   const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");

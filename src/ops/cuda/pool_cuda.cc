@@ -1,5 +1,5 @@
-// Pooling on the GPU: a thread computes a few neighbouring channels of one pixel. Gradients are gathered: every pixel
-// adds up what the windows over it send, in the order of the windows, as on the CPU.
+// Pooling on the GPU: a thread computes a few adjacent channels of one pixel. Gradients are gathered: every pixel adds
+// up the contributions of the windows over it, in the order of the windows, as on the CPU.
 #include <algorithm>
 
 #include "lane/cuda/cuda_lane.h"
@@ -15,9 +15,9 @@ namespace {
 struct Geometry {
   Shape x, y;  // [n, h, w, c]
   PoolingOptions o;
-  int64_t vector = 1;  // channels of a thread
+  int64_t vector = 1;  // channels per thread
 
-  // An elementwise program's reads and writes are those of one element: `single` channels are side by side for them.
+  // `single`: one channel per thread, so that the loads and stores of an elementwise program are coalesced.
   Geometry(PoolPass pass, const KernelSpec& spec, bool single = false) : o(pooling_options(spec.attrs)) {
     const bool to_input = pass == PoolPass::max_grad || pass == PoolPass::sum_grad;
     x = pass == PoolPass::sum_grad ? spec.out[0].shape : spec.in[0].shape;
@@ -25,14 +25,14 @@ struct Geometry {
     while (!single && vector * 2 * size_of(spec.in[0].dtype) <= 16 && x[3] % (vector * 2) == 0) vector *= 2;
   }
 
-  // The windows lie side by side and cover the image: each element has one.
+  // Whether the windows tile the image: each element is in exactly one.
   bool tiles() const {
     return o.window == o.stride && o.pad == std::array<int64_t, 4>{} && x[1] % o.window[0] == 0 &&
            x[2] % o.window[1] == 0;
   }
 };
 
-// What all passes share: types, extents, and the part of a window that lies inside the image.
+// The text shared by all passes: types, extents, and the part of a window inside the image.
 std::string common(const Geometry& g, DType dtype) {
   const char* number = register_name(dtype);
   bool wide = count(g.x) > INT32_MAX;
@@ -54,7 +54,7 @@ inline Window window(Pos oy, Pos ox) {{
   return {{y0 < 0 ? 0 : y0, y0 + kKH < kH ? y0 + kKH : kH, x0 < 0 ? 0 : x0, x0 + kKW < kW ? x0 + kKW : kW}};
 }}
 inline bool beats(R candidate, R best) {{ return candidate > best || (candidate != candidate && best == best); }}
-// Where in an image each channel's maximum of a window is: the first of the largest.
+// The position of each channel's maximum of a window: the first of equal ones.
 inline void maxima(const Pack* image, const Window& w, Index* place) {{
   R best[kV];
   for (Pos y = w.top; y < w.bottom; ++y)
@@ -82,8 +82,8 @@ inline void maxima(const Pack* image, const Window& w, Index* place) {{
                is_floating(dtype) ? fmt::format("-{}(math::kInf)", number) : fmt::format("math::kLowest<{}>", number)));
 }
 
-// One thread for each pixel of an array of images `h` x `w`, in variables n, y and x; c is its channels, `at` its
-// place.
+// One thread for each pixel of an array of images `h` x `w`. Variables: n, y and x are the pixel, c its channels, `at`
+// its position.
 CudaStep per_pixel(const char* parameters, int64_t pixels, const char* h, const char* w, const std::string& body) {
   CudaStep step;
   step.name = "pool";
@@ -144,7 +144,7 @@ constexpr const char* kSum = R"(  const Window w = window(y, x);
   out[at] = result;
 )";
 
-// The windows over a pixel: rows [first_y, last_y] and columns [first_x, last_x] of them.
+// The windows over a pixel: rows [first_y, last_y] and columns [first_x, last_x] of windows.
 constexpr const char* kWindowsOver = R"(  const Pos py = Pos(y) + kPH, px = Pos(x) + kPW;
   const Pos first_y = py < kKH ? 0 : (py - kKH) / kSH + 1, first_x = px < kKW ? 0 : (px - kKW) / kSW + 1;
   const Pos last_y = py / kSH < kOH ? py / kSH : kOH - 1, last_x = px / kSW < kOW ? px / kSW : kOW - 1;
@@ -179,7 +179,7 @@ constexpr const char* kStoreSums = R"(  Pack result;
   out[at] = result;
 )";
 
-// A thread for each window, which writes all of it.
+// One thread per window, which writes all of its elements.
 constexpr const char* kMaxGradTiles = R"(  const Window w = window(y, x);
   const Index first = n * Index(kH * kW) * kC + c;
   Index place[kV];
@@ -197,7 +197,7 @@ constexpr const char* kMaxGradTiles = R"(  const Window w = window(y, x);
     }
 )";
 
-// The same, and a program of each element: what it needs is on its way while maxima are looked for.
+// The same, followed by a program of each element, whose loads are issued before the search for the maxima.
 constexpr const char* kMaxGradTilesFinish = R"(  const Window w = window(y, x);
   const Index first = n * Index(kH * kW) * kC + c;
   Read given[kKH * kKW];
@@ -222,10 +222,11 @@ constexpr const char* kFinishSums = R"(  Read given;
   finish(at, sum[0], given);
 )";
 
-// Pixels of a window of which a thread can have all in registers.
+// The largest window that a thread can hold in registers, in pixels.
 constexpr int64_t kMostPixels = 16;
 
-// The gradient of maxima, and a program of its elements; nothing where that wants others than its own.
+// The gradient of max_pool followed by a program of its elements. Nothing if the program needs other elements than its
+// own.
 std::optional<CudaStep> max_grad_finish_step(const Geometry& g, const Program& body) {
   const auto element = element_finish(body);
   if (!element) return {};
@@ -263,7 +264,7 @@ CudaStep step_of(PoolPass pass, const Geometry& g) {
   return per_pixel(kParameters, n, "kH", "kW", std::string(kWindowsOver) + kMaxGrad + kStoreSums);
 }
 
-// Of the row's own operands alone, whatever is done with the result.
+// The step without the elementwise program.
 CudaStep plain_step(PoolPass pass, const KernelSpec& spec) {
   const Geometry g(pass, spec);
   CudaStep step = step_of(pass, g);
@@ -281,7 +282,7 @@ std::optional<CudaStep> finish_step(PoolPass pass, const KernelSpec& spec) {
   return step;
 }
 
-// By itself, not a part of one kernel: several of its blocks share a processor then.
+// A separate launch, not a part of a persistent kernel: then several thread blocks share a multiprocessor.
 Kernel apart(CudaLane* lane, CudaStep step) {
   return
       [kernel = SteppedKernel(lane, {std::move(step)})](const void* const* in, void* const* out) { kernel(in, out); };

@@ -28,7 +28,7 @@ inline void encrypt(const uint32_t* words, uint32_t& x0, uint32_t& x1) {
 }
 )";
 
-// A step of one element `i` a thread.
+// A step with one element `i` per thread.
 CudaStep per_element(int64_t n) {
   CudaStep step;
   step.name = "random";

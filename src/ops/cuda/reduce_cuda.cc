@@ -1,6 +1,6 @@
-// Reductions on the GPU. A block takes a few results and a stretch of what they are made of; where there are too few
-// results to keep the GPU busy, stretches are reduced side by side and then their results. The order in which elements
-// are combined depends on the shape only.
+// Reductions on the GPU. A thread block computes a few results from a range of the reduced elements. If there are too
+// few results to keep the GPU busy, the ranges are reduced in parallel, and then their results. The order in which
+// elements are combined depends only on the shape.
 #include <algorithm>
 #include <bit>
 
@@ -13,11 +13,11 @@ namespace lockstep {
 namespace {
 
 constexpr int kReduceThreads = kStepThreads;
-constexpr int64_t kReduceBlocks = 512;  // enough for any GPU,
-constexpr int64_t kReduceWide = 128;    // and where each has four times as much on its way
+constexpr int64_t kReduceBlocks = 512;  // thread blocks; enough for any GPU
+constexpr int64_t kReduceWide = 128;    // the same if each has four times as much in flight
 constexpr int64_t kReduceTogether = 16;
-constexpr int64_t kReduceStretch = kReduceThreads * kReduceTogether;  // elements that are not worth a block more
-constexpr int64_t kReduceFew = 4096;                                  // elements that one block is enough for
+constexpr int64_t kReduceStretch = kReduceThreads * kReduceTogether;  // elements too few for another thread block
+constexpr int64_t kReduceFew = 4096;                                  // elements for which one thread block is enough
 
 struct Texts {
   const char* combine;   // of a and b
@@ -48,7 +48,7 @@ Texts texts_of(ReduceKind r, DType dtype) {
   return {"a || b", "false"};
 }
 
-// What is kept and what is reduced, each as a view of the operand.
+// The kept and the reduced dimensions, each as a view of the operand.
 struct Axes {
   Shape kept, gone;
   View at_kept, at_gone;
@@ -63,7 +63,7 @@ struct Axes {
   }
 };
 
-// How the threads of a block are used: `across` times `wide` results side by side, and the rest along what is reduced.
+// How the threads of a block are divided: `across` x `wide` adjacent results, and the rest along the reduced elements.
 struct ReduceLayout {
   int across = 1;
   int64_t results = 0, length = 0, splits = 1, wide = 1;
@@ -71,7 +71,7 @@ struct ReduceLayout {
   int64_t blocks() const { return (results + of_block() - 1) / of_block() * splits; }
 };
 
-// Do four results that begin at a multiple of four read elements that do, side by side?
+// Whether four aligned results read four aligned, consecutive elements.
 bool reads_four(const Axes& split, DType dtype) {
   const auto is_whole = [](int64_t stride) { return stride % 4 == 0; };
   const Dims &kept = split.at_kept.strides, &gone = split.at_gone.strides;
@@ -87,7 +87,7 @@ ReduceLayout layout_of(const Axes& split, DType dtype) {
     out.across = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(out.results, 1))));
     return out;
   }
-  // Threads side by side should read elements side by side.
+  // Adjacent threads should read adjacent elements (coalescing).
   const bool rows = !split.at_gone.strides.empty() && split.at_gone.strides.back() == 1;
   out.across = rows ? (out.length >= 128 ? 1 : out.length >= 32 ? 8 : 32) : 32;
   if (!rows && out.results * out.length >= kReduceWide * kReduceStretch && reads_four(split, dtype)) out.wide = 4;
@@ -97,12 +97,12 @@ ReduceLayout layout_of(const Axes& split, DType dtype) {
   return out;
 }
 
-// Of `in` to `out`, whose elements are of the types `from` and `to` in memory.
+// Reduces `in` to `out`, with elements of the types `from` and `to` in memory.
 CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType from, const char* to) {
   const char* type = register_name(from);
   const int down = kReduceThreads / l.across;
   const int64_t stretch = (l.length + l.splits - 1) / l.splits;
-  // Elements that a thread has on their way together.
+  // Elements that a thread has in flight.
   const int64_t together = std::clamp<int64_t>((stretch + down - 1) / down, 1,
                                                l.wide * size_of(from) > 8 ? kReduceTogether / 2 : kReduceTogether);
   CudaStep step;
@@ -160,7 +160,7 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   return step;
 }
 
-// Each result by a warp of so many, where a range of the first dimension is one of the results', too.
+// One result per warp, for `warps` warps, if ranges of the operand's first dimension are ranges of the results.
 CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t results, int64_t length, int warps) {
   CudaStep step;
   step.name = "reduce";
@@ -191,8 +191,8 @@ CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t result
   return step;
 }
 
-// Range by range: rows by warps; where the first dimension is reduced, all columns of a range at once, or as many as
-// leave each a few threads.
+// Range by range: rows by warps. If the first dimension is reduced: all columns of a range at a time, or as many as
+// leave a few threads for each.
 CudaRanges ranges_of(const Texts& t, const Axes& split, const Shape& shape, const Dims& axes, DType dtype) {
   constexpr int64_t kColumns = 16, kMostColumns = 128, kMostRows = 1024;
   const int64_t results = count(split.kept), length = count(split.gone);
@@ -257,7 +257,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
     step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
     return SteppedKernel(spec.cuda, {std::move(step)}, {}, std::move(ways));
   }
-  // Parts are kept as they are computed: 16-bit floats as f32.
+  // Partial results have the register type: f32 for 16-bit floats.
   const DType wide = dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
   CudaStep first = step_of(texts, split, layout, dtype, register_name(dtype));
   first.arguments = {{Argument::operand, 0}, {Argument::own, 0}};
@@ -270,7 +270,7 @@ Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
                        {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))}, std::move(ways));
 }
 
-// By a warp for each result, or, of few elements, by a thread.
+// One warp per result, or one thread if there are few elements.
 Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
   const Type& x = spec.in[0];
   const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
@@ -288,7 +288,7 @@ Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
       R"(  const uint64_t o = uint64_t(block) * {at_once}u + threadIdx.x / {lanes}u;
   if (o >= {results}u) return;
   const {memory}* from = in + o / {inner}u * {n}u * {inner}u + o % {inner}u;
-  // A NaN is beyond everything, and of equals the first is taken.
+  // A NaN is beyond everything; of equal elements the first counts.
   {type} best{{}};
   int32_t where = -1;
   for (uint32_t i = threadIdx.x % {lanes}u; i < {n}u; i += {lanes}u) {{

@@ -1,6 +1,6 @@
-// Cumulative sums on the GPU. Where there are many lines side by side a thread walks along each; else a block takes a
-// stretch of a line, and what comes before a stretch is added up first. The order of the additions follows from the
-// shape. As on the CPU, floats add up in double and integers wrap.
+// Cumulative sums on the GPU. If there are many adjacent lines, a thread processes each. Otherwise a thread block
+// processes a range of a line; the sums of the preceding ranges are computed first. The order of the additions depends
+// only on the shape. As on the CPU, floats are summed in double and integers wrap.
 #include <algorithm>
 
 #include "lane/cuda/code.h"
@@ -12,8 +12,8 @@ namespace lockstep {
 namespace {
 
 constexpr int kScanThreads = 256;
-constexpr int64_t kScanStretch = 2048;  // elements of a block
-constexpr int64_t kShort = 32;          // lines not worth a block
+constexpr int64_t kScanStretch = 2048;  // elements per thread block
+constexpr int64_t kShort = 32;          // lines too short for a thread block
 
 // An array as [outer, n, inner], n along the axis: `lines` = outer * inner.
 struct ScanLines {
@@ -66,8 +66,8 @@ extern "C" __global__ void __launch_bounds__(256) f(const T* in, T* out) {
 }
 )";
 
-// The sum of x over this thread and those before it in the block; `earlier` becomes that of those before it, `all` that
-// of the block. Nothing is taken away again: infinities would not go.
+// The sum of x over this thread and those before it in the block. Sets `earlier` to the sum over those before it, and
+// `all` to that of the block. Does not subtract, which would be wrong for infinities.
 constexpr const char* kBlockScan = R"(
 inline Sum block_scan(Sum x, Sum& earlier, Sum& all) {
   __shared__ Sum warps[8];
@@ -106,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(256) f(const T* in, Sum* sums) {
 }
 )";
 
-// In place: what comes before each stretch.
+// Replaces the sum of each range by the sum of the ranges before it.
 constexpr const char* kBeforeStretches = R"(
 extern "C" __global__ void __launch_bounds__(256) f(Sum* sums) {
   Sum* own = sums + uint64_t(blockIdx.x) * kStretches;

@@ -10,8 +10,8 @@ const char* const kShareText = R"(#pragma once
 #include "tiles.h"
 namespace lockstep {
 
-// A float with the time it was told at, in a word that is written and read as a whole: who looks for it sees by that
-// whether it is there.
+// Publishes a float together with the number of the execution, in one word that is written and read atomically: a
+// reader sees from that number whether the float has arrived.
 inline void tell(uint64_t* to, float x, uint32_t now) {
   leave(to, uint64_t(now) << 32 | __float_as_uint(x));
 }
@@ -28,8 +28,8 @@ struct Both {
   Element operator[](uint32_t i) const { return {to + i, near + (i / kWidth - row) * kCols + (i % kWidth - col)}; }
 };
 
-// Rows of C = A x B, where kAcross blocks have kCols columns of A each, and so many rows of B. A warp has a row: each
-// tells its part of the sums, and all add them up in the same order.
+// Rows of C = A x B, where kAcross blocks have kCols columns of A and kCols rows of B each. A warp has a row: each
+// publishes its partial sums, and all add them up in the same order.
 template <class T, class InB, int kCols, int kAcross, int kN>
 struct SharedSums {
   static constexpr int kParts = 32 / kN, kOwn = (kAcross + kParts - 1) / kParts;

@@ -1,7 +1,7 @@
-// sort and top_k on the GPU. As on the CPU a key becomes an unsigned integer in the wanted order that is compared
-// together with its index: no two items are equal, so that every way of sorting gives the stable order. A block sorts a
-// stretch of a line (bitonic, in shared memory); longer lines are merged from stretches, pass by pass, and of top_k
-// only the first k of every run are kept.
+// sort and top_k on the GPU. As on the CPU, a key is mapped to an unsigned integer of the requested order and compared
+// together with its index. No two items are equal, so every sorting algorithm gives the stable order. A thread block
+// sorts a range of a line (bitonic, in shared memory). Longer lines are merged from ranges, pass by pass; top_k keeps
+// only the first k of every run.
 #include <algorithm>
 #include <memory>
 
@@ -14,9 +14,9 @@ namespace lockstep {
 namespace {
 
 constexpr int kSortThreads = 256;
-constexpr int64_t kSortTile = 2048;  // items that a block sorts
+constexpr int64_t kSortTile = 2048;  // items that a thread block sorts
 
-// An array as [outer, n, inner], n along the axis; of each line the first `kept` are wanted.
+// An array as [outer, n, inner], n along the axis; the result has the first `kept` of each line.
 struct SortLines {
   int64_t n = 0, inner = 1, lines = 0, kept = 0;
   bool descending = true, top = false;
@@ -32,18 +32,18 @@ struct SortLines {
   }
 
   bool in_a_block() const { return n <= kSortTile; }
-  // Items of a line in a block's memory: a power of 2.
+  // Items of a line in shared memory: a power of 2.
   int64_t padded() const {
     int64_t p = 2;
     while (p < std::min(n, kSortTile)) p *= 2;
     return p;
   }
-  // Lines of a block, where they are short.
+  // Lines per thread block, if they are short.
   int64_t together() const {
     return in_a_block() ? std::clamp<int64_t>(512 / padded(), 1, std::max<int64_t>(lines, 1)) : 1;
   }
   int64_t tiles() const { return (n + kSortTile - 1) / kSortTile; }
-  // Runs of `width` keys lie this far apart.
+  // The distance between runs of `width` keys.
   int64_t stride(int64_t width) const { return std::min(kept, width); }
 };
 
@@ -87,7 +87,7 @@ inline Key ordered({number} x) {{
       fmt::arg("result", l.descending ? "Key(~key)" : "key"), fmt::arg("item", item));
 }
 
-// Operands and results as parameters, each with a comma behind it.
+// Operands as parameters, each followed by a comma.
 std::string operands(const KernelSpec& spec) {
   std::string out;
   for (size_t i = 0; i < spec.in.size(); ++i) out += fmt::format("const {}* in{}, ", memory_type(spec.in[i].dtype), i);
@@ -100,7 +100,7 @@ std::string results(const KernelSpec& spec) {
   return out;
 }
 
-// Writes place `i` of a line from the key at `from` of it.
+// Writes position `i` of a line from its position `from`.
 std::string take(const SortLines& l, const KernelSpec& spec) {
   if (l.top) return "out0[line * kKept + i] = in0[line * kN + from];\n      out1[line * kKept + i] = int32_t(from);\n";
   std::string out = "const uint64_t first = first_of(line);\n";
@@ -110,7 +110,7 @@ std::string take(const SortLines& l, const KernelSpec& spec) {
   return out;
 }
 
-// Sorts stretches; the results are those of the row, or items where lines are longer than a stretch.
+// Sorts ranges. Writes the results of the row, or items if lines are longer than a range.
 std::string tile_text(const SortLines& l, const KernelSpec& spec) {
   const std::string store = l.in_a_block()
                                 ? fmt::format(
@@ -164,8 +164,8 @@ extern "C" __global__ void __launch_bounds__({threads}) f({parameters}) {{
       fmt::arg("store", store));
 }
 
-// Every item finds its place in the run made of its own and the neighbouring one: its place in its own, and how many
-// of the other are less.
+// Every item finds its position in the merged run: its position in its own run plus the number of smaller items in the
+// other.
 std::string merge_text(const SortLines& l, const KernelSpec& spec) {
   return fmt::format(
       R"({common}inline uint64_t length(uint64_t run, uint64_t width) {{
@@ -209,7 +209,7 @@ std::string take_text(const SortLines& l, const KernelSpec& spec) {
       fmt::arg("parameters", operands(spec) + results(spec)), fmt::arg("take", take(l, spec)));
 }
 
-// What a long line needs: items before and after a pass, and the passes.
+// The buffers and passes of a long line: the items before and after a pass.
 struct Merges {
   struct Pass {
     uint64_t width, runs;

@@ -45,7 +45,7 @@ std::string CudaSource::applied(const std::function<std::string(size_t operand)>
 }
 
 CudaElements CudaElements::flat(int64_t n, int64_t most) {
-  constexpr int64_t kProcessors = 132;  // of a large GPU
+  constexpr int64_t kProcessors = 132;  // multiprocessors of a large GPU
   const int64_t together = n <= kStepThreads * most ? kStepThreads : kStepThreads * kProcessors;
   const int64_t each = std::clamp<int64_t>((n + together - 1) / together, 1, most);
   return {n, each * kStepThreads, each};
@@ -85,7 +85,7 @@ struct SteppedKernel::State {
   std::vector<CudaStep> steps;
   std::vector<BufferPtr> own;
   SteppedWays ways;
-  // Made on first use: put together with others, they are not needed.
+  // Compiled on first use: not needed if the steps become part of a persistent kernel.
   std::vector<CudaFunction> functions;
   std::vector<const void*> pointers;
   std::vector<void*> arguments;

@@ -8,8 +8,9 @@ const char* const kTilesText = R"(#pragma once
 #include "elements.h"
 namespace lockstep {
 
-// Elements behind each row of a tile, whose rows are those of the sum (kDeepFirst) or go along it, so that a warp reads
-// from all banks: of what is multiplied as it is, rows of sixteen bytes; of floats that are rounded, the pairs of which.
+// Elements behind each row of a tile, whose rows are those of the sum (kDeepFirst) or go along it, so that a warp
+// reads from all banks: of what is multiplied as it is, rows of sixteen bytes; of floats that are rounded, the pairs
+// of which.
 template <class T, class In>
 constexpr int pad_of(bool deep_first) {
   if (sizeof(In) > sizeof(T)) return deep_first ? 4 : 8;
@@ -180,8 +181,8 @@ struct Fragments {
     return kSpreadB ? j / kSideB * 8 * kSideB + n * kSideB + j % kSideB : j * 8 + n;
   }
 
-  // The element of the sum that is half `e` of a word, of four that a thread has of a row or column, where two make one,
-  // behind the thread's first.
+  // The element of the sum that is half `e` of a word, of four that a thread has of a row or column, where two make
+  // one, behind the thread's first.
   static constexpr int deep_of(int e) { return e % 2 + e / 2 * 8; }
 
   // A thread's first element, behind that of the warp's part of a tile. All else that it reads is so far behind its

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMaxHosts = 4096, kMaxSeconds = 1'000'000'000;
+constexpr int64_t kMaxManifestHosts = 4096, kMaxVariableSeconds = 1'000'000'000;
 // A pod name, at most JOB-worker-0-4095 with a suffix, has at most 63 characters.
 constexpr size_t kMaxJobNameLength = 46;
 
@@ -39,7 +39,7 @@ const std::vector<VariableRow>& rows() {
       {{"hosts_count", "integer", "number of pods, with one process each; default 1"},
        VariableType::integer,
        1,
-       kMaxHosts},
+       kMaxManifestHosts},
       {{"local_device_count", "integer", "devices per process: virtual CPU devices or GPUs; default 1"},
        VariableType::integer,
        1,
@@ -81,16 +81,16 @@ const std::vector<VariableRow>& rows() {
       {{"active_deadline", "integer", "time limit of the job in seconds; default: none"},
        VariableType::integer,
        1,
-       kMaxSeconds},
+       kMaxVariableSeconds},
       {{"ttl", "integer", "seconds until a finished job is deleted; default: never"},
        VariableType::integer,
        0,
-       kMaxSeconds,
+       kMaxVariableSeconds,
        kNotTrainJob},
       {{"grace", "integer", "seconds between SIGTERM and SIGKILL, to save a checkpoint; default 120"},
        VariableType::integer,
        0,
-       kMaxSeconds},
+       kMaxVariableSeconds},
       {{"suspend", "true or false", "create the job without starting it; default false"}, VariableType::flag},
       {{"user", "integer", "user and group id of the process, not root; default 65532, as in the image"},
        VariableType::integer,

@@ -66,7 +66,7 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 constexpr double kMaxUnits = 1e6;  // CPUs or GPUs of a replica
-constexpr double kMaxBytes = 0x1p60;
+constexpr double kMaxMemoryBytes = 0x1p60;
 
 // Parses a limit of the container: "500m", "2", "8Gi". Returns 0 if the manifest has none. Throws Error above
 // `most`.
@@ -99,7 +99,7 @@ const Json& container_of(const Job& job) {
 void set_limits(SlurmScript& script, const Job& job) {
   const Json& limits = field_at(container_of(job), {"resources", "limits"});
   script.cpus_per_task = static_cast<int>(std::ceil(quantity(limits, "cpu", kMaxUnits, job)));
-  if (const double bytes = quantity(limits, "memory", kMaxBytes, job); bytes > 0)
+  if (const double bytes = quantity(limits, "memory", kMaxMemoryBytes, job); bytes > 0)
     script.memory_per_cpu =
         fmt::format("{}M", static_cast<int64_t>(std::ceil(bytes / 0x1p20 / std::max(script.cpus_per_task, 1))));
   const int gpus = static_cast<int>(std::ceil(quantity(limits, "nvidia.com/gpu", kMaxUnits, job)));

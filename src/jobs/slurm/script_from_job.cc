@@ -44,7 +44,7 @@ std::map<std::string, std::string> annotations_of(const Job& job) {
 }
 
 // Parses a non-negative integer. `what` names the value in the error message.
-int integer_at(const std::string& text, std::string_view what, const Job& job) {
+int parse_count(const std::string& text, std::string_view what, const Job& job) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
@@ -133,7 +133,7 @@ void set_times(SlurmScript& script, const Job& job, const std::map<std::string, 
     script.time = fmt::format("{}", std::max<int64_t>(1, (*job.spec.active_deadline + 59) / 60));
   const auto signal = annotations.find("signal-seconds");
   if (signal != annotations.end()) {
-    script.signal_seconds = integer_at(signal->second, "signal-seconds", job);
+    script.signal_seconds = parse_count(signal->second, "signal-seconds", job);
     return;
   }
   // SIGUSR1 would kill a program without a handler for it, so only training gets it by default.
@@ -195,7 +195,7 @@ SlurmScript slurm_script_from_job(const Job& job, const SlurmScriptContext& cont
                      .first_attempt = context.first_attempt};
   const std::string& folder = job.spec.container.folder;
   script.folder = folder.empty() ? context.folder : folder.starts_with('/') ? folder : context.folder + "/" + folder;
-  if (const std::string nodes = text("nodes"); !nodes.empty()) script.nodes = integer_at(nodes, "nodes", job);
+  if (const std::string nodes = text("nodes"); !nodes.empty()) script.nodes = parse_count(nodes, "nodes", job);
   if (const std::string runtime = text("runtime"); !runtime.empty()) {
     script.runtime = parse_slurm_runtime(runtime, "apply");
     script.image = job.spec.container.image;

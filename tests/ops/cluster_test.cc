@@ -1,4 +1,4 @@
-// Clusters: a fused program gives bit for bit what its equations give one at a time, however operands lie in memory.
+// Clusters: a fused program computes the same bits as its equations one at a time, for every memory layout.
 #include "ops/cluster.h"
 
 #include "ops/elementwise.h"
@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// What a Cluster computes, in pieces of `piece` elements. An output that shares an input's memory is computed in it.
+// Runs a Cluster in ranges of `piece` elements. An output that shares an input's memory is computed in place.
 HostArrays run_cluster(const Program& p, const HostArrays& inputs, std::vector<int> alias = {}, int64_t piece = 0) {
   const Cluster cluster = Cluster::compile(p, alias);
   HostArrays in, out;
@@ -52,7 +52,7 @@ void expect_same(const std::vector<Type>& types, const ValueFunction& f, const s
   expect_same(trace(types, f), normals(types), alias);
 }
 
-TEST(Cluster, ManyOperationsAndOutputs) {
+TEST(Cluster, MatchesSeparateOpsForManyOutputs) {
   for (DType t : {f32, f64, bf16, f16}) {
     SCOPED_TRACE(name(t));
     for (int64_t n : {0, 1, 3, 513, 5000}) {
@@ -64,17 +64,17 @@ TEST(Cluster, ManyOperationsAndOutputs) {
   }
 }
 
-TEST(Cluster, IntegersAndBits) {
+TEST(Cluster, MatchesSeparateOpsForIntegersAndBits) {
   const Shape shape{1500};
   const std::vector<Type> types{{i32, shape}, {i32, shape}};
   const Program p = trace(types, [](const Values& v) -> Values {
     const Value x = bit_xor(shift_left(v[0], v[1]), v[0]);
     return {x, bitcast(bitcast(x, f32), u32), cast(x, u8), bit_not(lt(x, v[1])), cast(x, i64)};
   });
-  expect_same(p, {whole_numbers(types[0]), whole_numbers(types[1], 2)});
+  expect_same(p, {small_integers(types[0]), small_integers(types[1], 2)});
 }
 
-TEST(Cluster, OperandsOfEveryLayout) {
+TEST(Cluster, MatchesSeparateOpsForEveryLayout) {
   for (DType t : {f32, bf16, f64, boolean}) {
     SCOPED_TRACE(name(t));
     for (const Shape& s : {Shape{40, 30}, Shape{3, 700}, Shape{700, 3}, Shape{5, 2000}, Shape{1, 1}, Shape{0, 4}}) {
@@ -82,7 +82,7 @@ TEST(Cluster, OperandsOfEveryLayout) {
       const Shape flipped{s[1], s[0]};
       const std::vector<Type> types{{t, s}, {t, {s[1]}}, {t, {s[0]}}, {t, {}}, {t, flipped}, {t, {s[0], s[1] * 2}}};
       HostArrays in;
-      for (size_t i = 0; i < types.size(); ++i) in.push_back(whole_numbers(types[i], static_cast<uint32_t>(i)));
+      for (size_t i = 0; i < types.size(); ++i) in.push_back(small_integers(types[i], static_cast<uint32_t>(i)));
       const Program p = trace(types, [&](const Values& v) -> Values {
         const Value bias = broadcast(v[1], s, {1}), column = broadcast(v[2], s, {0}), scalar = broadcast(v[3], s, {});
         const Value turned = transpose(v[4], {1, 0}), mirrored = reverse(v[0], {0, 1});
@@ -99,7 +99,7 @@ TEST(Cluster, OperandsOfEveryLayout) {
   }
 }
 
-TEST(Cluster, ViewsOfViews) {
+TEST(Cluster, MatchesSeparateOpsForViewsOfViews) {
   const std::vector<Type> types{{f32, {6, 4, 5}}, {f32, {20}}, {f32, {4}}};
   expect_same(types, [](const Values& v) -> Values {
     const Value merged = reshape(v[0], {24, 5});
@@ -112,7 +112,7 @@ TEST(Cluster, ViewsOfViews) {
   });
 }
 
-TEST(Compose, NotAffine) {
+TEST(Compose, RejectsReshapesThatAreNotAffine) {
   const Type a{f32, {4, 6}};
   const View turned = transpose_op.view(a, {f32, {6, 4}}, {{"permutation", std::vector<int64_t>{1, 0}}});
   EXPECT_FALSE(compose(dense_view({24}), {24}, turned, {6, 4}));
@@ -125,7 +125,7 @@ TEST(Compose, NotAffine) {
 TEST(Cluster, OutputsMayShareTheirInputsMemory) {
   for (DType t : {f32, bf16}) {
     const std::vector<Type> types(3, Type{t, {3000}});
-    // An update written where its operand was.
+    // An update in place.
     expect_same(types, [](const Values& v) -> Values { return {v[0] * 0.9 + v[1], v[1] - v[2]}; }, {0, 1});
     // The operand is read again after its memory could have been written.
     expect_same(types,
@@ -134,10 +134,10 @@ TEST(Cluster, OutputsMayShareTheirInputsMemory) {
                   return {a, a * v[0] - v[1]};
                 },
                 {0, 1});
-    // Inputs handed through, changing places.
+    // Outputs that are inputs, swapped.
     expect_same(types, [](const Values& v) -> Values { return {v[1], v[0], v[2] + v[0]}; }, {0, 1, -1});
     expect_same(types, [](const Values& v) -> Values { return {v[0] + 1.0, v[0]}; }, {0, -1});
-    // One value twice.
+    // One value as two outputs.
     expect_same(types,
                 [](const Values& v) -> Values {
                   const Value a = exp(v[0]);
@@ -147,7 +147,7 @@ TEST(Cluster, OutputsMayShareTheirInputsMemory) {
   }
 }
 
-TEST(Cluster, ReadsSameIndex) {
+TEST(Cluster, OnlyInputsReadAtTheSameIndexMayBeOverwritten) {
   const Program p = trace({{f32, {4, 4}}, {f32, {4, 4}}, {f32, {4}}}, [](const Values& v) -> Values {
     return {v[0] + transpose(v[1], {1, 0}) + broadcast(v[2], {4, 4}, {1}) + v[1]};
   });
@@ -187,7 +187,7 @@ TEST(Cluster, SegmentsReadACompactBlock) {
   }
 }
 
-TEST(Cluster, RegistersAreSharedByValuesThatDoNotMeet) {
+TEST(Cluster, ValuesNotLiveTogetherShareRegisters) {
   const Program longer = trace({{f32, {100000}}}, [](const Values& v) -> Values {
     Value x = v[0];
     for (int i = 0; i < 50; ++i) x = tanh(x) * 1.5;

@@ -24,7 +24,7 @@ struct ConvCase {
   }
 };
 
-// Calls f(place in x, place in w, place in y) for every product of the convolution's definition.
+// Calls f(position in x, position in w, position in y) for every product of the convolution's definition.
 void for_each_product(const ConvCase& c, const std::function<void(int64_t, int64_t, int64_t)>& f) {
   const ConvOptions& o = c.options;
   const int64_t in_group = c.w[2], out_group = c.w[3] / o.groups;
@@ -73,10 +73,10 @@ ValueFunction filter_grad_of(const ConvCase& c) {
   return [c](const Values& in) { return Values{conv2d_filter_grad(in[0], in[1], c.w, c.options)}; };
 }
 
-// The three rows against the definition, on whole numbers, which every type adds up exactly.
+// Compares the three rows with the definition on small integers, whose sums are exact in every type.
 void expect_definition(const ConvCase& c, DType t) {
   SCOPED_TRACE(to_string(Type{t, c.x}) + " " + to_string(Type{t, c.w}));
-  const HostArray x = whole_numbers({t, c.x}, 1), w = whole_numbers({t, c.w}, 2), dy = whole_numbers({t, c.y()}, 3);
+  const HostArray x = small_integers({t, c.x}, 1), w = small_integers({t, c.w}, 2), dy = small_integers({t, c.y()}, 3);
   expect_equal(evaluate({x, w}, conv2d_of(c))[0], reference_conv2d(c, x, w));
   expect_equal(evaluate({dy, w}, input_grad_of(c))[0], reference_input_grad(c, dy, w));
   expect_equal(evaluate({x, dy}, filter_grad_of(c))[0], reference_filter_grad(c, x, dy));
@@ -127,7 +127,7 @@ TEST(Conv, MatchesItsDefinitionOnLargerImages) {
   expect_definition({{2, 12, 12, 24}, {1, 1, 24, 16}, {}}, f32);
 }
 
-TEST(Conv, OfNothingWorks) {
+TEST(Conv, EmptyOperandsAreSupported) {
   expect_definition({{0, 5, 5, 2}, {3, 3, 2, 4}, {}}, f32);
   expect_definition({{2, 5, 5, 0}, {3, 3, 0, 4}, {}}, f32);
   expect_definition({{2, 5, 5, 2}, {3, 3, 2, 0}, {}}, f32);
@@ -144,7 +144,7 @@ TEST(Conv, GradientMatchesFiniteDifference) {
   }
 }
 
-// The gradient of the gradient, through the rows of both.
+// The gradient of the gradient uses the rows of both.
 TEST(Conv, SecondGradientMatchesFiniteDifference) {
   const ConvCase c = kGrouped;
   const Program first = joint(trace({{f64, c.x}, {f64, c.w}}, conv2d_of(c)), {true, true});
@@ -152,7 +152,7 @@ TEST(Conv, SecondGradientMatchesFiniteDifference) {
                   [&](const Values& in) { return in[0].builder().inline_program(first, in); });
 }
 
-TEST(Conv, BatchIsALoop) {
+TEST(Conv, BatchMatchesLoop) {
   for (const ConvCase& c : {kGrouped, kPlain}) {
     const HostArray x = normal_numbers({f64, c.x}, 1), w = normal_numbers({f64, c.w}, 2),
                     dy = normal_numbers({f64, c.y()}, 3);
@@ -163,7 +163,7 @@ TEST(Conv, BatchIsALoop) {
   }
 }
 
-TEST(Conv, BatchOfNothingHasNoResults) {
+TEST(Conv, EmptyBatchHasEmptyResults) {
   for (const std::vector<bool>& batched :
        {std::vector{true, false}, std::vector{false, true}, std::vector{true, true}}) {
     const auto result = [&](Shape a, Shape b, const ValueFunction& f) {
@@ -176,20 +176,20 @@ TEST(Conv, BatchOfNothingHasNoResults) {
   }
 }
 
-// relu(conv + bias), both of which are used, and a residual input of the full shape.
+// relu(conv + bias) and conv + bias, and a residual input of the full shape.
 Values biased(const ConvCase& c, const Values& in) {
   const Value y = conv2d(in[0], in[1], c.options);
   const Value sum = add(y, broadcast(in[2], y.shape(), {3}));
   return {maximum(sum, zeros_like(sum)), mul(sum, in[3])};
 }
 
-TEST(Conv, CarriesItsEpilogue) {
+TEST(Conv, EpilogueMatchesSeparateOps) {
   std::vector<ConvCase> cases = random_convs(20, 3);
   cases.push_back({{3, 28, 28, 4}, {5, 5, 4, 40}, {.pad = {2, 2, 2, 2}}});
   for (DType t : {f64, bf16}) {
     for (const ConvCase& c : cases) {
-      const HostArrays in = {whole_numbers({t, c.x}, 1), whole_numbers({t, c.w}, 2), whole_numbers({t, {c.w[3]}}, 3),
-                             whole_numbers({t, c.y()}, 4)};
+      const HostArrays in = {small_integers({t, c.x}, 1), small_integers({t, c.w}, 2), small_integers({t, {c.w[3]}}, 3),
+                             small_integers({t, c.y()}, 4)};
       const Program plain =
           trace({in[0].type, in[1].type, in[2].type, in[3].type}, [&](const Values& v) { return biased(c, v); });
       const Program fused = lower(plain);
@@ -202,7 +202,7 @@ TEST(Conv, CarriesItsEpilogue) {
   }
 }
 
-TEST(Conv, RefusesWhatDoesNotFit) {
+TEST(Conv, RejectsInvalidShapes) {
   Builder b;
   const Value x = b.input({f32, {2, 5, 5, 4}}), w = b.input({f32, {3, 3, 4, 6}}), flat = b.input({f32, {5, 5, 4}});
   const Value narrow = b.input({f32, {3, 3, 3, 6}}), half = b.input({bf16, {3, 3, 4, 6}}),

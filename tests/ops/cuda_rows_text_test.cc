@@ -1,4 +1,4 @@
-// Kernels of rows for the GPU are texts, written for each dtype, shape and set of attributes: they compile, which needs
+// GPU kernels of rows are texts, generated for each dtype, shape and set of attributes. They must compile, which needs
 // no GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ bool has_row_compiler() {
   }
 }
 
-// The texts of a row's kernels for these operands; every one must compile for old and new GPUs by turns.
+// The texts of a row's kernels for these operands. Each must compile, alternately for an old and a new GPU.
 using Texts = std::function<std::vector<std::string>(const KernelSpec&)>;
 void expect_compiles(const Op& op, const std::vector<Type>& in, const Attrs& attrs, const Texts& texts) {
   const std::vector<Type> out = infer_types(op, in, attrs);
@@ -45,7 +45,7 @@ Attrs pool_attrs(std::vector<int64_t> window, std::vector<int64_t> stride, std::
 }
 
 TEST(CudaRowTexts, PoolingCompiles) {
-  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   const auto text = [](PoolPass pass) {
     return [pass](const KernelSpec& spec) { return std::vector<std::string>{pool_text(pass, spec)}; };
   };
@@ -73,7 +73,7 @@ TEST(CudaRowTexts, PoolingCompiles) {
 }
 
 TEST(CudaRowTexts, SortsCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   const auto sorts = [](const KernelSpec& spec) { return sort_texts(false, spec); };
   const auto tops = [](const KernelSpec& spec) { return sort_texts(true, spec); };
   for (const DType dtype : {DType::f16, DType::f64, DType::i64, DType::boolean}) {
@@ -86,7 +86,7 @@ TEST(CudaRowTexts, SortsCompile) {
 }
 
 TEST(CudaRowTexts, CumulativeSumsCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   for (const DType dtype : {DType::bf16, DType::i32})
     for (const Shape& shape : {Shape{4, 8}, Shape{4, 1000}, Shape{4, 10000}}) {
       SCOPED_TRACE(to_string(Type{dtype, shape}));
@@ -96,7 +96,7 @@ TEST(CudaRowTexts, CumulativeSumsCompile) {
 }
 
 TEST(CudaRowTexts, ConvolutionsCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   const ConvSpec first{
       .batch = 128, .in = {28, 28}, .out_channels = 32, .kernel = {5, 5}, .pad_lo = {2, 2}, .pad_hi = {2, 2}};
   const ConvSpec second{.batch = 8192,
@@ -140,8 +140,8 @@ TEST(CudaRowTexts, ConvolutionsCompile) {
       }
 }
 
-// What is computed in all: tiles cover the product, and stretches the depth.
-TEST(CudaRowTexts, StretchesOfTheDepthCoverItOnce) {
+// Tiles cover the product, and splits the depth.
+TEST(CudaRowTexts, SplitsCoverTheDepthOnce) {
   for (const int64_t batch : {1, 7, 128, 8192}) {
     const ConvSpec spec{
         .batch = batch, .in = {28, 28}, .out_channels = 32, .kernel = {5, 5}, .pad_lo = {2, 2}, .pad_hi = {2, 2}};
@@ -156,8 +156,8 @@ TEST(CudaRowTexts, StretchesOfTheDepthCoverItOnce) {
   }
 }
 
-TEST(CudaRowTexts, WindowsInABlocksMemoryCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+TEST(CudaRowTexts, ConvolutionsInSharedMemoryCompile) {
+  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   struct Case {
     ConvPass pass;
     DType dtype;
@@ -205,8 +205,8 @@ TEST(CudaRowTexts, WindowsInABlocksMemoryCompile) {
   }
 }
 
-// What the way is not for is left to others.
-TEST(CudaRowTexts, WindowsThatDoNotLieSideBySideAreRefused) {
+// Unsupported cases are left to other kernels.
+TEST(CudaRowTexts, ConvolutionsInSharedMemoryRejectUnsupportedCases) {
   const ConvSpec plain{.batch = 2, .in = {9, 9}, .in_channels = 16, .out_channels = 16, .kernel = {3, 3}};
   const auto taken = [](ConvSpec conv, const std::function<void(ConvSpec&)>& change) {
     change(conv);

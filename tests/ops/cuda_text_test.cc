@@ -1,4 +1,4 @@
-// Kernels for the GPU are texts: every elementwise row of every dtype becomes one that compiles, which needs no GPU.
+// GPU kernels are texts: that of every elementwise row and dtype must compile, which needs no GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ Program all_rows_of(DType dtype) {
 }
 
 TEST(CudaText, EveryElementwiseRowCompiles) {
-  if (!has_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+  if (!has_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   for (const DType dtype : kAll) {
     SCOPED_TRACE(name(dtype));
     const Program p = all_rows_of(dtype);
@@ -58,7 +58,7 @@ TEST(CudaText, EveryElementwiseRowCompiles) {
   }
 }
 
-TEST(CudaText, ViewsAreReadWhereTheyLie) {
+TEST(CudaText, ViewsAreReadInPlace) {
   Builder b;
   const Value x = b.input({DType::f32, {4, 6}}), v = b.input({DType::f32, {6}});
   const std::string text = elementwise_text(b.take(Values{add(transpose(x, {1, 0}), broadcast(v, {6, 4}, {0}))}));
@@ -69,16 +69,16 @@ TEST(CudaText, ViewsAreReadWhereTheyLie) {
   }
 }
 
-// Few elements of a large array: how far apart they are decides, not how many.
-TEST(CudaText, PositionsFarApartAreComputedInSixtyFourBits) {
+// Few elements of a large array: the distance between them decides, not their number.
+TEST(CudaText, LargePositionsAreComputedIn64Bits) {
   const Shape some{100000, 10};
   EXPECT_EQ(position_text({.offset = 0, .strides = {100, 1}}, some, "i"), "((i) % 10u) + ((i / 10u) * 100u)");
   EXPECT_EQ(position_text({.offset = 0, .strides = {100000, 1}}, some, "i"),
             "((i) % 10u) + (int64_t(i / 10u) * (100000ll))");
 }
 
-TEST(CudaText, WhatDoesNotCompileIsAnErrorWithTheCompilersWords) {
-  if (!has_compiler()) GTEST_SKIP() << "CUDA's compiler is not there";
+TEST(CudaText, CompileErrorsContainTheCompilersMessage) {
+  if (!has_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   try {
     compile_cuda("extern \"C\" __global__ void f() { nonsense; }", kernel_headers(), "sm_90");
     FAIL();

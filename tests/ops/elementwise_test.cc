@@ -24,7 +24,6 @@ std::vector<double> apply(const Op& op, const HostArrays& in, const Attrs& attrs
 }
 
 // ---- Accuracy
-// -----------------------------------------------------------------------------------------------------------
 
 // Distance from the exact value in units of the last place of a float.
 double ulps(float got, double exact) {
@@ -36,7 +35,7 @@ double ulps(float got, double exact) {
   return std::abs(got - exact) / std::ldexp(1.0, exponent - 23);
 }
 
-// Every `stride`-th float there is, with |x| below `limit` (infinity: also infinities and NaN), and special ones.
+// Every `stride`-th float with |x| below `limit` (infinity: also infinities and NaN), and special values.
 std::vector<float> all_floats(double limit, uint32_t stride = 1009) {
   std::vector<float> all;
   for (uint64_t u = 0; u <= 0xffffffffu; u += stride) {
@@ -73,28 +72,28 @@ void expect_accurate(LoopId id, double (*exact)(double), double most, double lim
   }
 }
 
-TEST(FloatFunctions, Exp) { expect_accurate(LoopId::exp, std::exp, 1.1); }
-TEST(FloatFunctions, Log) { expect_accurate(LoopId::log, std::log, 1.0); }
-TEST(FloatFunctions, Log1p) { expect_accurate(LoopId::log1p, std::log1p, 1.0); }
-TEST(FloatFunctions, Expm1) { expect_accurate(LoopId::expm1, std::expm1, 2.0); }
-TEST(FloatFunctions, Tanh) { expect_accurate(LoopId::tanh, std::tanh, 3.0); }
-TEST(FloatFunctions, Erf) { expect_accurate(LoopId::erf, std::erf, 2.0); }
-TEST(FloatFunctions, Sin) { expect_accurate(LoopId::sin, std::sin, 2.0); }
-TEST(FloatFunctions, Cos) { expect_accurate(LoopId::cos, std::cos, 2.0); }
-TEST(FloatFunctions, Sqrt) { expect_accurate(LoopId::sqrt, std::sqrt, 0.5); }
-TEST(FloatFunctions, Round) { expect_accurate(LoopId::round, std::nearbyint, 0); }
-TEST(FloatFunctions, Floor) { expect_accurate(LoopId::floor, std::floor, 0); }
-TEST(FloatFunctions, Logistic) {
+TEST(FloatFunctions, ExpIsAccurate) { expect_accurate(LoopId::exp, std::exp, 1.1); }
+TEST(FloatFunctions, LogIsAccurate) { expect_accurate(LoopId::log, std::log, 1.0); }
+TEST(FloatFunctions, Log1pIsAccurate) { expect_accurate(LoopId::log1p, std::log1p, 1.0); }
+TEST(FloatFunctions, Expm1IsAccurate) { expect_accurate(LoopId::expm1, std::expm1, 2.0); }
+TEST(FloatFunctions, TanhIsAccurate) { expect_accurate(LoopId::tanh, std::tanh, 3.0); }
+TEST(FloatFunctions, ErfIsAccurate) { expect_accurate(LoopId::erf, std::erf, 2.0); }
+TEST(FloatFunctions, SinIsAccurate) { expect_accurate(LoopId::sin, std::sin, 2.0); }
+TEST(FloatFunctions, CosIsAccurate) { expect_accurate(LoopId::cos, std::cos, 2.0); }
+TEST(FloatFunctions, SqrtIsAccurate) { expect_accurate(LoopId::sqrt, std::sqrt, 0.5); }
+TEST(FloatFunctions, RoundIsAccurate) { expect_accurate(LoopId::round, std::nearbyint, 0); }
+TEST(FloatFunctions, FloorIsAccurate) { expect_accurate(LoopId::floor, std::floor, 0); }
+TEST(FloatFunctions, LogisticIsAccurate) {
   expect_accurate(
       LoopId::logistic, [](double x) { return 1 / (1 + std::exp(-x)); }, 3.0);
 }
 
-TEST(FloatFunctions, Softplus) {
+TEST(FloatFunctions, SoftplusIsAccurate) {
   expect_accurate(
       LoopId::softplus, [](double x) { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::abs(x))); }, 2.0);
 }
 
-TEST(FloatFunctions, LogAddExp) {
+TEST(FloatFunctions, LogAddExpIsAccurate) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> gap(-110, 110), base(-300, 300);
   std::vector<double> x, y;
@@ -106,7 +105,7 @@ TEST(FloatFunctions, LogAddExp) {
   for (int64_t i = 0; i < got.size(); ++i) {
     const double larger = std::max(a.get(i), b.get(i)),
                  exact = larger + std::log1p(std::exp(-std::abs(a.get(i) - b.get(i))));
-    // A sum of parts of opposite signs has the error of its parts.
+    // A sum of terms of opposite signs has the error of its terms.
     const double unit = std::max(std::abs(exact), std::abs(larger)) * 0x1p-23;
     ASSERT_LE(std::abs(got.get(i) - exact), 2 * unit + 1e-45) << "log(e^" << a.get(i) << " + e^" << b.get(i) << ")";
   }
@@ -120,7 +119,7 @@ TEST(FloatFunctions, LogAddExp) {
 
 // Angles of every exponent: those next to multiples of pi/2 lose the most digits. The float nearest to one is
 // 16367173 * 2^72, at a distance of 1.6e-9.
-TEST(FloatFunctions, SinAndCosOfHugeAngles) {
+TEST(FloatFunctions, SinAndCosOfHugeAnglesAreAccurate) {
   std::vector<double> x{1e12, -1e18, 3.4028234e38, std::ldexp(16367173, 72), -std::ldexp(16367173, 72)};
   std::mt19937_64 random(11);
   for (int e = -10; e < 128; ++e) {
@@ -147,7 +146,7 @@ TEST(FloatFunctions, SinAndCosOfHugeAngles) {
   EXPECT_NEAR(apply(cos_op, {numbers(f32, {std::ldexp(16367173, 72)})})[0], -1.6147697982476211e-9, 1e-16);
 }
 
-TEST(FloatFunctions, Pow) {
+TEST(FloatFunctions, PowIsAccurate) {
   std::vector<double> x, y;
   const std::vector<double> special{0.0,  -0.0,       1.0,       -1.0,  2.0,  -2.0,  3.0, 0.5,
                                     -0.5, 16777216.0, 8388609.0, 1e-45, kInf, -kInf, kNan};
@@ -164,7 +163,7 @@ TEST(FloatFunctions, Pow) {
     ASSERT_LE(ulps(static_cast<float>(got.get(i)), std::pow(a.get(i), b.get(i))), 0.6) << a.get(i) << " ^ " << b.get(i);
 }
 
-TEST(FloatFunctions, ErfInv) {
+TEST(FloatFunctions, ErfInvIsAccurate) {
   std::vector<double> x, exact;
   for (double y = -3.7; y < 3.7; y += 1e-3) {
     const auto rounded = static_cast<float>(std::erf(y));
@@ -185,9 +184,8 @@ TEST(FloatFunctions, ErfInv) {
 }
 
 // ---- Every dtype
-// --------------------------------------------------------------------------------------------------------
 
-// The exact function of each row on small whole or plain numbers.
+// The exact function of each row on small integers or ordinary numbers.
 struct Reference {
   double (*one)(double) = nullptr;
   double (*two)(double, double) = nullptr;
@@ -248,8 +246,8 @@ TEST(Elementwise, MatchesTheReferenceInEveryDType) {
     for (DType t : kAllDTypes) {
       SCOPED_TRACE(fmt::format("{} {}", op->name, name(t)));
       const Type type{t, {37, 41}};
-      HostArrays in{is_floating(t) ? normal_numbers(type) : whole_numbers(type)};
-      if (two) in.push_back(is_floating(t) ? normal_numbers(type, 2) : whole_numbers(type, 2));
+      HostArrays in{is_floating(t) ? normal_numbers(type) : small_integers(type)};
+      if (two) in.push_back(is_floating(t) ? normal_numbers(type, 2) : small_integers(type, 2));
       if (!accepts(*op, std::vector<Type>(in.size(), type))) continue;
       const HostArray got = run_op(*op, in, {})[0];
       HostArray wanted(got.type);
@@ -274,7 +272,6 @@ TEST(Elementwise, HalfResultsAreTheFloatResultsRounded) {
 }
 
 // ---- Exact rules
-// --------------------------------------------------------------------------------------------------------
 
 TEST(Elementwise, NanPropagatesThroughMaximumAndMinimum) {
   for (DType t : {f32, f64, bf16, f16}) {
@@ -305,7 +302,7 @@ TEST(Elementwise, RemainderHasTheSignOfTheDividend) {
             (std::vector<double>{1.5, -1.5, 1.5}));
 }
 
-TEST(Elementwise, ShiftsByTheWidthOrMoreMoveEverythingOut) {
+TEST(Elementwise, ShiftsByTheWidthOrMoreAreDefined) {
   const std::vector<double> by{0, 1, 31, 32, 1000};
   EXPECT_EQ(apply(shift_left_op, {numbers(i32, {3, 3, 3, 3, 3}), numbers(i32, by)}),
             (std::vector<double>{3, 6, -2147483648.0, 0, 0}));
@@ -325,7 +322,7 @@ TEST(Elementwise, BitOperationsOfBoolAreLogical) {
   EXPECT_EQ(apply(bit_not_op, {numbers(u8, {0, 255, 1})}), (std::vector<double>{255, 0, 254}));
 }
 
-TEST(Cast, FloatsAreTruncatedAndKeptInRange) {
+TEST(Cast, FloatsAreTruncatedAndClamped) {
   const std::vector<double> x{1.9, -1.9, 0.5, kNan, kInf, -kInf, 3e9, -3e9, 300, 1e30};
   const double low = -2147483648.0, high = 2147483647.0, high64 = 0x1p63;
   for (DType t : {f32, f64}) {
@@ -356,13 +353,12 @@ TEST(Bitcast, KeepsTheBits) {
   EXPECT_EQ(apply(bitcast_op, {numbers(i64, {0x3ff0000000000000})}, {{"dtype", f64}}), (std::vector<double>{1}));
 }
 
-TEST(Elementwise, EmptyAndScalarArrays) {
+TEST(Elementwise, SupportsEmptyAndScalarArrays) {
   EXPECT_EQ(run_op(add_op, {HostArray({f32, {0, 3}}), HostArray({f32, {0, 3}})}, {})[0].size(), 0);
   EXPECT_EQ(run_op(exp_op, {HostArray({bf16, {}}, {0})}, {})[0].get(0), 1);
 }
 
 // ---- Gradients and batches
-// ----------------------------------------------------------------------------------------------
 
 HostArray between(double low, double high, uint32_t seed = 1) {
   HostArray x({f64, {12}});
@@ -401,7 +397,7 @@ std::vector<HostArray> gradients(const HostArrays& in, const ValueFunction& f) {
   return {out.begin() + 1, out.end()};
 }
 
-TEST(Elementwise, GradientsAtCorners) {
+TEST(Elementwise, GradientsAreDefinedAtCorners) {
   const auto tie = gradients({numbers(f32, {1, 2}), numbers(f32, {1, 3})},
                              [](const Values& v) -> Values { return {maximum(v[0], v[1])}; });
   EXPECT_EQ(tie[0].values(), (std::vector<double>{0.5, 0}));
@@ -418,7 +414,7 @@ TEST(Elementwise, GradientsAtCorners) {
   EXPECT_EQ(there_and_back[0].values(), (std::vector<double>{2}));
 }
 
-TEST(Elementwise, BatchIsALoop) {
+TEST(Elementwise, BatchMatchesLoop) {
   const HostArrays in{normal_numbers({f64, {4}}, 1), normal_numbers({f64, {4}}, 2)};
   expect_batch_is_loop(
       in, [](const Values& v) -> Values { return {select(lt(v[0], v[1]), v[0] * v[1], tanh(v[1]))}; }, normal_numbers);
@@ -427,15 +423,14 @@ TEST(Elementwise, BatchIsALoop) {
 }
 
 // ---- Folds
-// --------------------------------------------------------------------------------------------------------------
 
-// Is f(x) simplified to x itself?
+// Whether f(x) is simplified to x.
 bool is_identity(DType t, const std::function<Value(Value)>& f) {
   const Program p = simplify(trace({{t, {3}}}, [&](const Values& v) -> Values { return {f(v[0])}; }));
   return p.eqns.empty() && p.outputs[0] == p.inputs[0];
 }
 
-TEST(Fold, NeutralOperands) {
+TEST(Fold, NeutralOperandsAreRemoved) {
   for (DType t : {f32, bf16}) {
     EXPECT_TRUE(is_identity(t, [](Value x) { return x * 1.0; }));
     EXPECT_TRUE(is_identity(t, [](Value x) { return 1.0 * x; }));
@@ -454,13 +449,13 @@ TEST(Fold, NeutralOperands) {
   EXPECT_TRUE(is_identity(i32, [](Value x) { return bit_not(bit_not(x)); }));
 }
 
-TEST(Fold, ASquareIsAProduct) {
+TEST(Fold, SquareBecomesAProduct) {
   const std::vector<Type> types{{f32, {3}}};
   EXPECT_EQ(simplified(types, [](const Values& v) -> Values { return {pow(v[0], full_like(v[0], 2.0))}; }),
             simplified(types, [](const Values& v) -> Values { return {v[0] * v[0]}; }));
 }
 
-TEST(Fold, ConstantsAreComputed) {
+TEST(Fold, ConstantOperandsAreFolded) {
   const std::vector<Type> types{{f32, {3}}, {i32, {3}}, {bf16, {3}}};
   const auto same = [&](const ValueFunction& f, const ValueFunction& g) {
     EXPECT_EQ(simplified(types, f), simplified(types, g));
@@ -476,9 +471,8 @@ TEST(Fold, ConstantsAreComputed) {
 }
 
 // ---- Errors
-// -------------------------------------------------------------------------------------------------------------
 
-TEST(Elementwise, ErrorsSayWhatToDo) {
+TEST(Elementwise, ErrorsNameTheRemedy) {
   const auto message = [](const Op& op, const std::vector<Type>& types, const Attrs& attrs = {}) {
     return error_of([&] { infer_types(op, types, attrs); });
   };

@@ -1,5 +1,5 @@
-// What tests of rows share: arrays on the host, a plain interpreter that runs every equation's own kernel, and the
-// properties that hold for every row. One thread.
+// Helpers for tests of rows: arrays on the host, an interpreter that runs each equation's kernel, and properties that
+// hold for every row. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 #include <random>
 #include <vector>
 
+#include "base/dispatch.h"
 #include "lane/buffer.h"
 #include "lane/pool.h"
 #include "ops/dims.h"
-#include "base/dispatch.h"
 #include "passes/passes.h"
 #include "program/op.h"
 
@@ -63,8 +63,8 @@ struct HostArray {
 };
 using HostArrays = std::vector<HostArray>;
 
-// Small whole numbers, exact in every type.
-inline HostArray whole_numbers(Type type, uint32_t seed = 1) {
+// Small random integers, exact in every type.
+inline HostArray small_integers(Type type, uint32_t seed = 1) {
   HostArray out(std::move(type));
   std::mt19937 random(seed);
   const int low = is_signed(out.type.dtype) ? -4 : 0, high = out.type.dtype == boolean ? 1 : 4;
@@ -169,14 +169,15 @@ inline void expect_equal(const HostArray& got, const HostArray& wanted, double t
   }
 }
 
-// Every element is f(index).
+// Expects that every element is f(index).
 inline void expect_elements(const HostArray& got, const std::function<double(const Dims&)>& f) {
   HostArray wanted(got.type);
   for_each_index(got.type.shape, [&](const Dims& index, int64_t i) { wanted.set(i, f(index)); });
   expect_equal(got, wanted);
 }
 
-// vmap of f over the operands marked in `batched` equals a loop; the leading dimension of those arrays is the batch.
+// Expects that batching f over the operands marked in `batched` equals a loop. The leading dimension of those arrays is
+// the batch.
 inline void expect_batch_is_loop(const HostArrays& inputs, const std::vector<bool>& batched, const ValueFunction& f) {
   int64_t size = -1;
   std::vector<Type> types;
@@ -216,8 +217,8 @@ inline void expect_batch_is_loop(const std::vector<HostArray>& inputs, const Val
   }
 }
 
-// The gradient of f at f64 inputs along a random direction agrees with central differences. Operands of other types are
-// constants.
+// Expects that the gradient of f at f64 inputs along a random direction agrees with central differences. Operands of
+// other types are constants.
 inline void expect_gradient(const HostArrays& inputs, const ValueFunction& f, double tolerance = 1e-6) {
   std::vector<Type> types;
   std::vector<bool> wanted;
@@ -263,7 +264,7 @@ inline void expect_gradient(const HostArrays& inputs, const ValueFunction& f, do
   EXPECT_NEAR(along, difference, tolerance * std::max(1.0, std::abs(difference)));
 }
 
-// The text of an Error that f throws.
+// The message of the Error that f throws.
 inline std::string error_of(const std::function<void()>& f) {
   try {
     f();

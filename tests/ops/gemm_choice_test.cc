@@ -1,4 +1,4 @@
-// In what tiles products of steps are computed on a GPU. Needs none.
+// The selection of tiles for matrix products on a GPU. Needs no GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include "ops/cuda/gemm_choice.h"
 
@@ -16,20 +16,20 @@ namespace {
 constexpr int kProcessors = 132;
 constexpr int64_t kShared = 227 << 10;
 
-TEST(GemmChoice, FewTilesAreSharedAlongTheSum) {
+TEST(GemmChoice, FewTilesAreSplitAlongK) {
   const auto choice = choose_tiles({.m = 128, .n = 10, .k = 1024}, kProcessors, kShared);
   ASSERT_TRUE(choice);
   EXPECT_GT(choice->splits, 1);
   EXPECT_LE(choice->tiles * choice->splits, kProcessors);
 }
 
-TEST(GemmChoice, ManyTilesAreNot) {
+TEST(GemmChoice, ManyTilesAreNotSplit) {
   const auto choice = choose_tiles({.m = 4096, .n = 4096, .k = 128}, kProcessors, kShared);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->splits, 1);
 }
 
-TEST(GemmChoice, AShareOfTheGpuGetsFewerAndLargerTiles) {
+TEST(GemmChoice, FewerProcessorsGetFewerAndLargerTiles) {
   const GemmSpec g{.m = 1024, .n = 1024, .k = 128};
   const auto all = choose_tiles(g, kProcessors, kShared), share = choose_tiles(g, 74, kShared);
   ASSERT_TRUE(all && share);
@@ -37,8 +37,8 @@ TEST(GemmChoice, AShareOfTheGpuGetsFewerAndLargerTiles) {
   EXPECT_LE(share->tiles, 74);
 }
 
-// Blocks that wait for each other must all be there, and a block has no more memory than there is.
-TEST(GemmChoice, NeverTakesMoreThanThereIs) {
+// Thread blocks that wait for each other must all be resident, and shared memory is limited.
+TEST(GemmChoice, StaysWithinProcessorsAndSharedMemory) {
   std::mt19937 random(20261115);
   const auto below = [&](int64_t most) { return std::uniform_int_distribution<int64_t>(1, most)(random); };
   for (int i = 0; i < 2000; ++i) {
@@ -66,8 +66,8 @@ TEST(GemmChoice, NeverTakesMoreThanThereIs) {
   }
 }
 
-// A tile of 16 by 16, and 128 elements of the sum.
-TEST(GemmChoice, FloatsThatAreRoundedTakeTwiceTheRoom) {
+// For a tile of 16 x 16 and 128 elements of the sum.
+TEST(GemmChoice, RoundedOperandsTakeTwiceTheSharedMemory) {
   const auto bytes = [](bool ta, bool tb, GemmSources sources) {
     const GemmSpec g{.dtype = DType::bf16, .m = 16, .n = 16, .k = 128, .transpose_a = ta, .transpose_b = tb};
     const auto choice = choose_tiles(g, kProcessors, kShared, sources);
@@ -83,8 +83,8 @@ TEST(GemmChoice, FloatsThatAreRoundedTakeTwiceTheRoom) {
   EXPECT_EQ(bytes(true, false, both), 2 * 128 * (16 + 4) * 4);
 }
 
-// Every tile's row reads all of the weights: with many, they are better rounded once.
-TEST(GemmChoice, FewRowsAreWorthRoundingFor) {
+// Every row of tiles reads all of the weights: with many rows it is cheaper to round them once in advance.
+TEST(GemmChoice, RoundingIsWorthwhileForFewRows) {
   const GemmSources b{.b = GemmOperand::rounded};
   const auto is_worth_it = [&](int64_t m, int64_t n, bool tb) {
     return is_worth_rounding({.dtype = DType::bf16, .m = m, .n = n, .k = n, .transpose_b = tb}, kProcessors, kShared,
@@ -98,9 +98,9 @@ TEST(GemmChoice, FewRowsAreWorthRoundingFor) {
   EXPECT_TRUE(is_worth_rounding({.dtype = DType::bf16, .m = 128, .n = 256, .k = 784}, kProcessors, kShared, b));
 }
 
-// Each time takes two reads, one after the other: rows of images are chosen at once, though larger parts of the sum
-// would be fewer to add up.
-TEST(GemmChoice, WhatIsComputedIsAtOnce) {
+// Each pass takes two dependent loads. A choice that computes the operand in one pass is preferred, even if fewer
+// splits would need fewer partial sums.
+TEST(GemmChoice, ComputedOperandsAreComputedInOnePass) {
   const GemmSpec g{.dtype = DType::bf16, .m = 128, .n = 1024, .k = 784};
   const auto held = [&](GemmOperand a) {
     const std::optional<GemmChoice> choice = choose_tiles(g, kProcessors, kShared, {a, GemmOperand::rounded});

@@ -13,12 +13,12 @@ HostArray taken(const HostArray& x, const HostArray& indices, int64_t axis, int6
   return run_op(gather_op, {x, indices}, {{"axis", axis}, {"batch_dims", batch_dims}})[0];
 }
 
-// Where gather reads for an index of its result: the index into x, and into the indices.
-struct Source {
+// The positions that gather reads for an index of its result: in x, and in the indices.
+struct GatherPositions {
   Dims x, indices;
 };
-Source source(const Dims& out, int64_t places, int64_t axis, int64_t batch_dims) {
-  Source s;
+GatherPositions source(const Dims& out, int64_t places, int64_t axis, int64_t batch_dims) {
+  GatherPositions s;
   s.indices.assign(out.begin(), out.begin() + batch_dims);
   s.indices.insert(s.indices.end(), out.begin() + axis, out.begin() + axis + places);
   s.x.assign(out.begin(), out.begin() + axis);
@@ -44,16 +44,16 @@ HostArray random_indices(const Shape& shape, DType dtype, int64_t low, int64_t h
   return out;
 }
 
-TEST(Gather, TakesSlicesAndMovesIndicesInwards) {
+TEST(Gather, TakesSlicesAndClampsIndices) {
   for (DType t : kAllDTypes)
     for (DType it : {i32, i64, u32})
       for (const IndexCase& c : kIndexCases) {
-        const HostArray x = whole_numbers({t, c.x});
+        const HostArray x = small_integers({t, c.x});
         const int64_t n = c.x[static_cast<size_t>(c.axis)];
         const HostArray indices = random_indices(c.indices, it, it == u32 ? 0 : -3, n + 2);
         const int64_t places = indices.type.rank() - c.batch_dims;
         expect_elements(taken(x, indices, c.axis, c.batch_dims), [&](const Dims& out) {
-          Source s = source(out, places, c.axis, c.batch_dims);
+          GatherPositions s = source(out, places, c.axis, c.batch_dims);
           s.x[static_cast<size_t>(c.axis)] =
               std::clamp<int64_t>(static_cast<int64_t>(at(indices, s.indices)), 0, n - 1);
           return at(x, s.x);
@@ -61,19 +61,19 @@ TEST(Gather, TakesSlicesAndMovesIndicesInwards) {
       }
 }
 
-TEST(ScatterAdd, AddsAtTheirPlacesAndDropsOthers) {
+TEST(ScatterAdd, AddsAtIndicesAndDropsThoseOutOfRange) {
   for (DType t : kAllDTypes) {
     if (t == boolean) continue;
     for (DType it : {i32, i64, u32})
       for (const IndexCase& c : kIndexCases) {
-        const HostArray x = whole_numbers({t, c.x});
+        const HostArray x = small_integers({t, c.x});
         const int64_t n = c.x[static_cast<size_t>(c.axis)];
         const HostArray indices = random_indices(c.indices, it, it == u32 ? 0 : -3, n + 2);
         const int64_t places = indices.type.rank() - c.batch_dims;
-        const HostArray updates = whole_numbers(taken(x, indices, c.axis, c.batch_dims).type, 9);
+        const HostArray updates = small_integers(taken(x, indices, c.axis, c.batch_dims).type, 9);
         HostArray wanted(x.type, x.values());
         for_each_index(updates.type.shape, [&](const Dims& out, int64_t i) {
-          Source s = source(out, places, c.axis, c.batch_dims);
+          GatherPositions s = source(out, places, c.axis, c.batch_dims);
           const auto index = static_cast<int64_t>(at(indices, s.indices));
           if (index < 0 || index >= n) return;
           s.x[static_cast<size_t>(c.axis)] = index;
@@ -86,7 +86,7 @@ TEST(ScatterAdd, AddsAtTheirPlacesAndDropsOthers) {
   }
 }
 
-TEST(ScatterAdd, OfHalvesAddsInSinglePrecision) {
+TEST(ScatterAdd, SumsHalvesInSinglePrecision) {
   const HostArray x({bf16, {1}}, {0}), indices({i32, {1000}}, std::vector<double>(1000, 0));
   const HostArray ones({bf16, {1000}}, std::vector<double>(1000, 1));
   const HostArray y = run_op(scatter_add_op, {x, indices, ones}, {{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}})[0];
@@ -94,27 +94,27 @@ TEST(ScatterAdd, OfHalvesAddsInSinglePrecision) {
 }
 
 TEST(Gather, TakesRowsOfALargeTable) {
-  const HostArray x = whole_numbers({u8, {3000, 784}}), indices = random_indices({512}, i32, 0, 2999);
+  const HostArray x = small_integers({u8, {3000, 784}}), indices = random_indices({512}, i32, 0, 2999);
   expect_elements(taken(x, indices, 0, 0), [&](const Dims& i) {
     return at(x, {static_cast<int64_t>(indices.get(i[0])), i[1]});
   });
 }
 
-TEST(IndexOps, BatchingEqualsALoop) {
+TEST(IndexOps, BatchMatchesLoop) {
   auto numbers = [](Type t, uint32_t seed) {
-    return t.dtype == i32 ? random_indices(t.shape, i32, -1, 5) : whole_numbers(t, seed);
+    return t.dtype == i32 ? random_indices(t.shape, i32, -1, 5) : small_integers(t, seed);
   };
   for (const IndexCase& c : kIndexCases) {
     if (count(c.x) > 1000) continue;
-    const HostArray x = whole_numbers({f64, c.x}), indices = random_indices(c.indices, i32, -1, 5);
-    const HostArray updates = whole_numbers(taken(x, indices, c.axis, c.batch_dims).type, 3);
+    const HostArray x = small_integers({f64, c.x}), indices = random_indices(c.indices, i32, -1, 5);
+    const HostArray updates = small_integers(taken(x, indices, c.axis, c.batch_dims).type, 3);
     expect_batch_is_loop(
         {x, indices}, [&](const Values& in) { return Values{gather(in[0], in[1], c.axis, c.batch_dims)}; }, numbers);
     expect_batch_is_loop(
         {x, indices, updates},
         [&](const Values& in) { return Values{scatter_add(in[0], in[1], in[2], c.axis, c.batch_dims)}; }, numbers);
   }
-  const HostArray key = whole_numbers({f64, {3, 4}}), load = whole_numbers({f64, {3, 4}}, 2);
+  const HostArray key = small_integers({f64, {3, 4}}), load = small_integers({f64, {3, 4}}, 2);
   expect_batch_is_loop(
       {key, load}, [](const Values& in) { return sort(in, 0, true); }, numbers);
   expect_batch_is_loop(
@@ -139,7 +139,7 @@ TEST(IndexOps, GradientsMatchFiniteDifferences) {
 
 // ---- sort, top_k
 
-// Indices along a line in the wanted order, by a stable comparison sort that puts NaN last.
+// Indices along a line in sorted order, by a stable comparison sort that puts NaN last.
 std::vector<int64_t> order(const std::vector<double>& keys, bool descending) {
   std::vector<int64_t> out(keys.size());
   std::iota(out.begin(), out.end(), 0);
@@ -156,7 +156,7 @@ TEST(Sort, IsStableInEveryTypeAlongEveryAxis) {
     for (const Shape& shape : {Shape{4, 9, 3}, Shape{1, 300, 2}, Shape{2, 0, 3}})
       for (int64_t axis = 0; axis < 3; ++axis)
         for (bool descending : {false, true}) {
-          const HostArray key = whole_numbers({t, shape});
+          const HostArray key = small_integers({t, shape});
           HostArray place({i64, shape});
           for (int64_t i = 0; i < place.size(); ++i) place.set(i, static_cast<double>(i));
           const HostArrays out = run_op(sort_op, {key, place}, {{"axis", axis}, {"descending", descending}});
@@ -186,10 +186,10 @@ TEST(Sort, OrdersInfinitiesZerosAndNaN) {
   }
 }
 
-TEST(TopK, TakesTheGreatestLowerIndicesFirst) {
+TEST(TopK, TakesTheGreatestWithLowerIndicesFirst) {
   for (DType t : kAllDTypes)
     for (int64_t k : {0, 1, 4, 11}) {
-      const HostArray x = whole_numbers({t, {5, 11}});
+      const HostArray x = small_integers({t, {5, 11}});
       const HostArrays out = run_op(top_k_op, {x}, {{"k", k}});
       expect_elements(out[1], [&](const Dims& i) {
         std::vector<double> line;
@@ -208,7 +208,8 @@ TEST(IndexOps, ErrorsNameTheFactAndTheRemedy) {
       {[&] { gather(x, f, 0); }, "gather: the indices are f32[2]; cast them to i32, i64 or u32"},
       {[&] { gather(x, i, 2); }, "gather: axis 2 is out of range for [4, 3]; valid axes: 0 to 1"},
       {[&] { gather(x, i, 0, 1); },
-       "gather: 1 batch dimensions do not fit axis 0 of [4, 3] and indices [2]; they must come before the axis in both"},
+       "gather: 1 batch dimensions do not fit axis 0 of [4, 3] and indices [2]; they must come before the axis in "
+       "both"},
       {[&] { gather(x, i, 1, 1); },
        "gather: the first 1 dimensions of [4, 3] and of the indices [2] differ; batch dimensions must be equal"},
       {[&] { gather(none, i, 0); }, "gather: axis 0 of [0, 3] is empty; 2 slices cannot be taken from it"},

@@ -23,7 +23,7 @@ struct PoolCase {
   }
 };
 
-// The places in x of one window, in row-major order.
+// The positions in x of one window, in row-major order.
 std::vector<int64_t> window(const PoolCase& c, const Dims& i) {
   const PoolingOptions& o = c.options;
   std::vector<int64_t> places;
@@ -35,7 +35,7 @@ std::vector<int64_t> window(const PoolCase& c, const Dims& i) {
   return places;
 }
 
-// The place of the first maximum, NaN being the largest.
+// The position of the first maximum; NaN is the largest.
 int64_t first_maximum(const PoolCase& c, const HostArray& x, const Dims& i) {
   const std::vector<int64_t> places = window(c, i);
   int64_t best = places[0];
@@ -53,7 +53,7 @@ ValueFunction sum_pool_of(const PoolCase& c) {
 ValueFunction sum_pool_grad_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{sum_pool_grad(in[0], c.x, c.options)}; };
 }
-// The two rows that ask where the maxima were, on (x, dy) and (x, t).
+// The two rows that use the positions of the maxima, on (x, dy) and (x, t).
 ValueFunction max_pool_grad_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{max_pool_grad(in[0], max_pool(in[0], c.options), in[1], c.options)}; };
 }
@@ -61,11 +61,11 @@ ValueFunction max_pool_pick_of(const PoolCase& c) {
   return [c](const Values& in) { return Values{max_pool_pick(in[0], max_pool(in[0], c.options), in[1], c.options)}; };
 }
 
-// Whole numbers have many equal maxima, and sums that every type holds exactly.
+// Small integers have many equal maxima, and their sums are exact in every type.
 void expect_definition(const PoolCase& c, const HostArray& x) {
   const DType t = x.type.dtype;
   SCOPED_TRACE(to_string(x.type));
-  const HostArray dy = whole_numbers({t, c.y()}, 2), u = whole_numbers({t, c.x}, 3);
+  const HostArray dy = small_integers({t, c.y()}, 2), u = small_integers({t, c.x}, 3);
   HostArray largest({t, c.y()}), sums({t, c.y()}), picked({t, c.y()});
   std::vector<double> sent(static_cast<size_t>(x.size()), 0), spread = sent;
   for_each_index(c.y(), [&](const Dims& i, int64_t at_y) {
@@ -108,38 +108,38 @@ std::vector<PoolCase> random_pools(size_t n, uint32_t seed) {
 const PoolCase kCase = {{2, 6, 5, 3}, {.window = {3, 2}, .stride = {2, 1}, .pad = {1, 1, 0, 1}}};
 
 TEST(Pooling, MatchesItsDefinition) {
-  for (const PoolCase& c : random_pools(150, 1)) expect_definition(c, whole_numbers({f64, c.x}));
+  for (const PoolCase& c : random_pools(150, 1)) expect_definition(c, small_integers({f64, c.x}));
 }
 
 TEST(Pooling, MatchesItsDefinitionInEveryType) {
-  for (DType t : {u8, i32, i64, u32, bf16, f16, f32}) expect_definition(kCase, whole_numbers({t, kCase.x}));
+  for (DType t : {u8, i32, i64, u32, bf16, f16, f32}) expect_definition(kCase, small_integers({t, kCase.x}));
 }
 
 TEST(Pooling, MatchesItsDefinitionOnLargerImages) {
   const PoolCase halves = {{4, 28, 28, 33}, {.window = {2, 2}, .stride = {2, 2}}};
-  expect_definition(halves, whole_numbers({f32, halves.x}));
+  expect_definition(halves, small_integers({f32, halves.x}));
   const PoolCase overlap = {{3, 29, 31, 20}, {.window = {3, 3}, .stride = {2, 2}, .pad = {1, 1, 1, 1}}};
-  expect_definition(overlap, whole_numbers({f32, overlap.x}));
+  expect_definition(overlap, small_integers({f32, overlap.x}));
 }
 
-TEST(Pooling, HandsNaNAndInfinityOn) {
-  HostArray x = whole_numbers({f32, kCase.x});
+TEST(Pooling, PropagatesNaNAndInfinity) {
+  HostArray x = small_integers({f32, kCase.x});
   for (int64_t i = 0; i < x.size(); i += 7) x.set(i, i % 2 == 0 ? NAN : -std::numeric_limits<double>::infinity());
   expect_definition(kCase, x);
   const PoolCase low = {{1, 4, 4, 1}, {.window = {2, 2}, .stride = {2, 2}}};
   expect_definition(low, HostArray({f32, low.x}, std::vector<double>(16, -std::numeric_limits<double>::infinity())));
 }
 
-// What follows a relu before a pooling, on the way back.
-TEST(Pooling, GradientCarriesItsEpilogue) {
+// The backward pass of a relu followed by pooling.
+TEST(Pooling, GradientEpilogueMatchesSeparateOps) {
   std::vector<PoolCase> cases = random_pools(20, 5);
   cases.push_back({{3, 28, 28, 8}, {.window = {2, 2}, .stride = {2, 2}}});
   cases.push_back({{5, 9, 8, 3}, {.window = {3, 3}, .stride = {2, 2}, .pad = {1, 1, 1, 1}}});
   cases.push_back({{0, 4, 4, 2}, {.window = {2, 2}, .stride = {2, 2}}});
-  cases.push_back({{4, 300, 301, 3}, {.window = {3, 3}, .stride = {2, 2}}});  // too large for one by one
+  cases.push_back({{4, 300, 301, 3}, {.window = {3, 3}, .stride = {2, 2}}});  // too large to run image by image
   for (DType t : {f64, bf16}) {
     for (const PoolCase& c : cases) {
-      const HostArrays in = {whole_numbers({t, c.x}, 1), whole_numbers({t, c.y()}, 2), whole_numbers({t, c.x}, 3)};
+      const HostArrays in = {small_integers({t, c.x}, 1), small_integers({t, c.y()}, 2), small_integers({t, c.x}, 3)};
       const Program plain = trace({in[0].type, in[1].type, in[2].type}, [&](const Values& v) {
         const Value dx = max_pool_grad(v[0], max_pool(v[0], c.options), v[1], c.options);
         return Values{select(gt(v[0], zeros_like(v[0])), dx, zeros_like(dx)), mul(dx, v[2])};
@@ -154,7 +154,7 @@ TEST(Pooling, GradientCarriesItsEpilogue) {
   }
 }
 
-TEST(Pooling, OfNothingWorks) {
+TEST(Pooling, EmptyImagesAreSupported) {
   for (const Shape& x : {Shape{0, 4, 4, 2}, Shape{2, 4, 4, 0}}) {
     const PoolCase c = {x, {.window = {2, 2}, .stride = {2, 2}}};
     expect_definition(c, HostArray({f32, x}));
@@ -173,7 +173,7 @@ TEST(Pooling, GradientMatchesFiniteDifference) {
   }
 }
 
-TEST(Pooling, BatchIsALoop) {
+TEST(Pooling, BatchMatchesLoop) {
   const auto make = [](Type t, uint32_t seed) { return normal_numbers(std::move(t), seed); };
   const PoolCase& c = kCase;
   const HostArray x = make({f64, c.x}, 1), dy = make({f64, c.y()}, 2), t = make({f64, c.x}, 3);
@@ -184,7 +184,7 @@ TEST(Pooling, BatchIsALoop) {
   expect_batch_is_loop({dy}, sum_pool_grad_of(c), make);
 }
 
-TEST(Pooling, RefusesWhatDoesNotFit) {
+TEST(Pooling, RejectsInvalidShapes) {
   Builder b;
   const Value x = b.input({f32, {2, 5, 5, 4}}), flat = b.input({f32, {5, 5, 4}}),
               truth = b.input({boolean, {2, 5, 5, 4}});

@@ -35,7 +35,7 @@ TEST(RandomBits, MatchJax) {
   }
 }
 
-TEST(RandomBits, DependOnTheRowMajorIndexOnly) {
+TEST(RandomBits, DependOnlyOnTheRowMajorIndex) {
   const HostArray key({u32, {2}}, {7, 4000000000.0});
   const HostArray line = bits_of(key, {70000});
   expect_equal(HostArray({u32, {70000}}, bits_of(key, {7, 100, 100}).values()), line);
@@ -54,7 +54,7 @@ TEST(RandomBits, AreThreefryOfTheIndex) {
     ASSERT_EQ(bits.buffer->as<uint32_t>()[i], x[0].buffer->as<uint32_t>()[i] ^ x[1].buffer->as<uint32_t>()[i]) << i;
 }
 
-TEST(RandomBits, OfNoElementsAndScalarsWork) {
+TEST(RandomBits, SupportEmptyAndScalarShapes) {
   const HostArray key({u32, {2}}, {0, 0});
   EXPECT_EQ(bits_of(key, {3, 0}).size(), 0);
   EXPECT_EQ(bits_of(key, {}).get(0), 4070199207.0);
@@ -68,7 +68,7 @@ HostArray some_words(Type type, uint32_t seed) {
   return out;
 }
 
-TEST(RandomBits, BatchIsALoop) {
+TEST(RandomBits, BatchMatchesLoop) {
   const ValueFunction f = [](const Values& in) { return Values{random_bits(in[0], {3, 5})}; };
   expect_batch_is_loop({some_words({u32, {2}}, 1)}, f, some_words);
   expect_batch_is_loop({some_words({u32, {4, 2}}, 1)}, f, some_words);
@@ -89,14 +89,14 @@ TEST(Threefry, MatchesJaxSplitAndFoldIn) {
   }
 }
 
-TEST(Threefry, BatchIsALoop) {
+TEST(Threefry, BatchMatchesLoop) {
   const ValueFunction f = [](const Values& in) { return threefry(in[0], in[1], in[2]); };
   for (const Shape& keys : {Shape{2}, Shape{4, 2}})
     expect_batch_is_loop({some_words({u32, keys}, 1), some_words({u32, {4, 5}}, 2), some_words({u32, {4, 5}}, 3)}, f,
                          some_words);
 }
 
-TEST(Threefry, RefusesWhatIsNoKeyOrCounter) {
+TEST(Threefry, RejectsInvalidKeysAndCounters) {
   Builder b;
   const Value key = b.input({u32, {2}}), wide = b.input({u32, {3}}), real = b.input({f32, {2}});
   const Value keys = b.input({u32, {4, 2}}), counters = b.input({u32, {5}});

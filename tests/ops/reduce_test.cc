@@ -11,7 +11,7 @@ namespace {
 
 using Combine = std::function<double(double, double)>;
 
-// A plain loop over all elements, combined in row-major order.
+// Combines all elements in row-major order, in a plain loop.
 HostArray looped(const HostArray& x, const Dims& axes, double first, const Combine& combine) {
   HostArray y({x.type.dtype, without(x.type.shape, axes)});
   std::vector<double> results(static_cast<size_t>(y.size()), first);
@@ -32,7 +32,7 @@ struct ReduceCase {
   Shape shape;
   Dims axes;
 };
-// Rows, columns, few columns, several groups, cut into chunks, sizes that divide nothing, and nothing at all.
+// Rows, columns, few columns, several groups, chunks, sizes that do not divide evenly, and empty arrays.
 const std::vector<ReduceCase> kReduceCases = {{{}, {}},
                                               {{7}, {0}},
                                               {{5, 7}, {1}},
@@ -58,8 +58,8 @@ TEST(Reduce, SumsExactlyInEveryType) {
   for (DType t : kAllDTypes) {
     if (t == boolean) continue;
     for (const ReduceCase& c : kReduceCases) {
-      if (size_of(t) <= 2 && t != u8 && count(c.shape) > 1000) continue;  // the sum itself has no exact 16-bit value
-      HostArray x = whole_numbers({t, c.shape});
+      if (size_of(t) <= 2 && t != u8 && count(c.shape) > 1000) continue;  // the sum is not exact in 16 bits
+      HostArray x = small_integers({t, c.shape});
       SCOPED_TRACE(to_string(x.type) + " over " + to_string(c.axes));
       const HostArray wanted =
           looped(x, c.axes, 0, [t](double a, double b) { return t == u8 ? std::fmod(a + b, 256) : a + b; });
@@ -73,12 +73,12 @@ TEST(Reduce, FindsExtremesInEveryType) {
   const double highest[] = {1, 255, 0x1p31 - 1, 0, 0x1p32 - 1, INFINITY, INFINITY, INFINITY, INFINITY};
   for (DType t : kAllDTypes) {
     for (const ReduceCase& c : kReduceCases) {
-      const HostArray x = whole_numbers({t, c.shape});
+      const HostArray x = small_integers({t, c.shape});
       SCOPED_TRACE(to_string(x.type) + " over " + to_string(c.axes));
       const auto k = static_cast<size_t>(t);
       expect_equal(reduced(reduce_max_op, x, c.axes),
                    looped(x, c.axes, lowest[k], [](double a, double b) { return std::max(a, b); }));
-      if (t == i64 && count(c.shape) == 0) continue;  // its highest value is no double
+      if (t == i64 && count(c.shape) == 0) continue;  // its highest value is not a double
       expect_equal(reduced(reduce_min_op, x, c.axes), looped(x, c.axes, t == i64 ? 0x1p62 : highest[k],
                                                              [](double a, double b) { return std::min(a, b); }));
     }
@@ -102,7 +102,7 @@ TEST(Reduce, MultipliesInEveryType) {
 
 TEST(Reduce, CombinesBooleans) {
   for (const ReduceCase& c : kReduceCases) {
-    const HostArray x = whole_numbers({boolean, c.shape}, 3);
+    const HostArray x = small_integers({boolean, c.shape}, 3);
     SCOPED_TRACE(to_string(c.shape));
     expect_equal(reduced(reduce_and_op, x, c.axes), looped(x, c.axes, 1, [](double a, double b) { return a && b; }));
     expect_equal(reduced(reduce_or_op, x, c.axes), looped(x, c.axes, 0, [](double a, double b) { return a || b; }));
@@ -115,10 +115,10 @@ TEST(Reduce, IntegersWrap) {
   EXPECT_EQ(reduced(reduce_prod_op, big, {0}).get(0), -6);
 }
 
-TEST(Reduce, HandsNaNOn) {
+TEST(Reduce, PropagatesNaN) {
   for (DType t : {bf16, f16, f32, f64}) {
     for (int64_t where : {0, 5, 31, 99}) {
-      HostArray x = whole_numbers({t, {100}});
+      HostArray x = small_integers({t, {100}});
       x.set(where, NAN);
       EXPECT_TRUE(std::isnan(reduced(reduce_max_op, x, {0}).get(0)));
       EXPECT_TRUE(std::isnan(reduced(reduce_min_op, x, {0}).get(0)));
@@ -160,7 +160,7 @@ TEST(Reduce, DoesNotDependOnTheNumberOfThreads) {
 
 TEST(Argmax, FindsTheFirstExtremeInEveryType) {
   for (DType t : kAllDTypes) {
-    const HostArray x = whole_numbers({t, {6, 40, 5}});
+    const HostArray x = small_integers({t, {6, 40, 5}});
     for (int64_t axis = 0; axis < 3; ++axis) {
       for (bool greatest : {true, false}) {
         const HostArray y = run_op(greatest ? argmax_op : argmin_op, {x}, {{"axis", axis}})[0];
@@ -187,7 +187,7 @@ TEST(Argmax, FindsTheFirstExtremeInEveryType) {
 
 TEST(Argmax, TakesTheFirstNaN) {
   for (int64_t n : {5, 100}) {
-    HostArray x = whole_numbers({f32, {n}});
+    HostArray x = small_integers({f32, {n}});
     x.set(1, NAN);
     x.set(3, NAN);
     HostArray columns({f32, {n, 2}});
@@ -199,7 +199,7 @@ TEST(Argmax, TakesTheFirstNaN) {
   }
 }
 
-TEST(Argmax, FindsThePlaceInLongLines) {
+TEST(Argmax, FindsTheIndexInLongLines) {
   for (int64_t n : {64, 100, 1000}) {
     const HostArray x = normal_numbers({f32, {3, n}});
     for (bool greatest : {true, false}) {
@@ -217,7 +217,7 @@ TEST(Cumsum, AddsUpInBothDirections) {
   for (DType t : kAllDTypes) {
     if (t == boolean) continue;
     for (const Shape& shape : {Shape{4, 7, 3}, Shape{2, 9, 200}, Shape{3, 0, 2}}) {
-      const HostArray x = whole_numbers({t, shape});
+      const HostArray x = small_integers({t, shape});
       for (int64_t axis = 0; axis < 3; ++axis) {
         for (bool backwards : {false, true}) {
           const HostArray y = run_op(cumsum_op, {x}, {{"axis", axis}, {"reverse", backwards}})[0];
@@ -237,9 +237,9 @@ TEST(Cumsum, AddsUpInBothDirections) {
 
 // ---- batching, gradients, folding, errors
 
-TEST(Reduce, BatchingEqualsALoop) {
-  auto numbers = [](Type t, uint32_t seed) { return whole_numbers(std::move(t), seed); };
-  const HostArray x = whole_numbers({f64, {4, 3}});
+TEST(Reduce, BatchMatchesLoop) {
+  auto numbers = [](Type t, uint32_t seed) { return small_integers(std::move(t), seed); };
+  const HostArray x = small_integers({f64, {4, 3}});
   for (const auto& f :
        std::vector<Value (*)(Value, std::vector<int64_t>)>{reduce_sum, reduce_prod, reduce_max, reduce_min}) {
     expect_batch_is_loop(
@@ -271,7 +271,7 @@ TEST(Reduce, GradientsMatchFiniteDifferences) {
   expect_gradient({x}, [](const Values& in) { return Values{cumsum(in[0], 1, false), cumsum(in[0], 0, true)}; });
 }
 
-TEST(ReduceProd, HasAGradientWhereElementsAreZero) {
+TEST(ReduceProd, GradientIsExactIfElementsAreZero) {
   auto gradient = [](const std::vector<double>& x) {
     const Program p = trace({{f64, {4}}}, [](const Values& in) { return Values{reduce_prod(in[0], {0})}; });
     return evaluate(joint(p, {true}), {HostArray({f64, {4}}, x), HostArray({f64, {}}, {1})})[1].values();
@@ -286,7 +286,7 @@ TEST(ReduceMax, TiesShareTheGradient) {
   EXPECT_EQ(out[1].values(), (std::vector<double>{0, 0.5, 0.5, 0}));
 }
 
-TEST(Reduce, FoldsAsText) {
+TEST(Reduce, FoldsMatchTheirText) {
   auto text = [](const ValueFunction& f) { return simplified({{f32, {2, 1, 3}}}, f); };
   EXPECT_EQ(text([](const Values& in) { return Values{reduce_sum(in[0], {})}; }),
             "program(%0:f32[2,1,3]) {\n  return %0\n}\n");

@@ -20,7 +20,7 @@ TEST(Full, HoldsItsValueInEveryType) {
   EXPECT_EQ(print(p), "program() {\n  %0:bf16[2] = full[dtype=bf16, shape=[2], value=0.10009765625]\n  return %0\n}\n");
 }
 
-TEST(Full, RefusesValuesThatDoNotFit) {
+TEST(Full, RejectsValuesThatDoNotFit) {
   Builder b;
   EXPECT_EQ(error_of([&] { full(b, {u8, {}}, 256); }), "full: 256 does not fit u8; choose a wider type");
   EXPECT_EQ(error_of([&] { full(b, {boolean, {}}, 2); }), "full: 2 does not fit bool; choose a wider type");
@@ -52,7 +52,7 @@ TEST(Iota, CountsAlongItsDimension) {
 
 TEST(Broadcast, RepeatsAlongNewDimensions) {
   for (DType t : kAllDTypes) {
-    const HostArray x = whole_numbers({t, {3, 4}});
+    const HostArray x = small_integers({t, {3, 4}});
     const HostArray y = evaluate({x}, [](const Values& in) {
       return Values{broadcast(in[0], {2, 3, 5, 4}, {1, 3})};
     })[0];
@@ -67,7 +67,7 @@ TEST(Broadcast, RepeatsAlongNewDimensions) {
 TEST(Transpose, MatchesALoopForEveryPermutation) {
   for (const Shape& shape : {Shape{2, 3, 4, 5}, Shape{37, 1, 45, 3}, Shape{40, 50, 2, 8}, Shape{0, 3, 1, 2}}) {
     for (DType t : {u8, f16, f32, i64}) {
-      const HostArray x = whole_numbers({t, shape});
+      const HostArray x = small_integers({t, shape});
       Dims p = {0, 1, 2, 3};
       do {
         const HostArray y = evaluate({x}, [&](const Values& in) { return Values{transpose(in[0], p)}; })[0];
@@ -82,14 +82,14 @@ TEST(Transpose, MatchesALoopForEveryPermutation) {
 }
 
 TEST(Transpose, OfLargeMatricesRunsInParallelTiles) {
-  const HostArray x = whole_numbers({f32, {513, 301}});
+  const HostArray x = small_integers({f32, {513, 301}});
   const HostArray y = evaluate({x}, [](const Values& in) { return Values{transpose(in[0], {1, 0})}; })[0];
   expect_elements(y, [&](const Dims& i) { return at(x, {i[1], i[0]}); });
 }
 
 TEST(Slice, TakesEveryStrideThElement) {
   for (DType t : kAllDTypes) {
-    const HostArray x = whole_numbers({t, {7, 9, 4}});
+    const HostArray x = small_integers({t, {7, 9, 4}});
     const HostArray y = evaluate({x}, [](const Values& in) {
       return Values{slice(in[0], {1, 2, 0}, {6, 9, 4}, {2, 3, 1})};
     })[0];
@@ -102,9 +102,9 @@ TEST(Slice, TakesEveryStrideThElement) {
   }
 }
 
-TEST(Reverse, WalksBackwards) {
+TEST(Reverse, ReversesTheOrder) {
   for (DType t : kAllDTypes) {
-    const HostArray x = whole_numbers({t, {3, 4, 5}});
+    const HostArray x = small_integers({t, {3, 4, 5}});
     const HostArray y = evaluate({x}, [](const Values& in) { return Values{reverse(in[0], {2, 0})}; })[0];
     expect_elements(y, [&](const Dims& i) { return at(x, {2 - i[0], i[1], 4 - i[2]}); });
   }
@@ -113,16 +113,16 @@ TEST(Reverse, WalksBackwards) {
   EXPECT_EQ(none.size(), 0);
 }
 
-TEST(Reshape, KeepsTheOrder) {
-  const HostArray x = whole_numbers({i32, {4, 6}});
+TEST(Reshape, KeepsRowMajorOrder) {
+  const HostArray x = small_integers({i32, {4, 6}});
   const HostArray y = evaluate({x}, [](const Values& in) {
     return Values{stop_gradient(reshape(in[0], {2, 3, 4}))};
   })[0];
   EXPECT_EQ(y.values(), x.values());
 }
 
-TEST(AffineCopy, CopiesLongRowsInPieces) {
-  const HostArray x = whole_numbers({f32, {2, 100000}});
+TEST(AffineCopy, CopiesLongRowsInSeveralTasks) {
+  const HostArray x = small_integers({f32, {2, 100000}});
   const HostArray y = evaluate({x}, [](const Values& in) {
     return Values{slice(in[0], {0, 5}, {2, 99999}, {1, 1})};
   })[0];
@@ -134,7 +134,7 @@ TEST(AffineCopy, CopiesLongRowsInPieces) {
 // ---- pad, concatenate, dynamic_slice, update_slice
 
 TEST(Pad, MatchesALoopForAllAmounts) {
-  const HostArray x = whole_numbers({f32, {4, 3}}), value({f32, {}}, {9});
+  const HostArray x = small_integers({f32, {4, 3}}), value({f32, {}}, {9});
   for (int64_t lo = -3; lo <= 2; ++lo)
     for (int64_t hi = -3; hi <= 2; ++hi)
       for (int64_t interior = 0; interior <= 2; ++interior) {
@@ -152,9 +152,9 @@ TEST(Pad, MatchesALoopForAllAmounts) {
       }
 }
 
-TEST(Pad, WorksForEveryTypeAndForNothing) {
+TEST(Pad, SupportsEveryTypeAndEmptyArrays) {
   for (DType t : kAllDTypes) {
-    const HostArray x = whole_numbers({t, {3}}), value({t, {}}, {1});
+    const HostArray x = small_integers({t, {3}}), value({t, {}}, {1});
     const HostArray y =
         evaluate({x, value}, [](const Values& in) { return Values{pad(in[0], in[1], {2}, {1}, {0})}; })[0];
     expect_elements(y, [&](const Dims& i) { return i[0] < 2 || i[0] > 4 ? 1 : x.get(i[0] - 2); });
@@ -165,8 +165,8 @@ TEST(Pad, WorksForEveryTypeAndForNothing) {
   }
 }
 
-// As many as a large model has parameters, where each was a factor of its own.
-TEST(Concatenate, CanBeCutWithHundredsOfOperands) {
+// As many operands as a large model has parameters; a factor for each would exceed the limit.
+TEST(Concatenate, CanBeShardedWithHundredsOfOperands) {
   std::vector<Type> in(300, {f32, {1, 4}});
   in[7].shape[0] = 2;
   const Rule rule = concatenate_op.rule(in, {{"axis", 0}});
@@ -178,18 +178,18 @@ TEST(Concatenate, CanBeCutWithHundredsOfOperands) {
     EXPECT_NE(rule.unsharded.find(term[0]), std::string::npos) << term;
 }
 
-TEST(Concatenate, PutsOperandsSideBySide) {
+TEST(Concatenate, AppendsOperandsAlongTheAxis) {
   for (DType t : kAllDTypes) {
-    const HostArray a = whole_numbers({t, {2, 3, 2}}, 1), b = whole_numbers({t, {2, 0, 2}}, 2),
-                    c = whole_numbers({t, {2, 4, 2}}, 3);
+    const HostArray a = small_integers({t, {2, 3, 2}}, 1), b = small_integers({t, {2, 0, 2}}, 2),
+                    c = small_integers({t, {2, 4, 2}}, 3);
     const HostArray y = evaluate({a, b, c}, [](const Values& in) { return Values{concatenate(in, 1)}; })[0];
     EXPECT_EQ(to_string(y.type.shape), "[2, 7, 2]");
     expect_elements(y, [&](const Dims& i) { return i[1] < 3 ? at(a, i) : at(c, {i[0], i[1] - 3, i[2]}); });
   }
 }
 
-TEST(DynamicSlice, MovesStartsInwards) {
-  const HostArray x = whole_numbers({i32, {5, 6}});
+TEST(DynamicSlice, ClampsStarts) {
+  const HostArray x = small_integers({i32, {5, 6}});
   for (DType t : {i32, i64})
     for (int64_t row = -2; row <= 6; ++row)
       for (int64_t column : {-9, 0, 2, 3, 4, 100}) {
@@ -199,7 +199,7 @@ TEST(DynamicSlice, MovesStartsInwards) {
           return Values{dynamic_slice(in[0], {in[1], in[2]}, {2, 3})};
         })[0];
         expect_elements(y, [&](const Dims& i) { return at(x, {r0 + i[0], c0 + i[1]}); });
-        const HostArray update = whole_numbers({i32, {2, 3}}, 5);
+        const HostArray update = small_integers({i32, {2, 3}}, 5);
         const HostArray z = evaluate({x, update, r, c}, [](const Values& in) {
           return Values{update_slice(in[0], in[1], {in[2], in[3]})};
         })[0];
@@ -211,7 +211,7 @@ TEST(DynamicSlice, MovesStartsInwards) {
 }
 
 TEST(UpdateSlice, WritesIntoItsOperandWhenTheMemoryIsShared) {
-  const HostArray x = whole_numbers({f32, {6}}), update = whole_numbers({f32, {2}}, 2), start({i32, {}}, {3});
+  const HostArray x = small_integers({f32, {6}}), update = small_integers({f32, {2}}, 2), start({i32, {}}, {3});
   const HostArray wanted =
       evaluate({x, update, start}, [](const Values& in) { return Values{update_slice(in[0], in[1], {in[2]})}; })[0];
   const std::vector<Type> in = {x.type, update.type, start.type}, out = {x.type};
@@ -226,9 +226,9 @@ TEST(UpdateSlice, WritesIntoItsOperandWhenTheMemoryIsShared) {
 
 // ---- batching and gradients
 
-TEST(ShapeOps, BatchingEqualsALoop) {
-  auto numbers = [](Type t, uint32_t seed) { return whole_numbers(std::move(t), seed); };
-  const HostArray x = whole_numbers({f64, {4, 3}}), s = whole_numbers({f64, {}});
+TEST(ShapeOps, BatchMatchesLoop) {
+  auto numbers = [](Type t, uint32_t seed) { return small_integers(std::move(t), seed); };
+  const HostArray x = small_integers({f64, {4, 3}}), s = small_integers({f64, {}});
   const std::vector<ValueFunction> unary = {[](const Values& in) {
                                               return Values{broadcast(in[0], {4, 2, 3}, {0, 2})};
                                             },
@@ -251,7 +251,7 @@ TEST(ShapeOps, BatchingEqualsALoop) {
       },
       numbers);
   expect_batch_is_loop(
-      {x, whole_numbers({f64, {2, 3}})}, [](const Values& in) { return Values{concatenate(in, 0)}; }, numbers);
+      {x, small_integers({f64, {2, 3}})}, [](const Values& in) { return Values{concatenate(in, 0)}; }, numbers);
   const HostArray r({i32, {}}, {1}), c({i64, {}}, {2});
   expect_batch_is_loop(
       {x, r, c},
@@ -260,7 +260,7 @@ TEST(ShapeOps, BatchingEqualsALoop) {
       },
       numbers);
   expect_batch_is_loop(
-      {x, whole_numbers({f64, {2, 2}}), r, c},
+      {x, small_integers({f64, {2, 2}}), r, c},
       [](const Values& in) {
         return Values{update_slice(in[0], in[1], {in[2], in[3]})};
       },
@@ -268,7 +268,7 @@ TEST(ShapeOps, BatchingEqualsALoop) {
 }
 
 TEST(DynamicSlice, BatchesTwice) {
-  const HostArray x = whole_numbers({f64, {2, 3, 5}}), starts({i32, {2, 3}}, {0, 1, 2, 3, 4, -1});
+  const HostArray x = small_integers({f64, {2, 3, 5}}), starts({i32, {2, 3}}, {0, 1, 2, 3, 4, -1});
   const ValueFunction inner = [](const Values& in) {
     const Program one =
         trace({{f64, {5}}, {i32, {}}}, [](const Values& v) { return Values{dynamic_slice(v[0], {v[1]}, {2})}; });
@@ -293,7 +293,7 @@ TEST(ShapeOps, GradientsMatchFiniteDifferences) {
   expect_gradient({x, y, r, c}, [](const Values& in) { return Values{update_slice(in[0], in[1], {in[2], in[3]})}; });
 }
 
-TEST(StopGradient, StopsIt) {
+TEST(StopGradient, GradientIsZero) {
   const Program p = joint(trace({{f64, {2}}}, [](const Values& in) { return Values{stop_gradient(in[0])}; }), {true});
   const HostArrays out = evaluate(p, {normal_numbers({f64, {2}}), normal_numbers({f64, {2}})});
   EXPECT_EQ(out[1].values(), (std::vector<double>{0, 0}));
@@ -361,7 +361,7 @@ TEST(ShapeOps, FoldPairsIntoOne) {
             "  %1:f32[1,2] = slice[limits=[2,3], starts=[1,1], strides=[1,1]] %0\n  return %1\n");
 }
 
-TEST(ShapeOps, OfFullFoldToFull) {
+TEST(ShapeOps, ViewsOfFullFoldToFull) {
   auto made = [](const std::function<Value(Value)>& f) {
     return folded([&](const Values& in) { return Values{f(full(in[0].builder(), {f32, {2, 3}}, 2.5))}; });
   };
@@ -466,7 +466,7 @@ TEST(ShapeOps, ErrorsNameTheFactAndTheRemedy) {
   for (const auto& [f, wanted] : cases) EXPECT_EQ(error_of(f), wanted);
 }
 
-TEST(ShapeOps, RulesShareTheFactorsThatStay) {
+TEST(ShapeOps, RulesShareFactorsOfUnchangedDimensions) {
   auto text = [](const Rule& r) {
     std::string out;
     for (const auto& t : r.in) out += t + ",";

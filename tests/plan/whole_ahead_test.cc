@@ -226,7 +226,7 @@ void run_steps(const Program& program, From from, int steps, bool& some) {
 
   std::mt19937 random(20261119);
   HostArrays in;
-  for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+  for (const Type& type : program.input_types()) in.push_back(small_integers(type, random()));
   const auto device = [&](const HostArray& x) {
     BufferPtr own = lane.allocate(x.type.bytes());
     lane.to_device(own->data(), x.buffer->data(), x.type.bytes());

@@ -218,7 +218,7 @@ TEST(WholeColumns, OnGpuSumsAreExact) {
     HostArrays in;
     Values out;
     for (int i = 0; i < 2; ++i) {
-      for (const Type& type : {left, right, weights, bias, bias}) in.push_back(whole_numbers(type, random()));
+      for (const Type& type : {left, right, weights, bias, bias}) in.push_back(small_integers(type, random()));
       const Value x = b.input(left), y = b.input(right), w = b.input(weights), v = b.input(bias), m = b.input(bias);
       const Value sum = cast(reduce_sum(y, {0}), DType::f32), mean = m + sum;
       out.push_back(w - cast(einsum("km,kn->mn", x, y), DType::f32));
@@ -246,7 +246,7 @@ TEST(WholeColumns, OnGpuSumsOfAnotherShapeAreNotMerged) {
   Values out;
   for (int i = 0; i < 2; ++i) {
     const Type matrix{DType::f32, {128, 1024}}, weights{DType::f32, {1024, 1024}}, bias{DType::f32, {2048}};
-    for (const Type& type : {matrix, matrix, weights, bias}) in.push_back(whole_numbers(type, random()));
+    for (const Type& type : {matrix, matrix, weights, bias}) in.push_back(small_integers(type, random()));
     const Value x = b.input(matrix), y = b.input(matrix), w = b.input(weights), v = b.input(bias);
     out.push_back(w - einsum("km,kn->mn", x, y));
     out.push_back(v - reduce_sum(reshape(y, {64, 2048}), {0}));

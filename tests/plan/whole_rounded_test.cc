@@ -163,7 +163,7 @@ HostArray weights_of(const Shape& shape, uint32_t seed) {
 // Integers, so that sums are exact. Every other row (`across`: column) has one nonzero element, so that the last bit of
 // a weight is a bit of the result. f32 values have an extra part that rounding removes.
 HostArray rows_of(DType dtype, const Shape& shape, bool across, uint32_t seed) {
-  HostArray out = whole_numbers({dtype, shape}, seed);
+  HostArray out = small_integers({dtype, shape}, seed);
   const int64_t deep = shape[across ? 0 : 1];
   for (int64_t i = 0; i < shape[0]; ++i)
     for (int64_t j = 0; j < shape[1]; ++j) {
@@ -281,7 +281,7 @@ TEST(WholeRounded, OnGpuRoundsEqualTheReference) {
     Builder b;
     const Value start = b.input(weights), xs = b.input({DType::bf16, {length, 128, 256}});
     const Program program = b.take(scan(b, body, {start}, {xs}, {}, length, false));
-    HostArrays in = {weights_of({256, 512}, random()), whole_numbers({DType::bf16, {length, 128, 256}}, random())};
+    HostArrays in = {weights_of({256, 512}, random()), small_integers({DType::bf16, {length, 128, 256}}, random())};
     const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
     for (size_t o = 0; o < got.size(); ++o) expect_equal(got[o], wanted[o]);
   }

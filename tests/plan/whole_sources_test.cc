@@ -414,7 +414,7 @@ TEST(WholeSources, OnGpuProductsOfOneShapeKeepTheirSources) {
   const Program program =
       b.take(Values{einsum("mk,kn->mn", x, v), einsum("mk,kn->mn", y, u), einsum("mk,nk->mn", full(b, wide, 1), last)});
   HostArrays in;
-  for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+  for (const Type& type : program.input_types()) in.push_back(small_integers(type, random()));
   for (int64_t i = 0; i < 128; ++i) in[2].set(i, static_cast<double>((i * 37 + 5) % 70));
   const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
   for (size_t o = 0; o < got.size(); ++o) expect_equal(got[o], wanted[o]);
@@ -432,7 +432,7 @@ TEST(WholeSources, OnGpuResultsEqualTheReference) {
       SCOPED_TRACE(fmt::format("{} rows of {} to {}, {}", rows, deep, wide, name(dtype)));
       const Program program = a_layer(dtype, rows, deep, wide);
       HostArrays in;
-      for (const Type& type : program.input_types()) in.push_back(whole_numbers(type, random()));
+      for (const Type& type : program.input_types()) in.push_back(small_integers(type, random()));
       for (int64_t i = 0; i < rows; ++i) in[1].set(i, static_cast<double>((i * 37 + 5) % 74 - 2));
       const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
       for (size_t o = 0; o < got.size(); ++o) expect_equal(got[o], wanted[o]);

@@ -139,7 +139,7 @@ TEST(WholeSums, OnGpuSumsAreExact) {
     Values sums;
     Values out;
     for (int i = 0; i < 2; ++i) {
-      for (const Type& type : {left, right, weights}) in.push_back(whole_numbers(type, random()));
+      for (const Type& type : {left, right, weights}) in.push_back(small_integers(type, random()));
       const Value x = b.input(left), y = b.input(right), w = b.input(weights);
       const Value gradient = cast(einsum("km,kn->mn", x, y), DType::f32);
       // Small enough that the total sum is exact in f32.
@@ -168,7 +168,7 @@ TEST(WholeSums, OnGpuResultsThatAreReadAgainAreWritten) {
   const Value rest = squares - broadcast(sum, {64, 64}, {});
   const Program program = fuse(b.take(Values{w - gradient, sum, reduce_sum(rest, {0})}));
   HostArrays in;
-  for (uint32_t seed = 0; seed < 3; ++seed) in.push_back(whole_numbers(matrix, seed));
+  for (uint32_t seed = 0; seed < 3; ++seed) in.push_back(small_integers(matrix, seed));
   const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
   for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values());
 }

@@ -1,4 +1,5 @@
-// References and samples of the collectives. Operands and results that vary over the axis have the devices in front.
+// References and samples of the collectives. Operands and results that vary over the axis have a leading dimension of
+// devices.
 #include "rows/rows.h"
 
 namespace lockstep {
@@ -7,7 +8,7 @@ namespace {
 using Combine = Real (*)(Real, Real);
 const std::vector<std::string> kVarying = {kAxis};
 
-// One value of all devices.
+// Combines the values of all devices.
 Reference over_devices(Combine combine) {
   return [=](const RefArrays& in, const Attrs&, RefArrays& y) {
     const auto n = static_cast<size_t>(in[0].shape()[0]), block = y[0].data.size();
@@ -23,7 +24,7 @@ void pvary_reference(const RefArrays& in, const Attrs&, RefArrays& y) {
   for (size_t i = 0; i < y[0].data.size(); ++i) y[0].data[i] = in[0].data[i % in[0].data.size()];
 }
 
-// Dimension `dim` of one device's array is dimension dim + 1 here.
+// The position, in the stacked array, of dimension `dim` of one device's array.
 std::ptrdiff_t stacked_dim(const Attrs& attrs) { return static_cast<std::ptrdiff_t>(attrs.integer("dim")) + 1; }
 
 void all_gather_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
@@ -87,7 +88,7 @@ std::vector<Sample> reductions(const std::vector<DType>& dtypes, Domain domain) 
 
 Attrs along(int64_t devices, int64_t dim) { return {{"size", devices}, {"dim", dim}}; }
 
-// Operands of one device in which dimension `dim` has the extent of the axis.
+// Samples whose dimension `dim`, on one device, has the extent of the axis.
 std::vector<Sample> dealt_out(const std::vector<DType>& dtypes) {
   std::vector<Sample> out;
   for (DType t : dtypes) out.push_back(sample(3, t, {2, 3}, along(3, 1)));

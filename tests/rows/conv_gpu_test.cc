@@ -1,4 +1,4 @@
-// Convolutions on the GPU by our own kernels and by cuDNN: the same results, whichever a machine finds faster.
+// Convolutions on the GPU by this library's kernels and by cuDNN give the same results.
 #ifdef LOCKSTEP_WITH_CUDA
 #include "ops/cuda/conv_choice.h"
 #include "rows/on_gpu.h"
@@ -16,8 +16,8 @@ class ConvOnGpu : public testing::TestWithParam<ConvBackend> {
   void TearDown() override { set_conv_backend(ConvBackend::fastest); }
 };
 
-INSTANTIATE_TEST_SUITE_P(By, ConvOnGpu, testing::Values(ConvBackend::own, ConvBackend::cudnn),
-                         [](const auto& by) { return by.param == ConvBackend::own ? "own" : "dnn"; });
+INSTANTIATE_TEST_SUITE_P(Backend, ConvOnGpu, testing::Values(ConvBackend::own, ConvBackend::cudnn),
+                         [](const auto& by) { return by.param == ConvBackend::own ? "own" : "cudnn"; });
 
 TEST_P(ConvOnGpu, MatchesReference) {
   for (const Op* op : {&conv2d_op, &conv2d_fused_op, &conv2d_input_grad_op, &conv2d_filter_grad_op})
@@ -26,13 +26,13 @@ TEST_P(ConvOnGpu, MatchesReference) {
       const HostArrays in = make_inputs(sample, 7);
       RefArrays wide;
       for (const HostArray& x : in) wide.push_back(to_reference(x));
-      const RefArrays wanted = refer(*op, sample, wide);
+      const RefArrays wanted = reference_of(*op, sample, wide);
       const HostArrays got = planned_on_gpu(program_of(*op, sample), in);
       for (size_t k = 0; k < got.size(); ++k) expect_close(got[k], from_reference(wanted[k]));
     }
 }
 
-TEST_P(ConvOnGpu, GivesTheSameBitsEveryTime) {
+TEST_P(ConvOnGpu, IsDeterministic) {
   const Sample sample{{{{f32, {8, 14, 14, 32}}}, {{f32, {8, 14, 14, 64}}}},
                       {{"stride", std::vector<int64_t>{1, 1}},
                        {"pad", std::vector<int64_t>{2, 2, 2, 2}},

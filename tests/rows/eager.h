@@ -1,4 +1,4 @@
-// Two ways to run a program in tests: equation by equation through every row's own kernel (the reference), and as a
+// Two ways to run a program in tests: equation by equation with each row's kernel (the reference), and as an execution
 // plan. One thread.
 #pragma once
 
@@ -29,7 +29,7 @@ inline std::vector<Type> types_of(const HostArrays& arrays) {
 
 inline HostArrays eager(const Program& p, const HostArrays& inputs);
 
-// One equation, by its op's kernel; an op that is only its body runs the body.
+// Runs one equation with its op's kernel; an op without a kernel runs its body.
 inline HostArrays eager_op(const Op& op, const Attrs& attrs, const HostArrays& in) {
   if (!op.cpu) return eager(attrs.program("body"), in);
   const std::vector<Type> in_types = types_of(in), out_types = infer_types(op, in_types, attrs);
@@ -68,7 +68,7 @@ inline HostArrays eager(const Program& p, const HostArrays& inputs) {
   return outputs;
 }
 
-// The program lowered and planned. Donated inputs lose their contents.
+// Compiles and runs the program as an execution plan. Donated inputs lose their contents.
 inline HostArrays planned(const Program& p, const HostArrays& inputs, const std::vector<bool>& donated = {}) {
   const std::shared_ptr<Plan> plan = compile(p, test_pool(), {.donated = donated});
   std::vector<const void*> in;

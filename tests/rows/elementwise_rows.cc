@@ -32,7 +32,7 @@ Real log_sum_exp(Real a, Real b) {
   return a == b ? a + std::log(Real{2}) : (a > b ? a : b) + std::log1p(std::exp(-std::abs(a - b)));
 }
 
-// By bisection in double, then Newton's steps.
+// By bisection in double, then Newton's method.
 Real erf_inverse(Real x) {
   if (!(std::abs(x) <= 1)) return std::nanl("");
   if (std::abs(x) == 1) return x * std::numeric_limits<Real>::infinity();
@@ -49,7 +49,7 @@ Real erf_inverse(Real x) {
 using Unary = Real (*)(Real);
 using Binary = Real (*)(Real, Real);
 using IntUnary = uint64_t (*)(uint64_t);
-using IntBinary = Real (*)(DType, Real, Real);  // of whole numbers
+using IntBinary = Real (*)(DType, Real, Real);  // of integers
 
 Reference unary(Unary f, IntUnary g = nullptr) {
   return [=](const RefArrays& in, const Attrs&, RefArrays& out) {
@@ -103,7 +103,7 @@ std::vector<DType> operator+(std::vector<DType> a, const std::vector<DType>& b) 
   return a;
 }
 
-// Each dtype in a shape of its own, and for the first the shapes at the edges.
+// Each dtype in a different shape, and the first also in edge-case shapes.
 std::vector<Sample> samples(const std::vector<DType>& dtypes, std::vector<Domain> domains) {
   std::vector<Sample> out;
   auto add = [&](DType t, const Shape& shape, bool special) {
@@ -123,7 +123,7 @@ std::vector<Sample> samples(const std::vector<DType>& dtypes, std::vector<Domain
   return out;
 }
 
-// Signed numbers of full width: they overflow in almost every op.
+// Adds signed numbers of full width, which overflow in almost every op.
 std::vector<Sample> with_wide(std::vector<Sample> out, size_t operands) {
   for (DType t : {i32, u32})
     out.push_back({std::vector<Operand>(operands, {{t, {40}}, {Domain::real, t == i32 ? -2e9 : 0, 2e9}}), {}});
@@ -284,7 +284,7 @@ void add_elementwise_rows(std::vector<Row>& out) {
   add_numeric(
       out, minimum_op, [](Real a, Real b) { return nan_in(a, b) ? std::nanl("") : std::min(a, b); },
       [](DType, Real a, Real b) { return std::min(a, b); });
-  // Not relative to each element: two parts of opposite signs may cancel.
+  // Not relative to each element: two terms of opposite signs may cancel.
   out.push_back({&logaddexp_op, binary(log_sum_exp), samples(kFloats, {kPlain, kPlain})});
   for (DType t : {f32, bf16})
     out.back().samples.push_back({{{{t, {30}}, {Domain::ties}}, {{t, {30}}, {Domain::ties}}}, {}});

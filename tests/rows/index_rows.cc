@@ -1,4 +1,4 @@
-// References and samples of the rows that move elements to places that are data, and of random bits.
+// References and samples of the rows that move elements to or from positions given as data, and of random bits.
 #include <numeric>
 
 #include "rows/rows.h"
@@ -6,9 +6,9 @@
 namespace lockstep {
 namespace {
 
-// The index in x [B..., pre..., N, post...] that slices [B..., pre..., I..., post...] read at `at`; its entry `axis` is
-// the index as it stands in the indices.
-Dims place_in_x(const Dims& at, const RefArray& indices, const Attrs& attrs) {
+// The index in x [B..., pre..., N, post...] that belongs to index `at` of the slices [B..., pre..., I..., post...]. Its
+// entry `axis` is the unclamped value from `indices`.
+Dims index_in_x(const Dims& at, const RefArray& indices, const Attrs& attrs) {
   const int64_t axis = attrs.integer("axis"), batch_dims = attrs.integer("batch_dims");
   const int64_t places = indices.type.rank() - batch_dims;
   Dims which(at.begin(), at.begin() + batch_dims);
@@ -24,7 +24,7 @@ void add_gathers(std::vector<Row>& out) {
              [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                const auto axis = static_cast<size_t>(attrs.integer("axis"));
                for_each_index(y[0].shape(), [&](const Dims& at, int64_t) {
-                 Dims from = place_in_x(at, in[1], attrs);
+                 Dims from = index_in_x(at, in[1], attrs);
                  from[axis] = std::clamp<int64_t>(from[axis], 0, in[0].shape()[axis] - 1);
                  y[0].at(at) = in[0].at(from);
                });
@@ -36,7 +36,7 @@ void add_gathers(std::vector<Row>& out) {
                 const auto axis = static_cast<size_t>(attrs.integer("axis"));
                 y[0].data = in[0].data;
                 for_each_index(in[2].shape(), [&](const Dims& at, int64_t i) {
-                  const Dims to = place_in_x(at, in[1], attrs);
+                  const Dims to = index_in_x(at, in[1], attrs);
                   if (to[axis] >= 0 && to[axis] < in[0].shape()[axis])
                     y[0].at(to) += in[2].data[static_cast<size_t>(i)];
                 });

@@ -1,4 +1,5 @@
-// The program lowered, planned and run on the GPU, three times with the same memory: the second time as a recording.
+// Runs a program as an execution plan on the GPU, three times with the same memory, so that the graph captured in the
+// second run is replayed. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,16 +37,16 @@ inline HostArrays run_on_gpu(Plan& plan, const Program& p, const HostArrays& inp
   return results;
 }
 
-// `donated`: the memory of which inputs is given away.
+// `donated`: the inputs whose memory is donated.
 inline HostArrays planned_on_gpu(const Program& p, const HostArrays& inputs, const std::vector<bool>& donated = {}) {
   ::setenv("LOCKSTEP_CUDA_MATH", "full", 0);  // references are f32
   return run_on_gpu(*compile(p, test_pool(), {.donated = donated, .cuda = &CudaLane::local()}), p, inputs);
 }
 
-// What the GPU computes of whole numbers, small enough for that to be exact, is what a plain evaluation does.
+// Expects that the GPU and the row-by-row evaluation agree on small integers, for which both are exact.
 inline void expect_same_on_gpu(const Program& p, std::mt19937& random) {
   HostArrays in;
-  for (const Type& type : p.input_types()) in.push_back(whole_numbers(type, random()));
+  for (const Type& type : p.input_types()) in.push_back(small_integers(type, random()));
   const HostArrays got = planned_on_gpu(p, in), wanted = eager(p, in);
   for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
 }

@@ -1,4 +1,4 @@
-// References and samples of the rows that carry programs: those that lowering makes, and scan, cond, remat and
+// References and samples of the rows that contain programs: those that lowering emits, and scan, cond, remat and
 // custom_vjp.
 #include "ops/ops.h"
 #include "rows/rows.h"
@@ -8,7 +8,7 @@ namespace {
 
 ProgramPtr body(std::string_view text) { return std::make_shared<const Program>(parse(text, all_ops())); }
 
-void run_body(const RefArrays& in, const Attrs& attrs, RefArrays& y) { y = refer(attrs.program("body"), in); }
+void run_body(const RefArrays& in, const Attrs& attrs, RefArrays& y) { y = reference_of(attrs.program("body"), in); }
 
 void add_fused(std::vector<Row>& out) {
   Row fused{&fused_op, run_body, {}, false, true};
@@ -56,9 +56,9 @@ void add_fused(std::vector<Row>& out) {
 
   Row einsum{&einsum_fused_op,
              [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-               RefArrays operands = refer(einsum_op, attrs, {in[0], in[1]});
+               RefArrays operands = reference_of(einsum_op, attrs, {in[0], in[1]});
                operands.insert(operands.end(), in.begin() + 2, in.end());
-               y = refer(attrs.program("body"), operands);
+               y = reference_of(attrs.program("body"), operands);
              },
              {},
              false,
@@ -113,7 +113,7 @@ void scan_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
     const int64_t at = attrs.get<bool>("reverse") ? length - 1 - step : step;
     RefArrays args = carry;
     for (size_t i = carries; i < in.size(); ++i) args.push_back(i < carries + xs ? slice_of(in[i], at) : in[i]);
-    const RefArrays results = refer(attrs.program("body"), args);
+    const RefArrays results = reference_of(attrs.program("body"), args);
     for (size_t i = 0; i < results.size(); ++i) {
       if (i < carries)
         carry[i] = results[i];
@@ -153,7 +153,7 @@ void add_scan(std::vector<Row>& out) {
       %8:f32[2] = add %1 %7
       return %4 %8
     })");
-  // A carry that swaps places, a result that is an input, an output used twice.
+  // Carries that are swapped, a result that is an input, an output used twice.
   add({{{f64, {2}}}, {{f64, {2}}}, {{f64, {3, 2}}}, {{f64, {2}}}}, 2, 1, 3, false, R"(
     program(%0:f64[2], %1:f64[2], %2:f64[2], %3:f64[2]) {
       %4:f64[2] = mul %0 %3
@@ -172,7 +172,7 @@ void add_scan(std::vector<Row>& out) {
 void add_cond(std::vector<Row>& out) {
   Row row{&cond_op,
           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-            y = refer(attrs.program(in[0].data[0] != 0 ? "if_true" : "if_false"), RefArrays(in.begin() + 1, in.end()));
+            y = reference_of(attrs.program(in[0].data[0] != 0 ? "if_true" : "if_false"), RefArrays(in.begin() + 1, in.end()));
           },
           {}};
   const ProgramPtr yes = body(R"(
@@ -214,7 +214,7 @@ void add_remat(std::vector<Row>& out) {
     })")}}});
   out.push_back(std::move(row));
 
-  // A softplus whose gradient is written out, with a scale that is no argument.
+  // A softplus with an explicit gradient, and a scale that is captured.
   Row custom{&custom_vjp_op, run_body, {}};
   custom.samples.push_back({{{{f32, {4}}}, {{f32, {4}}, {}, false}},
                             {{"arguments", int64_t{1}},

@@ -1,5 +1,5 @@
-// Random programs of every row there is, on random lanes in random layouts: the same results as on one lane, exact for
-// integers and for what only moves, within rounding where sums are taken in another order.
+// Random programs of all rows, on random lanes with random shardings, give the same results as on one lane: exact for
+// integers and for moved elements, within rounding where the order of a sum differs.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kPrograms = kSanitized ? 1000 : 10000;
 
-// Rows that no program to be partitioned has, and why.
+// Rows that do not occur in programs to be partitioned, and why.
 const std::map<std::string_view, const char*> kNotGenerated = {
     {"fused", "fusion makes it, of each lane's program"},
     {"einsum_fused", "fusion makes it, of each lane's program"},
@@ -34,7 +34,7 @@ const std::map<std::string_view, const char*> kNotGenerated = {
     {"axis_index", "per-device code is batched before"},
 };
 
-// Small, and without what has no number.
+// Small, and without NaN and infinities.
 bool is_usable(const Sample& sample) {
   int64_t elements = 0;
   for (const Operand& operand : sample.in) {
@@ -49,7 +49,7 @@ struct Choice {
   std::vector<const Sample*> samples;
 };
 
-// Every row but those above and those that the partitioner writes itself, with its samples.
+// Every row, with its samples, except those above and those that only the partitioner emits.
 std::vector<Choice> choices() {
   std::vector<Choice> out;
   for (const Op* op : all_ops()) {
@@ -68,20 +68,20 @@ RandomEquation equation_of(const std::vector<Choice>& all, std::mt19937& random)
   return {choice.op, sample.attrs, make_inputs(sample, static_cast<uint32_t>(random()))};
 }
 
-TEST(RandomLanes, EveryRowIsGeneratedOrSaidNotToBe) {
+TEST(RandomLanes, EveryRowIsGeneratedOrExcluded) {
   for (const Choice& choice : choices()) EXPECT_FALSE(choice.samples.empty()) << choice.op->name;
   std::set<std::string_view> names;
   for (const Op* op : all_ops()) names.insert(op->name);
   for (const auto& [name, reason] : kNotGenerated) EXPECT_TRUE(names.contains(name)) << name << ": " << reason;
 }
 
-// Specs may leave lanes without a row of anything: 3 rows on 7 lanes. No op minds.
-TEST(RowsOnLanes, NoneForbidsAPieceWithoutRows) {
+// A spec may give lanes empty shards: 3 rows on 7 lanes. Every op must accept them.
+TEST(RowsOnLanes, EveryOpAcceptsEmptyShards) {
   const LaneGrid grid{{{"x", 7, 1}}};
   int programs = 0;
   for (const Choice& choice : choices())
     for (const Sample* original : choice.samples) {
-      // Every part of a sum is rounded, which in 16 bits shows.
+      // Every partial sum is rounded, which is visible in 16 bits.
       const Sample sample = choice.op->pending == PendingReduction::sum ? in_f64(*original) : *original;
       RandomProgram r{program_of(*choice.op, sample), {}, make_inputs(sample, 5)};
       for (const HostArray& y : eager(r.program, r.inputs)) {
@@ -103,7 +103,7 @@ TEST(RowsOnLanes, NoneForbidsAPieceWithoutRows) {
   EXPECT_GT(programs, 500);
 }
 
-TEST(RandomLanes, ResultsAreThoseOfOneLane) {
+TEST(RandomLanes, ResultsMatchOneLane) {
   const std::vector<Choice> all = choices();
   std::map<std::string_view, int> seen;
   for (uint32_t seed = 0; seed < kPrograms; ++seed) {
@@ -121,8 +121,8 @@ TEST(RandomLanes, ResultsAreThoseOfOneLane) {
   for (const Choice& choice : all) EXPECT_GE(seen[choice.op->name], 20) << choice.op->name;
 }
 
-// Whatever is large enough for a schedule to move, gather again or compute in pieces: here everything is.
-TEST(RandomLanes, ResultsOfScheduledProgramsAreThoseOfOneLane) {
+// Lowers the thresholds of the schedule, so that everything is large enough to be moved, regathered or chunked.
+TEST(RandomLanes, ScheduledProgramsMatchOneLane) {
   const std::vector<Choice> all = choices();
   const CollectiveScheduleOptions tiny{.regather = {.keep_within = 0, .min_bytes = 1},
                                        .chunks = {.min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 1},

@@ -1,4 +1,4 @@
-// References and samples of the rows that combine elements along dimensions, einsum among them.
+// References and samples of the rows that combine elements along dimensions, including einsum.
 #include <map>
 
 #include "rows/rows.h"
@@ -39,7 +39,7 @@ Real highest(DType t) {
 }
 Real lowest(DType t) { return !is_signed(t) ? 0 : is_floating(t) ? -highest(t) : -highest(t) - 1; }
 
-// NaN wins.
+// Propagates NaN.
 Real greater(Real a, Real b) { return std::isnan(a) || a >= b ? a : b; }
 Real lesser(Real a, Real b) { return std::isnan(a) || a <= b ? a : b; }
 
@@ -79,7 +79,7 @@ void add_reductions(std::vector<Row>& out) {
                  with_large(samples(numbers, plain), plain)});
   out.push_back({&reduce_prod_op, reduction([](Real a, Real b) { return a * b; }, [](DType) -> Real { return 1; }),
                  samples(numbers, near_one)});
-  // Zeros in a product: its gradient must not divide by them.
+  // Zeros in a product: the gradient must not divide by them.
   out.back().samples.push_back({{{{f64, {3, 4}}, {Domain::ties}}}, {{"axes", Ints{1}}}});
   out.push_back({&reduce_max_op, reduction(greater, lowest), with_large(samples(ordered, distinct), plain)});
   out.push_back({&reduce_min_op, reduction(lesser, highest), with_large(samples(ordered, distinct), plain)});

@@ -29,7 +29,7 @@ Attrs in_f64(const Attrs& attrs) {
   return out;
 }
 
-// How the values of all devices along kAxis lie in one array.
+// The type of the array that holds the values of all devices along kAxis.
 Type stored(Type t, int64_t devices) {
   if (std::erase(t.varying, kAxis) > 0) t.shape = prepend(devices, t.shape);
   return t;
@@ -122,7 +122,7 @@ const Row& row_of(const Op& op) {
   throw_error("rows: {} has no reference and no samples; add a Row for it", op.name);
 }
 
-RefArrays refer(const Op& op, const Attrs& attrs, const RefArrays& in) {
+RefArrays reference_of(const Op& op, const Attrs& attrs, const RefArrays& in) {
   std::vector<Type> types;
   for (const RefArray& x : in) types.push_back(x.type);
   RefArrays out;
@@ -131,21 +131,21 @@ RefArrays refer(const Op& op, const Attrs& attrs, const RefArrays& in) {
   return out;
 }
 
-RefArrays refer(const Op& op, const Sample& sample, const RefArrays& in) {
-  if (sample.devices == 0) return refer(op, sample.attrs, in);
+RefArrays reference_of(const Op& op, const Sample& sample, const RefArrays& in) {
+  if (sample.devices == 0) return reference_of(op, sample.attrs, in);
   RefArrays out;
   for (const Type& t : infer_types(op, sample.types(), sample.attrs)) out.emplace_back(stored(t, sample.devices));
   row_of(op).reference(in, sample.attrs, out);
   return out;
 }
 
-RefArrays refer(const Program& p, const RefArrays& in) {
+RefArrays reference_of(const Program& p, const RefArrays& in) {
   RefArrays values(p.types.size(), RefArray({f32, {0}}));
   for (size_t i = 0; i < in.size(); ++i) values[p.inputs[i]] = in[i];
   for (const Eqn& eqn : p.eqns) {
     RefArrays operands;
     for (ValueId id : eqn.in) operands.push_back(values[id]);
-    const RefArrays results = refer(*eqn.op, eqn.attrs, operands);
+    const RefArrays results = reference_of(*eqn.op, eqn.attrs, operands);
     for (size_t k = 0; k < results.size(); ++k) values[eqn.out[k]] = results[k];
   }
   RefArrays out;
@@ -160,7 +160,7 @@ Program program_of(const Op& op, const Sample& sample) {
   return b.take(b.emit(op, in, sample.attrs));
 }
 
-Program spread(const Program& p, int64_t devices) {
+Program for_all_devices(const Program& p, int64_t devices) {
   if (devices == 0) return p;
   auto vary = [](const std::vector<Type>& types) {
     std::vector<bool> out;
@@ -188,7 +188,7 @@ HostArrays make_inputs(const Sample& sample, uint32_t seed) {
     out.push_back(make_input(operand, stored(operand.type, sample.devices), random));
   for (size_t i = 0; i < out.size(); ++i)
     if (sample.in[i].domain.kind == Domain::pooled)
-      out[i] = from_reference(refer(max_pool_op, sample.attrs, {to_reference(out[0])})[0]);
+      out[i] = from_reference(reference_of(max_pool_op, sample.attrs, {to_reference(out[0])})[0]);
   return out;
 }
 
@@ -244,7 +244,7 @@ void expect_close(const HostArray& got, const HostArray& wanted, bool relative) 
   double scale = 0;
   for (int64_t i = 0; i < wanted.size() && !relative; ++i)
     if (std::isfinite(wanted.get(i))) scale = std::max({scale, 1.0, std::abs(wanted.get(i))});
-  // What rounding to a subnormal may lose.
+  // The rounding error of subnormal results.
   const double least = got.type.dtype == f16 ? 0x1p-24 : got.type.dtype == f64 ? 0x1p-1060 : 0x1p-133;
   const double allowed = tolerance(got.type.dtype);
   for (int64_t i = 0; i < got.size(); ++i) {

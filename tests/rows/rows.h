@@ -1,5 +1,5 @@
-// What is known of every row outside it: a naive reference in extended precision, and samples of what it is used on.
-// rows() is walked by the tests of this folder. Immutable after first use; one thread.
+// The test data of every row: a naive reference implementation in extended precision, and samples of operands and
+// attributes. The tests of this folder walk rows(). Immutable after first use; one thread.
 #pragma once
 
 #include <functional>
@@ -30,11 +30,11 @@ inline constexpr const char* kAxis = "i";
 // Computes `out`, which has the result types, from the operands.
 using Reference = std::function<void(const RefArrays& in, const Attrs& attrs, RefArrays& out)>;
 
-// Where the elements of an operand lie.
+// The distribution of the elements of an operand.
 struct Domain {
   enum Kind {
-    real,      // uniform in [lo, hi]; whole numbers for integers
-    distinct,  // no two alike, spaced by at least 1/4
+    real,      // uniform in [lo, hi]; integers for integer types
+    distinct,  // all different, spaced by at least 1/4
     ties,      // few different values
     special,   // zeros, ones, extremes, infinities, NaN
     pooled,    // the max_pool of operand 0
@@ -51,8 +51,8 @@ struct Operand {
 struct Sample {
   std::vector<Operand> in;
   Attrs attrs = {};
-  bool smooth = true;   // differentiable at almost every such operand
-  int64_t devices = 0;  // for a collective: how many there are along kAxis
+  bool smooth = true;   // differentiable almost everywhere
+  int64_t devices = 0;  // for a collective: the number of devices along kAxis
 
   std::vector<Type> types() const;
   std::string text(const Op&) const;
@@ -63,16 +63,16 @@ struct Row {
   Reference reference;
   std::vector<Sample> samples;
   bool relative = false;  // results are accurate relative to each element, not only to the largest
-  bool lowered = false;   // made by lowering only: never batched or differentiated
+  bool lowered = false;   // only lowering emits it: never batched or differentiated
 };
 
 const std::vector<Row>& rows();
 const Row& row_of(const Op&);
 
-// Results of the reference of an op; nested programs are computed by the references of their equations.
-RefArrays refer(const Op&, const Attrs&, const RefArrays& in);
-RefArrays refer(const Op&, const Sample&, const RefArrays& in);
-RefArrays refer(const Program&, const RefArrays& in);
+// The results of the reference of an op; nested programs use the references of their equations.
+RefArrays reference_of(const Op&, const Attrs&, const RefArrays& in);
+RefArrays reference_of(const Op&, const Sample&, const RefArrays& in);
+RefArrays reference_of(const Program&, const RefArrays& in);
 
 // The families, each adding its rows.
 void add_elementwise_rows(std::vector<Row>&);
@@ -86,9 +86,9 @@ void add_collective_rows(std::vector<Row>&);
 // The program that is one equation of this op.
 Program program_of(const Op&, const Sample&);
 
-// What runs for a program of one device along kAxis: all of them at once, values that vary over it having the devices
-// in front. `devices` 0: the program itself.
-Program spread(const Program&, int64_t devices);
+// The program that runs a per-device program on all devices along kAxis together. Values that vary over the axis get a
+// leading dimension of `devices`. `devices` 0: the program itself.
+Program for_all_devices(const Program&, int64_t devices);
 
 // The sample with every floating type replaced by f64, in operands, attributes and nested programs.
 Sample in_f64(const Sample&);
@@ -99,7 +99,7 @@ RefArray to_reference(const HostArray&);
 // The reference rounded to its type.
 HostArray from_reference(const RefArray&);
 
-// The largest error allowed relative to the result: one number for each dtype, 0 for integers.
+// The largest relative error allowed, by dtype; 0 for integers.
 double tolerance(DType);
 
 // Elements agree within the tolerance of their type; NaN agrees with NaN. `relative`: as in Row.

@@ -1,5 +1,5 @@
-// What every row gets for nothing: its kernel against the reference, its gradient against finite differences, its
-// batching against a loop, its text against the parser.
+// Properties of every row: its kernels match the reference, its gradient matches finite differences, its batching
+// matches a loop, and its text can be parsed again.
 #include "rows/rows.h"
 
 #include <map>
@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSmallSample = 2000;  // elements beyond which a sample is for kernels only
+constexpr int64_t kSmallSample = 2000;  // larger samples are used only for kernels
 
 bool is_small_sample(const Sample& sample) {
   for (const Operand& operand : sample.in)
@@ -27,16 +27,16 @@ class Rows : public testing::TestWithParam<const Op*> {
   const Row& row() const { return row_of(op()); }
 };
 class RowsWithGradient : public Rows {};
-class RowsOfTraces : public Rows {};
+class TracedRows : public Rows {};
 
 std::vector<const Op*> ops_where(bool (*wanted)(const Op&)) {
   std::vector<const Op*> out;
   for (const Op* op : all_ops())
-    if (wanted(*op) && !op->is_collective) out.push_back(op);  // those are tested where there are lanes
+    if (wanted(*op) && !op->is_collective) out.push_back(op);  // collectives between lanes have their own tests
   return out;
 }
 
-// Rows that only lowering makes come after batching.
+// Whether traces contain this row. Rows that only lowering emits are never batched.
 bool traced(const Op& op) {
   for (const Row& row : rows())
     if (row.op == &op) return !row.lowered;
@@ -48,7 +48,7 @@ std::string op_name(const testing::TestParamInfo<const Op*>& op) { return std::s
 INSTANTIATE_TEST_SUITE_P(Op, Rows, testing::ValuesIn(ops_where([](const Op&) { return true; })), op_name);
 INSTANTIATE_TEST_SUITE_P(Op, RowsWithGradient,
                          testing::ValuesIn(ops_where([](const Op& op) { return op.vjp != nullptr; })), op_name);
-INSTANTIATE_TEST_SUITE_P(Op, RowsOfTraces, testing::ValuesIn(ops_where(traced)), op_name);
+INSTANTIATE_TEST_SUITE_P(Op, TracedRows, testing::ValuesIn(ops_where(traced)), op_name);
 
 TEST_P(Rows, HasSamplesAndAReference) {
   ASSERT_NO_THROW(row());
@@ -62,8 +62,8 @@ TEST_P(Rows, CpuMatchesReference) {
     const HostArrays in = make_inputs(sample, 7);
     RefArrays wide;
     for (const HostArray& x : in) wide.push_back(to_reference(x));
-    const RefArrays wanted = refer(op(), sample, wide);
-    const Program p = spread(program_of(op(), sample), sample.devices);
+    const RefArrays wanted = reference_of(op(), sample, wide);
+    const Program p = for_all_devices(program_of(op(), sample), sample.devices);
     const HostArrays got = eager(p, in), plan = planned(p, in);
     ASSERT_EQ(got.size(), wanted.size());
     for (size_t k = 0; k < got.size(); ++k) {
@@ -81,8 +81,8 @@ TEST_P(Rows, GpuMatchesReference) {
     const HostArrays in = make_inputs(sample, 7);
     RefArrays wide;
     for (const HostArray& x : in) wide.push_back(to_reference(x));
-    const RefArrays wanted = refer(op(), sample, wide);
-    const HostArrays got = planned_on_gpu(spread(program_of(op(), sample), sample.devices), in);
+    const RefArrays wanted = reference_of(op(), sample, wide);
+    const HostArrays got = planned_on_gpu(for_all_devices(program_of(op(), sample), sample.devices), in);
     for (size_t k = 0; k < got.size(); ++k) expect_close(got[k], from_reference(wanted[k]), row().relative);
   }
 }
@@ -102,13 +102,13 @@ double weighted(const Program& p, const HostArrays& inputs, const HostArrays& ct
   return sum;
 }
 
-// The gradient of an f64 program along one random direction of the wanted inputs, against central differences.
+// Compares the gradient of an f64 program along a random direction of the wanted inputs with central differences.
 // `devices`: as in Sample.
 void expect_gradient_along(const Program& one, const HostArrays& inputs, const std::vector<bool>& wanted,
                            int64_t devices) {
   const Program joined = joint(one, wanted);
   ASSERT_NO_THROW(check(joined)) << print(joined);
-  const Program p = spread(one, devices), both = spread(joined, devices);
+  const Program p = for_all_devices(one, devices), both = for_all_devices(joined, devices);
   HostArrays args = inputs, cts;
   uint32_t seed = 50;
   for (const Type& t : p.output_types())
@@ -142,7 +142,7 @@ std::vector<bool> differentiable(const Sample& sample) {
   return wanted;
 }
 
-// Each wanted operand alone, then all of them.
+// Each wanted operand alone, and all of them together.
 std::vector<std::vector<bool>> choices(const std::vector<bool>& wanted) {
   std::vector<std::vector<bool>> out;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -178,7 +178,7 @@ TEST_P(RowsWithGradient, SecondGradientMatchesFiniteDifference) {
     Program first = joint(p, wanted);
     first = drop_dead(select_outputs(first, p.outputs.size(), first.outputs.size()));
     HostArrays inputs = make_inputs(sample, 13);
-    const std::vector<Type> stored = spread(first, sample.devices).input_types();
+    const std::vector<Type> stored = for_all_devices(first, sample.devices).input_types();
     for (size_t i = inputs.size(); i < stored.size(); ++i) {
       inputs.push_back(normal_numbers(stored[i], 90 + static_cast<uint32_t>(i)));
       wanted.push_back(true);
@@ -187,7 +187,7 @@ TEST_P(RowsWithGradient, SecondGradientMatchesFiniteDifference) {
   }
 }
 
-// Operand i of every example, stacked; where it is not batched, that of the first.
+// Operand i of all examples, stacked.
 HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
   const Type& one = examples[0][i].type;
   HostArray out({one.dtype, prepend(static_cast<int64_t>(examples.size()), one.shape)});
@@ -197,7 +197,7 @@ HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
   return out;
 }
 
-// Is every operand that follows from operand 0 batched as that is?
+// Whether every operand that is computed from operand 0 is batched if operand 0 is.
 bool consistent(const Sample& sample, const std::vector<bool>& batched) {
   for (size_t i = 0; i < batched.size(); ++i)
     if (sample.in[i].domain.kind == Domain::pooled && batched[i] != batched[0]) return false;
@@ -219,7 +219,7 @@ HostArray swapped(const HostArray& x) {
   return out;
 }
 
-// A collective is batched before it meets its devices, whose dimension then comes before the batch.
+// A collective is batched first; the dimension of its devices then comes before the batch.
 void expect_batch_is_loop(const Op& op, const Sample& sample, const std::vector<bool>& batched, bool relative) {
   constexpr int64_t kBatch = 3;
   std::vector<HostArrays> examples;
@@ -233,19 +233,19 @@ void expect_batch_is_loop(const Op& op, const Sample& sample, const std::vector<
   const BatchedProgram all = batch(one, batched, kBatch, {});
   ASSERT_NO_THROW(check(all.program));
   SCOPED_TRACE(print(all.program));
-  HostArrays got = planned(spread(all.program, sample.devices), inputs);
+  HostArrays got = planned(for_all_devices(all.program, sample.devices), inputs);
   const std::vector<Type> out_types = one.output_types();
   for (size_t k = 0; k < got.size(); ++k)
     if (all.batched[k] && varies(out_types[k])) got[k] = swapped(got[k]);
   for (int64_t b = 0; b < kBatch; ++b) {
     HostArrays in;
     for (size_t i = 0; i < batched.size(); ++i) in.push_back(examples[batched[i] ? static_cast<size_t>(b) : 0][i]);
-    const HostArrays wanted = eager(spread(one, sample.devices), in);
+    const HostArrays wanted = eager(for_all_devices(one, sample.devices), in);
     for (size_t k = 0; k < wanted.size(); ++k)
       expect_close(all.batched[k] ? got[k].row(b) : got[k], wanted[k], relative);
   }
-  // A batch of nothing.
-  const Program empty = spread(batch(one, batched, 0, {}).program, sample.devices);
+  // An empty batch.
+  const Program empty = for_all_devices(batch(one, batched, 0, {}).program, sample.devices);
   HostArrays none;
   for (ValueId id : empty.inputs) none.emplace_back(empty.types[id]);
   for (size_t i = 0; i < batched.size(); ++i)
@@ -253,7 +253,7 @@ void expect_batch_is_loop(const Op& op, const Sample& sample, const std::vector<
   planned(empty, none);
 }
 
-TEST_P(RowsOfTraces, BatchIsALoop) {
+TEST_P(TracedRows, BatchMatchesLoop) {
   for (const Sample& sample : row().samples) {
     if (!is_small_sample(sample)) continue;
     for (uint32_t bits = 1; bits < 1u << sample.in.size(); ++bits) {
@@ -265,7 +265,7 @@ TEST_P(RowsOfTraces, BatchIsALoop) {
 }
 
 // The batch may be the devices along another mesh axis, over which the operands vary as well.
-TEST_P(RowsOfTraces, BatchOverAnotherAxisIsABatch) {
+TEST_P(TracedRows, BatchOverAnotherMeshAxisMatchesPlainBatch) {
   for (const Sample& sample : row().samples) {
     if (sample.devices == 0 || sample.in.empty()) continue;
     SCOPED_TRACE(sample.text(op()));
@@ -279,14 +279,14 @@ TEST_P(RowsOfTraces, BatchOverAnotherAxisIsABatch) {
   }
 }
 
-// What all devices hold alike is stored once, and means the same.
-TEST_P(RowsOfTraces, OneCopyForAllDevicesIsThatManyCopies) {
+// A value that is the same on all devices is stored once; the result is the same as with a copy per device.
+TEST_P(TracedRows, InvariantValueMatchesOneCopyPerDevice) {
   for (const Sample& sample : row().samples) {
     if (sample.devices == 0 || sample.in.empty()) continue;
     SCOPED_TRACE(sample.text(op()));
     const Program p = program_of(op(), sample);
     const std::vector<bool> all_stacked(p.outputs.size(), true);
-    const HostArray one = whole_numbers({sample.in[0].type.dtype, sample.in[0].type.shape});
+    const HostArray one = small_integers({sample.in[0].type.dtype, sample.in[0].type.shape});
     const HostArray copies = stack(std::vector<HostArrays>(static_cast<size_t>(sample.devices), {one}), 0);
     const Program once = batch(p, {false}, sample.devices, all_stacked, kAxis).program;
     const Program each = batch(p, {true}, sample.devices, all_stacked, kAxis).program;
@@ -319,7 +319,7 @@ Program renumbered(const Program& p) {
   return out;
 }
 
-TEST_P(Rows, HashIgnoresNumbersAndSeesTypesAndAttributes) {
+TEST_P(Rows, HashIgnoresValueNumbersAndCoversTypesAndAttributes) {
   std::map<std::string, uint64_t> hash_of_text;
   std::map<uint64_t, std::string> text_of_hash;
   for (const Sample& sample : row().samples) {
@@ -334,7 +334,7 @@ TEST_P(Rows, HashIgnoresNumbersAndSeesTypesAndAttributes) {
   }
 }
 
-TEST(RowTable, HasNoRowTwice) {
+TEST(RowTable, RowsAreUnique) {
   for (const Row& a : rows())
     for (const Row& b : rows()) EXPECT_TRUE(&a == &b || a.op != b.op) << a.op->name;
 }

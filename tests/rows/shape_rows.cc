@@ -1,4 +1,4 @@
-// References and samples of the rows that make, move and rearrange elements.
+// References and samples of the rows that create, move and rearrange elements.
 #include "rows/rows.h"
 
 namespace lockstep {
@@ -13,7 +13,7 @@ void move_elements(const RefArray& in, RefArray& out, F&& source) {
                  [&](const Dims& index, int64_t i) { out.data[static_cast<size_t>(i)] = in.at(source(index)); });
 }
 
-// Whether `index` lies inside `shape`.
+// Whether `index` is inside `shape`.
 bool inside(const Shape& shape, const Dims& index) {
   for (size_t d = 0; d < shape.size(); ++d)
     if (index[d] < 0 || index[d] >= shape[d]) return false;
@@ -275,7 +275,7 @@ Ints block_start(const Shape& x, const Shape& block, std::span<const RefArray> s
 }
 
 void add_blocks(std::vector<Row>& out) {
-  // Calls f(place in x, place in the block) for every element of the block.
+  // Calls f(position in x, position in the block) for every element of the block.
   static const auto walk = [](const Shape& x, const Shape& block, std::span<const RefArray> starts, int64_t batch_dims,
                               auto&& f) {
     for_each_index(block, [&](const Dims& in_block, int64_t) {

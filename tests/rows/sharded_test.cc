@@ -1,6 +1,6 @@
-// A row on pieces is the row on the whole: for every row that has a rule, and every way of giving mesh axes factors
-// that may be cut, each device computes on its piece, and what comes out is the result cut alike, or a part of it that
-// has a pending sum or extreme.
+// A row on shards equals the row on the complete arrays. For every row with a rule, and every assignment of mesh axes
+// to factors that may be sharded, each device computes on its shard. Its result is a shard of the complete result, or
+// partial, with a sum or extreme pending.
 #include "lockstep/shard_map.h"
 
 #include <map>
@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostElements = 4000;  // of the operands of a sample
+constexpr int64_t kMostElements = 4000;  // in all operands of a sample
 
 class FourDevices : public testing::Environment {
   void SetUp() override { set_cpu_devices(4); }
@@ -49,8 +49,8 @@ bool is_small(const Sample& sample) {
 struct FactorTable {
   Rule rule;
   std::map<char, int64_t> extent;  // in steps
-  std::string free;                // those that may be cut
-  std::string unplaced;            // of these, those that devices with one program may cut
+  std::string free;                // may be sharded
+  std::string unplaced;            // of these, may be sharded over devices that share one program
 
   FactorTable(const Op& op, const Sample& sample) : rule(op.rule(sample.types(), sample.attrs)) {
     const std::vector<Type> in = sample.types(), out = infer_types(op, in, sample.attrs);
@@ -76,10 +76,10 @@ struct FactorTable {
       EXPECT_TRUE(
           op.pending != PendingReduction::none ||
           std::all_of(rule.out.begin(), rule.out.end(), [&](const std::string& term) { return has(term, factor); }))
-          << "factor " << factor << " is reduced and may be cut, and nothing says what joins the parts";
+          << "factor " << factor << " is reduced and may be sharded, but the row has no pending reduction";
   }
 
-  // What a factor is to the row, whatever its letter: the operands and the results that have it.
+  // The role of a factor in the row, independent of its letter: the operands and results that have it.
   std::string role(char factor) const {
     auto places = [&](const std::vector<std::string>& terms) {
       std::string out;
@@ -92,7 +92,7 @@ struct FactorTable {
   }
 };
 
-// The factor that each mesh axis cuts, '-' for none.
+// The factor that each mesh axis shards, '-' for none.
 using Assignment = std::string;
 
 std::vector<Assignment> assignments(size_t axes, const std::string& factors) {
@@ -106,7 +106,7 @@ std::vector<Assignment> assignments(size_t axes, const std::string& factors) {
   return out;
 }
 
-// A row whose factors are cut by the axes of a mesh.
+// A row whose factors are sharded over the axes of a mesh.
 struct Assigned {
   const Op& op;
   const Sample& sample;
@@ -135,7 +135,7 @@ struct Assigned {
       for (char factor : terms[t]) out[t].entries.emplace_back(axes_of(factor));
     return out;
   }
-  // What the device computes that has piece `at` of all factors that are cut.
+  // The equation of the device that has shard `at` of all sharded factors.
   LocalEqn eqn(int64_t at) const {
     FactorRanges cut;
     for (char factor : assignment) {
@@ -147,7 +147,7 @@ struct Assigned {
   }
 };
 
-// The same value on all devices along the axis, made of the parts on each.
+// Combines the parts of all devices along the axis to the same value on each.
 template <class T>
 T joined(PendingReduction pending, const T& part, const std::string& axis) {
   return pending == PendingReduction::sum   ? psum(part, axis)
@@ -189,10 +189,10 @@ HostArray to_host(const Array& array) {
   return out;
 }
 
-// By what runs for shard_map, which takes one device's program.
+// Runs the row as shard_map does, which takes one device's program.
 void expect_sharded(const Assigned& a, const HostArrays& inputs, const HostArrays& wanted, bool relative) {
   const LocalEqn eqn = a.eqn(0);
-  EXPECT_TRUE(eqn.attrs == a.eqn(a.mesh.size()).attrs) << "devices with equal pieces have different attributes";
+  EXPECT_TRUE(eqn.attrs == a.eqn(a.mesh.size()).attrs) << "devices with equal shards have different attributes";
   const Program p = program_of(a, eqn);
   ASSERT_NO_THROW(check(p)) << print(p);
   const detail::Arrays got =
@@ -206,8 +206,8 @@ std::vector<Mesh> meshes() {
           make_mesh({{"x", 2}, {"y", 2}})};
 }
 
-// What samples should show, and what was seen: each role of a factor cut 2, 3 and 4 ways by one axis and 4 ways by two,
-// and every two roles that meet in a sample cut at once.
+// Checks that the samples cover: each role of a factor sharded 2, 3 and 4 ways by one axis and 4 ways by two, and every
+// two roles that occur in a sample sharded together.
 class Coverage {
  public:
   void want(const FactorTable& factors) {
@@ -259,11 +259,11 @@ TEST_P(ShardedRows, EqualUnsharded) {
       }
   }
   RecordProperty("assignments", coverage.count());
-  EXPECT_TRUE(coverage.wanted()) << "no sample has a factor that may be cut";
+  EXPECT_TRUE(coverage.wanted()) << "no sample has a factor that may be sharded";
   EXPECT_EQ(coverage.missed(), std::set<std::string>{}) << "add samples with extents that divide by 2, 3 and 4";
 }
 
-// Calls f(index in the whole, index in the piece) for every element of a piece, which begins at `begin` of `dim`.
+// Calls f(global index, local index) for every element of a shard that begins at `begin` of dimension `dim`.
 void for_piece(const Shape& whole, const Shape& piece, size_t dim, int64_t begin,
                const std::function<void(int64_t, int64_t)>& f) {
   for_each_index(piece, [&](Dims at, int64_t i) {
@@ -272,7 +272,7 @@ void for_piece(const Shape& whole, const Shape& piece, size_t dim, int64_t begin
   });
 }
 
-// One factor in pieces, whose sizes may differ and some of which may be empty, lane by lane.
+// Shards one factor over lanes, in shards of different sizes, some of which may be empty.
 void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& factors, char factor, int64_t n,
                          const HostArrays& inputs, const HostArrays& wanted, bool relative) {
   const Op& join = op.pending == PendingReduction::sum   ? add_op
@@ -304,11 +304,11 @@ void expect_cut_unevenly(const Op& op, const Sample& sample, const FactorTable& 
   for (size_t k = 0; k < wanted.size(); ++k) expect_close(got[k], wanted[k], relative);
 }
 
-TEST_P(ShardedRows, EqualUnshardedInUnevenPieces) {
+TEST_P(ShardedRows, EqualUnshardedWithUnevenShards) {
   int cuts = 0;
   for (const Sample& original : row().samples) {
     if (!is_small(original)) continue;
-    // Every part of a sum is rounded, which in 16 bits shows.
+    // Every partial sum is rounded, which is visible in 16 bits.
     const Sample sample = op().pending == PendingReduction::sum ? in_f64(original) : original;
     SCOPED_TRACE(sample.text(op()));
     const FactorTable factors(op(), sample);
@@ -324,9 +324,9 @@ TEST_P(ShardedRows, EqualUnshardedInUnevenPieces) {
   EXPECT_GT(cuts, 0);
 }
 
-// What the column `linear` allows: the row of a sum is the sum of the row on each term, in each operand by itself or in
-// all of them at once.
-TEST_P(ShardedRows, OfASumIsASumWhereLinear) {
+// The property that the column `linear` promises: the row of a sum is the sum of the rows of the terms, in each operand
+// separately or in all of them together.
+TEST_P(ShardedRows, LinearRowsCommuteWithSums) {
   if (op().linear == Linear::no) return;
   int sums = 0;
   for (const Sample& original : row().samples) {
@@ -354,7 +354,7 @@ TEST_P(ShardedRows, OfASumIsASumWhereLinear) {
   EXPECT_GT(sums, 0);
 }
 
-// The row inside the function that the public shard_map maps.
+// The row inside a function for the public shard_map.
 Array by_shard_map(const Assigned& a, const detail::Arrays& args) {
   const LocalEqn eqn = a.eqn(0);
   auto one_device = [&](const detail::Arrays& pieces) {

@@ -102,9 +102,9 @@ void add_convolutions(std::vector<Row>& out) {
 
   Row fused{&conv2d_fused_op,
             [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-              RefArrays body = refer(conv2d_op, attrs, {in[0], in[1]});
+              RefArrays body = reference_of(conv2d_op, attrs, {in[0], in[1]});
               body.insert(body.end(), in.begin() + 2, in.end());
-              y = refer(attrs.program("body"), body);
+              y = reference_of(attrs.program("body"), body);
             },
             {},
             false,
@@ -134,7 +134,7 @@ void for_windows(const Shape& x, const Shape& y, const Attrs& attrs, F&& f) {
   });
 }
 
-// For every element of y, where in x its window has its first maximum.
+// For every element of y, the position in x of its window's first maximum.
 std::vector<Dims> first_maxima(const RefArray& x, const Shape& y, const Attrs& attrs) {
   std::vector<Dims> best(static_cast<size_t>(count(y)));
   for_windows(x.shape(), y, attrs, [&](const Dims& in_x, const Dims& in_y) {
@@ -217,13 +217,13 @@ void add_pools(std::vector<Row>& out) {
   for (Row* row : {&max, &grad, &pick, &sum, &spread}) out.push_back(std::move(*row));
 }
 
-// The gradient of maxima where another array is positive, and itself; of windows side by side and of others.
+// max_pool_grad masked by where another array is positive, and unmasked; for windows that tile the image and others.
 void add_fused_pools(std::vector<Row>& out) {
   Row row{&max_pool_grad_fused_op,
           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-            RefArrays body = refer(max_pool_grad_op, attrs, {in[0], in[1], in[2]});
+            RefArrays body = reference_of(max_pool_grad_op, attrs, {in[0], in[1], in[2]});
             body.insert(body.end(), in.begin() + 3, in.end());
-            y = refer(attrs.program("body"), body);
+            y = reference_of(attrs.program("body"), body);
           },
           {},
           false,

@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "lane/pool.h"
-#include "ops/cluster.h"
 #include "ops/cuda/kernels.h"
 #include "ops/ops.h"
+#include "ops/tiled_program.h"
 
 namespace lockstep {
 namespace {
@@ -35,12 +35,12 @@ Kernel fused_cpu(const KernelSpec& spec) { return fused_kernel(spec.attrs.progra
 }  // namespace
 
 Kernel fused_kernel(const Program& body, const KernelSpec& spec) {
-  auto cluster = std::make_shared<const Cluster>(Cluster::compile(body, spec.alias));
-  const int64_t tile = cluster->tile();
-  const int64_t grain = std::max(kGrainElements, kGrainCost / std::max<int64_t>(cluster->cost(), 1)) / tile * tile;
-  return [cluster, grain = std::max(grain, tile), &pool = spec.pool](const void* const* in, void* const* out) {
-    pool.parallel_range(cluster->size(), grain, [&](int64_t begin, int64_t end, int thread) {
-      cluster->run(in, out, begin, end, pool.scratch(thread, kScratchSlot, cluster->scratch_bytes()));
+  auto tiled = std::make_shared<const TiledProgram>(TiledProgram::compile(body, spec.alias));
+  const int64_t tile = tiled->tile();
+  const int64_t grain = std::max(kGrainElements, kGrainCost / std::max<int64_t>(tiled->cost(), 1)) / tile * tile;
+  return [tiled, grain = std::max(grain, tile), &pool = spec.pool](const void* const* in, void* const* out) {
+    pool.parallel_range(tiled->size(), grain, [&](int64_t begin, int64_t end, int thread) {
+      tiled->run(in, out, begin, end, pool.scratch(thread, kScratchSlot, tiled->scratch_bytes()));
     });
   };
 }

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// The kernel of a program that Cluster can compile. It runs on the pool, in ranges large enough to be worth a thread.
+// The kernel of a program that TiledProgram can compile. It runs on the pool, in ranges large enough to be worth a thread.
 Kernel fused_kernel(const Program& body, const KernelSpec& spec);
 
 // The kernel of one elementwise op.

@@ -145,7 +145,7 @@ Rule random_bits_rule(Types in, const Attrs& attrs) {
   return {{keys + word}, {keys + bits}, word, bits};
 }
 
-// A shard of the bits of a key: the block of extents `shape` that begins at `starts` of the global shape `whole`.
+// A shard of the bits of a key: the block of extents `shape` that begins at `starts` of an array of `global_shape`.
 Attrs random_bits_local(const LocalEqnContext& v) {
   const Shape& shape = v.attrs.ints("shape");
   const size_t keys = v.out[0].shape.size() - shape.size();
@@ -155,7 +155,7 @@ Attrs random_bits_local(const LocalEqnContext& v) {
   for (size_t d = 0; d < starts.size(); ++d)
     if (const auto at = v.cut.find(v.rule.out[0][keys + d]); at != v.cut.end()) starts[d] += at->second.begin;
   Attrs attrs = v.attrs;
-  attrs.set("whole", v.attrs.get_or("whole", shape));
+  attrs.set("global_shape", v.attrs.get_or("global_shape", shape));
   attrs.set("starts", starts);
   attrs.set("shape", piece);
   return attrs;
@@ -183,14 +183,14 @@ struct Runs {
 
 Runs runs_of(const Attrs& attrs) {
   const Shape& shape = attrs.ints("shape");
-  const Shape whole = attrs.get_or("whole", shape);
+  const Shape global_shape = attrs.get_or("global_shape", shape);
   const Dims starts = attrs.get_or("starts", Dims(shape.size(), 0));
   size_t inner = shape.size();  // the dimensions from here on are not sharded
-  while (inner > 0 && shape[inner - 1] == whole[inner - 1]) --inner;
+  while (inner > 0 && shape[inner - 1] == global_shape[inner - 1]) --inner;
   // A run extends along the last sharded dimension.
   const size_t outer = inner == 0 ? 0 : inner - 1;
   Runs runs{extent(shape, static_cast<int64_t>(outer), static_cast<int64_t>(shape.size())), {}};
-  const Dims strides = dense_strides(whole);
+  const Dims strides = dense_strides(global_shape);
   const int64_t n = extent(shape, 0, static_cast<int64_t>(outer));
   for (int64_t run = 0; run < n; ++run) {
     int64_t begin = inner == 0 ? 0 : starts[outer] * strides[outer];

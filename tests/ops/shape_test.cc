@@ -471,7 +471,7 @@ TEST(ShapeOps, RulesShareFactorsOfUnchangedDimensions) {
     std::string out;
     for (const auto& t : r.in) out += t + ",";
     out.back() = '>';
-    out += r.out[0] + " whole " + r.unsharded;
+    out += r.out[0] + " unsharded " + r.unsharded;
     for (const auto& [factor, step] : r.in_step.empty() ? std::map<char, int64_t>() : r.in_step[0])
       out += std::string(" ") + factor + " before by " + std::to_string(step);
     for (const auto& [factor, step] : r.out_step.empty() ? std::map<char, int64_t>() : r.out_step[0])
@@ -479,15 +479,15 @@ TEST(ShapeOps, RulesShareFactorsOfUnchangedDimensions) {
     return out;
   };
   const std::vector<Type> x = {{f32, {4, 6, 5}}};
-  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{4, 2, 3, 5}}})), "abd>abcd whole c b before by 3");
-  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{8, 15}}})), "abc>ad whole bcd a after by 2");
-  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{6, 20}}})), "abc>ad whole bcd a before by 2 a after by 3");
-  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{1, 4, 6, 5}}})), "bcd>abcd whole a");
-  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{5, 24}}})), "abc>de whole abcde");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{4, 2, 3, 5}}})), "abd>abcd unsharded c b before by 3");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{8, 15}}})), "abc>ad unsharded bcd a after by 2");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{6, 20}}})), "abc>ad unsharded bcd a before by 2 a after by 3");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{1, 4, 6, 5}}})), "bcd>abcd unsharded a");
+  EXPECT_EQ(text(reshape_op.rule(x, {{"shape", Dims{5, 24}}})), "abc>de unsharded abcde");
   EXPECT_EQ(text(slice_op.rule(x, {{"starts", Dims{0, 0, 1}}, {"limits", Dims{4, 6, 3}}, {"strides", Dims{1, 1, 1}}})),
-            "abc>abd whole cd");
-  EXPECT_EQ(text(broadcast_op.rule(x, {{"shape", Dims{4, 2, 6, 5}}, {"dims", Dims{0, 2, 3}}})), "acd>abcd whole ");
-  EXPECT_EQ(text(transpose_op.rule(x, {{"permutation", Dims{2, 0, 1}}})), "abc>cab whole ");
+            "abc>abd unsharded cd");
+  EXPECT_EQ(text(broadcast_op.rule(x, {{"shape", Dims{4, 2, 6, 5}}, {"dims", Dims{0, 2, 3}}})), "acd>abcd unsharded ");
+  EXPECT_EQ(text(transpose_op.rule(x, {{"permutation", Dims{2, 0, 1}}})), "abc>cab unsharded ");
 }
 
 }  // namespace

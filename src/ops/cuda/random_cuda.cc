@@ -45,12 +45,12 @@ Kernel random_bits_cuda(const KernelSpec& spec) {
   const int64_t n = count(spec.out[0].shape);
   if (n == 0) return [](const void* const*, void* const*) {};
   const Shape& shape = spec.attrs.ints("shape");
-  const Shape whole = spec.attrs.get_or("whole", shape);
+  const Shape global_shape = spec.attrs.get_or("global_shape", shape);
   const Dims starts = spec.attrs.get_or("starts", Dims(shape.size(), 0));
-  const Dims strides = dense_strides(shape), whole_strides = dense_strides(whole);
+  const Dims strides = dense_strides(shape), global_strides = dense_strides(global_shape);
   std::string at = "0";
   for (size_t d = 0; d < shape.size(); ++d)
-    at += fmt::format(" + (r / {}ull % {}ull + {}ull) * {}ull", strides[d], shape[d], starts[d], whole_strides[d]);
+    at += fmt::format(" + (r / {}ull % {}ull + {}ull) * {}ull", strides[d], shape[d], starts[d], global_strides[d]);
   CudaStep step = per_element(n);
   step.parameters = "const uint32_t* keys, uint32_t* out";
   step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};

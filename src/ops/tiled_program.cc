@@ -1,12 +1,12 @@
-#include "ops/cluster.h"
+#include "ops/tiled_program.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace lockstep {
 
-void Cluster::execute(const void* const* in, void* const* out, int64_t begin, int64_t end, void* scratch,
-                      const void* compact) const {
+void TiledProgram::execute(const void* const* in, void* const* out, int64_t begin, int64_t end, void* scratch,
+                           const void* compact) const {
   if (begin >= end) return;
   auto* const memory = static_cast<char*>(scratch);
   // The address at which input k would begin if its compact block were part of a complete array. An integer, because
@@ -58,7 +58,7 @@ void Cluster::execute(const void* const* in, void* const* out, int64_t begin, in
   }
 }
 
-void Cluster::gather(const Gather& g, const char* array, char* reg, char** at, int64_t begin, int64_t n) {
+void TiledProgram::gather(const Gather& g, const char* array, char* reg, char** at, int64_t begin, int64_t n) {
   const size_t rank = g.dims.size();
   int64_t index[kMaxDims];
   int64_t position = 0, rest = begin;

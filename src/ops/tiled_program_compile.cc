@@ -1,10 +1,10 @@
-// Compiles a program to the slots and steps of a Cluster.
+// Compiles a program to the slots and steps of a TiledProgram.
 #include <algorithm>
 #include <map>
 
 #include "base/check.h"
-#include "ops/cluster.h"
 #include "ops/elementwise.h"
+#include "ops/tiled_program.h"
 
 namespace lockstep {
 namespace {
@@ -73,9 +73,9 @@ std::vector<ValueSource> value_sources(const Program& p) {
 
 }  // namespace
 
-class ClusterCompiler {
+class TiledProgramCompiler {
  public:
-  ClusterCompiler(const Program& program, std::span<const int> alias)
+  TiledProgramCompiler(const Program& program, std::span<const int> alias)
       : p_(program),
         alias_(program.outputs.size(), -1),
         shape_(iteration_space(program)),
@@ -85,7 +85,7 @@ class ClusterCompiler {
     c_.size_ = count(shape_);
   }
 
-  Cluster compile() {
+  TiledProgram compile() {
     choose_outputs();
     for (size_t e = 0; e < p_.eqns.size(); ++e)
       if (source_[p_.eqns[e].out[0]].kind == ValueSource::computed) compute(p_.eqns[e]);
@@ -97,8 +97,8 @@ class ClusterCompiler {
   }
 
  private:
-  using SlotId = Cluster::SlotId;
-  using Storage = Cluster::Storage;
+  using SlotId = TiledProgram::SlotId;
+  using Storage = TiledProgram::Storage;
   static constexpr SlotId kNone = 0xffff;
 
   // Compile-time facts about a slot.
@@ -168,7 +168,7 @@ class ClusterCompiler {
 
   void add_step(Loop loop, std::span<const SlotId> in, SlotId out) {
     const int now = static_cast<int>(c_.steps_.size());
-    Cluster::Step step{loop, {0, 0, 0}, out, -1};
+    TiledProgram::Step step{loop, {0, 0, 0}, out, -1};
     for (size_t i = 0; i < in.size(); ++i) {
       step.in[i] = in[i];
       lives_[in[i]].last = now;
@@ -196,7 +196,7 @@ class ClusterCompiler {
     if (!is_half_type(dtype(v)) && is_contiguous(m.affine, shape_))
       return slot_of_[v] = add_slot(Storage::input, m.input, offset, element, {.width = width});
     const SlotId slot = register_slot(reg(v));
-    Cluster::Gather g{loops().load[static_cast<int>(dtype(v))], slot, m.input, offset, element, width, false, {}};
+    TiledProgram::Gather g{loops().load[static_cast<int>(dtype(v))], slot, m.input, offset, element, width, false, {}};
     c_.cost_ += 1;
     // A single element of an input may be a compact block, so it is gathered like any other operand.
     if (is_uniform(m.affine, shape_) && c_.size_ > 1) {
@@ -207,7 +207,7 @@ class ClusterCompiler {
     g.dims = collapse(m.affine, shape_);
     if (g.dims.empty()) g.dims.push_back({1, 1});
     std::reverse(g.dims.begin(), g.dims.end());
-    LOCKSTEP_CHECK(g.dims.size() <= Cluster::kMaxDims, "an operand of {} dimensions", g.dims.size());
+    LOCKSTEP_CHECK(g.dims.size() <= TiledProgram::kMaxDims, "an operand of {} dimensions", g.dims.size());
     g.may_be_in_place = !is_half_type(dtype(v)) && g.dims[0].stride == 1;
     lives_[slot].first = lives_[slot].last = static_cast<int>(c_.steps_.size());
     c_.steps_.push_back({nullptr, {0, 0, 0}, slot, static_cast<int32_t>(c_.gathers_.size())});
@@ -308,7 +308,7 @@ class ClusterCompiler {
     for (SlotId s = 0; s < lives_.size(); ++s)
       if (c_.slots_[s].storage != Storage::reg) bytes += lives_[s].width;
     int64_t tile = std::clamp(kWorkingSet / std::max<int64_t>(bytes, 1), kMinTile, kMaxTile) / kAlign * kAlign;
-    for (const Cluster::Gather& g : c_.gathers_)
+    for (const TiledProgram::Gather& g : c_.gathers_)
       if (g.may_be_in_place && g.dims[0].extent >= kMinRow) c_.row_ = std::max(c_.row_, g.dims[0].extent);
     // Rows longer than a tile are divided into equal parts.
     if (c_.row_ > tile)
@@ -325,7 +325,7 @@ class ClusterCompiler {
     }
     c_.scratch_bytes_ = bytes;
     for (SlotId s = 0; s < lives_.size(); ++s) {
-      Cluster::Slot& slot = c_.slots_[s];
+      TiledProgram::Slot& slot = c_.slots_[s];
       if (slot.storage == Storage::reg) slot.offset = at[static_cast<size_t>(slot.offset)];
       if (slot.storage != Storage::constant) continue;
       slot.offset = static_cast<int64_t>(c_.constants_.size());
@@ -347,11 +347,11 @@ class ClusterCompiler {
   std::vector<size_t> deferred_;    // outputs written last
   std::vector<Life> lives_;         // by slot
   std::vector<int64_t> registers_;  // widths
-  Cluster c_;
+  TiledProgram c_;
 };
 
-Cluster Cluster::compile(const Program& program, std::span<const int> alias) {
-  return ClusterCompiler(program, alias).compile();
+TiledProgram TiledProgram::compile(const Program& program, std::span<const int> alias) {
+  return TiledProgramCompiler(program, alias).compile();
 }
 
 bool reads_same_index(const Program& program, size_t input) {

@@ -1,7 +1,7 @@
-// Cluster: an elementwise program, compiled to run tile by tile, so that the result of one equation is still in the L1
-// cache when the next one reads it.
+// TiledProgram: an elementwise program, compiled to run tile by tile, so that the result of one equation is still in
+// the L1 cache when the next one reads it.
 //
-//   auto c = Cluster::compile(program);      // once
+//   auto c = TiledProgram::compile(program);      // once
 //   c.run(in, out, 0, c.size(), scratch);    // any number of times; ranges may run on different threads
 //
 // The program may contain elementwise equations (Op::loop), views (Op::view) of its inputs or of other such views, and
@@ -15,7 +15,7 @@
 //   - a constant
 // An operand that is broadcast or strided is first gathered into a register.
 //
-// Immutable after compile: any number of threads may run the same Cluster, each with its own scratch memory.
+// Immutable after compile: any number of threads may run the same TiledProgram, each with its own scratch memory.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +29,14 @@
 
 namespace lockstep {
 
-class Cluster {
+class TiledProgram {
  public:
   // alias[o] is the input whose memory output o shares, or -1; empty: no output shares memory. REQUIRES: the program is
   // as described above, and reads_same_index() holds for every input in `alias`.
-  static Cluster compile(const Program& program, std::span<const int> alias = {});
+  static TiledProgram compile(const Program& program, std::span<const int> alias = {});
 
-  Cluster(Cluster&&) = default;
-  Cluster& operator=(Cluster&&) = default;
+  TiledProgram(TiledProgram&&) = default;
+  TiledProgram& operator=(TiledProgram&&) = default;
 
   int64_t size() const { return size_; }  // elements of the iteration space
   int64_t tile() const { return tile_; }  // maximum elements per step
@@ -57,7 +57,7 @@ class Cluster {
   }
 
  private:
-  friend class ClusterCompiler;
+  friend class TiledProgramCompiler;
   using SlotId = uint16_t;
   static constexpr size_t kMaxDims = 32;  // of a gathered operand
 
@@ -88,7 +88,7 @@ class Cluster {
     int32_t gather;
   };
 
-  Cluster() = default;
+  TiledProgram() = default;
   void execute(const void* const* in, void* const* out, int64_t begin, int64_t end, void* scratch,
                const void* compact) const;
   static void gather(const Gather& g, const char* array, char* reg, char** at, int64_t begin, int64_t n);

@@ -1,5 +1,5 @@
-// Clusters: a fused program computes the same bits as its equations one at a time, for every memory layout.
-#include "ops/cluster.h"
+// Tiled programs: a fused program computes the same bits as its equations one at a time, for every memory layout.
+#include "ops/tiled_program.h"
 
 #include "ops/elementwise.h"
 #include "ops/evaluate.h"
@@ -8,9 +8,9 @@
 namespace lockstep {
 namespace {
 
-// Runs a Cluster in ranges of `piece` elements. An output that shares an input's memory is computed in place.
-HostArrays run_cluster(const Program& p, const HostArrays& inputs, std::vector<int> alias = {}, int64_t piece = 0) {
-  const Cluster cluster = Cluster::compile(p, alias);
+// Runs a TiledProgram in ranges of `piece` elements. An output that shares an input's memory is computed in place.
+HostArrays run_tiled(const Program& p, const HostArrays& inputs, std::vector<int> alias = {}, int64_t piece = 0) {
+  const TiledProgram tiled = TiledProgram::compile(p, alias);
   HostArrays in, out;
   for (const HostArray& x : inputs) {
     in.emplace_back(x.type);
@@ -25,10 +25,10 @@ HostArrays run_cluster(const Program& p, const HostArrays& inputs, std::vector<i
   std::vector<void*> to;
   for (const HostArray& x : in) from.push_back(x.buffer->data());
   for (const HostArray& y : out) to.push_back(y.buffer->data());
-  const BufferPtr scratch = allocate(cluster.scratch_bytes());
-  if (piece == 0) piece = std::max<int64_t>(cluster.size(), 1);
-  for (int64_t begin = 0; begin < cluster.size(); begin += piece)
-    cluster.run(from.data(), to.data(), begin, std::min(begin + piece, cluster.size()), scratch->data());
+  const BufferPtr scratch = allocate(tiled.scratch_bytes());
+  if (piece == 0) piece = std::max<int64_t>(tiled.size(), 1);
+  for (int64_t begin = 0; begin < tiled.size(); begin += piece)
+    tiled.run(from.data(), to.data(), begin, std::min(begin + piece, tiled.size()), scratch->data());
   return out;
 }
 
@@ -36,7 +36,7 @@ void expect_same(const Program& p, const HostArrays& inputs, const std::vector<i
   const HostArrays wanted = evaluate(p, inputs);
   for (int64_t piece : {0, 1000, 77}) {
     SCOPED_TRACE(piece);
-    const HostArrays got = run_cluster(p, inputs, alias, piece);
+    const HostArrays got = run_tiled(p, inputs, alias, piece);
     ASSERT_EQ(got.size(), wanted.size());
     for (size_t o = 0; o < got.size(); ++o) expect_equal(got[o], wanted[o]);
   }
@@ -52,7 +52,7 @@ void expect_same(const std::vector<Type>& types, const ValueFunction& f, const s
   expect_same(trace(types, f), normals(types), alias);
 }
 
-TEST(Cluster, MatchesSeparateOpsForManyOutputs) {
+TEST(TiledProgram, MatchesSeparateOpsForManyOutputs) {
   for (DType t : {f32, f64, bf16, f16}) {
     SCOPED_TRACE(name(t));
     for (int64_t n : {0, 1, 3, 513, 5000}) {
@@ -64,7 +64,7 @@ TEST(Cluster, MatchesSeparateOpsForManyOutputs) {
   }
 }
 
-TEST(Cluster, MatchesSeparateOpsForIntegersAndBits) {
+TEST(TiledProgram, MatchesSeparateOpsForIntegersAndBits) {
   const Shape shape{1500};
   const std::vector<Type> types{{i32, shape}, {i32, shape}};
   const Program p = trace(types, [](const Values& v) -> Values {
@@ -74,7 +74,7 @@ TEST(Cluster, MatchesSeparateOpsForIntegersAndBits) {
   expect_same(p, {small_integers(types[0]), small_integers(types[1], 2)});
 }
 
-TEST(Cluster, MatchesSeparateOpsForEveryLayout) {
+TEST(TiledProgram, MatchesSeparateOpsForEveryLayout) {
   for (DType t : {f32, bf16, f64, boolean}) {
     SCOPED_TRACE(name(t));
     for (const Shape& s : {Shape{40, 30}, Shape{3, 700}, Shape{700, 3}, Shape{5, 2000}, Shape{1, 1}, Shape{0, 4}}) {
@@ -99,7 +99,7 @@ TEST(Cluster, MatchesSeparateOpsForEveryLayout) {
   }
 }
 
-TEST(Cluster, MatchesSeparateOpsForViewsOfViews) {
+TEST(TiledProgram, MatchesSeparateOpsForViewsOfViews) {
   const std::vector<Type> types{{f32, {6, 4, 5}}, {f32, {20}}, {f32, {4}}};
   expect_same(types, [](const Values& v) -> Values {
     const Value merged = reshape(v[0], {24, 5});
@@ -122,7 +122,7 @@ TEST(Compose, RejectsReshapesThatAreNotAffine) {
   EXPECT_EQ(split->strides, (std::vector<int64_t>{3, 1, 6}));
 }
 
-TEST(Cluster, OutputsMayShareTheirInputsMemory) {
+TEST(TiledProgram, OutputsMayShareTheirInputsMemory) {
   for (DType t : {f32, bf16}) {
     const std::vector<Type> types(3, Type{t, {3000}});
     // An update in place.
@@ -147,7 +147,7 @@ TEST(Cluster, OutputsMayShareTheirInputsMemory) {
   }
 }
 
-TEST(Cluster, OnlyInputsReadAtTheSameIndexMayBeOverwritten) {
+TEST(TiledProgram, OnlyInputsReadAtTheSameIndexMayBeOverwritten) {
   const Program p = trace({{f32, {4, 4}}, {f32, {4, 4}}, {f32, {4}}}, [](const Values& v) -> Values {
     return {v[0] + transpose(v[1], {1, 0}) + broadcast(v[2], {4, 4}, {1}) + v[1]};
   });
@@ -161,7 +161,7 @@ TEST(Cluster, OnlyInputsReadAtTheSameIndexMayBeOverwritten) {
   EXPECT_FALSE(fused_op.alias(in, out, attrs, 2, 0));
 }
 
-TEST(Cluster, SegmentsReadACompactBlock) {
+TEST(TiledProgram, SegmentsReadACompactBlock) {
   for (DType t : {f32, bf16}) {
     const int64_t rows = 20, columns = 300;
     const std::vector<Type> types{{t, {rows, columns}}, {t, {columns}}, {t, {rows, columns}}};
@@ -172,22 +172,22 @@ TEST(Cluster, SegmentsReadACompactBlock) {
     const HostArrays in = normals(types), wanted = evaluate(p, in);
     HostArrays out(2, HostArray(types[0]));
     out[1] = HostArray(types[0]);
-    const Cluster cluster = Cluster::compile(p);
-    const BufferPtr scratch = allocate(cluster.scratch_bytes()), block = allocate(64 * size_of(t));
+    const TiledProgram tiled = TiledProgram::compile(p);
+    const BufferPtr scratch = allocate(tiled.scratch_bytes()), block = allocate(64 * size_of(t));
     const void* from[] = {nullptr, in[1].buffer->data(), in[2].buffer->data()};
     void* to[] = {out[0].buffer->data(), out[1].buffer->data()};
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < columns; c += 64) {
         const int64_t begin = r * columns + c, n = std::min<int64_t>(64, columns - c);
         std::memcpy(block->data(), in[0].buffer->data() + begin * size_of(t), static_cast<size_t>(n * size_of(t)));
-        cluster.run_segment(from, to, begin, begin + n, scratch->data(), block->data());
+        tiled.run_segment(from, to, begin, begin + n, scratch->data(), block->data());
       }
     }
     for (size_t o = 0; o < 2; ++o) expect_equal(out[o], wanted[o]);
   }
 }
 
-TEST(Cluster, ValuesNotLiveTogetherShareRegisters) {
+TEST(TiledProgram, ValuesNotLiveTogetherShareRegisters) {
   const Program longer = trace({{f32, {100000}}}, [](const Values& v) -> Values {
     Value x = v[0];
     for (int i = 0; i < 50; ++i) x = tanh(x) * 1.5;
@@ -195,7 +195,7 @@ TEST(Cluster, ValuesNotLiveTogetherShareRegisters) {
   });
   const Program shorter =
       trace({{f32, {100000}}}, [](const Values& v) -> Values { return {tanh(tanh(v[0]) * 1.5) * 1.5}; });
-  const Cluster a = Cluster::compile(longer), b = Cluster::compile(shorter);
+  const TiledProgram a = TiledProgram::compile(longer), b = TiledProgram::compile(shorter);
   EXPECT_EQ(a.tile(), b.tile());
   EXPECT_LT(a.scratch_bytes(), 2 * b.scratch_bytes());
 }

@@ -53,8 +53,8 @@ std::vector<Type> constrain_type(Types in, const Attrs& attrs) {
 // The cotangent has the same sharding as the value.
 Grads constrain_vjp(const Vjp& v) { return {v.ct().builder().emit(constrain_op, Values{v.ct()}, v.attrs)[0]}; }
 
-// The batch dimension is unconstrained, unless it represents the devices along an axis of the same mesh: then that axis
-// shards it.
+// The batch dimension is unconstrained, unless it represents the devices along an axis of the same mesh: then
+// that axis shards it.
 Batched constrain_batch(const Batch& b) {
   Type one = b.in[0].type();
   one.shape.erase(one.shape.begin());

@@ -1,5 +1,5 @@
-// Rows that process one axis in order: argmax, argmin, cumsum. Arrays are treated as [outer, n, inner], n along the
-// axis.
+// Rows that process one axis in order: argmax, argmin, cumsum. Arrays are treated as [outer, n, inner],
+// n along the axis.
 #include <algorithm>
 #include <array>
 #include <limits>

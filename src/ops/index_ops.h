@@ -1,5 +1,5 @@
-// Functions on Values that move elements to or from positions given as data. Strict: no promotion. A Builder belongs to
-// one thread.
+// Functions on Values that move elements to or from positions given as data. Strict: no promotion. A Builder
+// belongs to one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ Value gather(Value x, Value indices, int64_t axis, int64_t batch_dims = 0);
 // [0, N) are dropped. Updates at equal indices are added in row-major order of the indices.
 Value scatter_add(Value x, Value indices, Value updates, int64_t axis, int64_t batch_dims = 0);
 
-// Sorts the first operand along `axis` and permutes the others, of the same shape, in the same way. Stable; NaN comes
-// last.
+// Sorts the first operand along `axis` and permutes the others, of the same shape, in the same way.
+// Stable; NaN comes last.
 Values sort(const Values& operands, int64_t axis, bool descending = false);
 
 // The k greatest elements along the last dimension in descending order, and their i32 indices. Among equal elements the

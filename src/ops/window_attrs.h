@@ -1,5 +1,5 @@
-// The attributes of ops with windows that slide over images: lists of a fixed length. Pure functions, safe from any
-// thread.
+// The attributes of ops with windows that slide over images: lists of a fixed length. Pure functions,
+// safe from any thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// GPU kernels of rows are texts, generated for each dtype, shape and set of attributes. They must compile, which needs
-// no GPU.
+// GPU kernels of rows are texts, generated for each dtype, shape and set of attributes. They must compile,
+// which needs no GPU.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Elementwise rows: accuracy of the float functions, exact rules of integers, conversions and special values,
-// gradients, folds.
+// Elementwise rows: accuracy of the float functions, exact rules of integers, conversions and
+// special values, gradients, folds.
 #include "ops/elementwise.h"
 
 #include <bit>

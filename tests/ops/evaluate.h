@@ -176,8 +176,8 @@ inline void expect_elements(const HostArray& got, const std::function<double(con
   expect_equal(got, wanted);
 }
 
-// Expects that batching f over the operands marked in `batched` equals a loop. The leading dimension of those arrays is
-// the batch.
+// Expects that batching f over the operands marked in `batched` equals a loop. The leading dimension of those
+// arrays is the batch.
 inline void expect_batch_is_loop(const HostArrays& inputs, const std::vector<bool>& batched, const ValueFunction& f) {
   int64_t size = -1;
   std::vector<Type> types;

@@ -1,5 +1,5 @@
-// References and samples of the collectives. Operands and results that vary over the axis have a leading dimension of
-// devices.
+// References and samples of the collectives. Operands and results that vary over the axis have a
+// leading dimension of devices.
 #include "rows/rows.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
-// References and samples of the rows that contain programs: those that lowering emits, and scan, cond, remat and
-// custom_vjp.
+// References and samples of the rows that contain programs: those that lowering emits, and scan,
+// cond, remat and custom_vjp.
 #include "ops/ops.h"
 #include "rows/rows.h"
 

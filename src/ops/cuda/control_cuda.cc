@@ -15,8 +15,8 @@ namespace {
 // Kernels access several elements at a time, and cuBLASLt's are selected for aligned matrices.
 constexpr int64_t kAlignment = 64;
 
-// Whether slices of this size can be used in place. A small slice aligned to its size can: no access reads more than
-// it.
+// Whether slices of this size can be used in place. A small slice aligned to its size can: no access
+// reads more than it.
 bool is_usable_in_place(int64_t bytes) {
   return bytes % kAlignment == 0 || (bytes < 16 && std::has_single_bit(static_cast<uint64_t>(bytes)));
 }

@@ -341,8 +341,8 @@ CudaSpread spread_of(const StepSpec& spec) {
           .publish = [=](int64_t cols) { return shared_sums_publish(g, cols, rounded); }};
 }
 
-// The product and its epilogue by cuBLASLt, if supported. The result that marks where relu gave 0 takes a second
-// kernel.
+// The product and its epilogue by cuBLASLt, if supported. The result that marks where relu gave 0
+// takes a second kernel.
 Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
   const Contraction plan = contraction_of(spec);
   const GemmSpec& g = plan.gemm;

@@ -175,8 +175,8 @@ const std::string& ElementWriter::operand(ValueId v) {
   return name = fmt::format("load(r.v{}.v[q])", v);
 }
 
-// The approximate function for an op, or null. Used only if products may use TF32, which is less exact than any of
-// them.
+// The approximate function for an op, or null. Used only if products may use TF32, which is less exact
+// than any of them.
 const char* ElementWriter::approximation_of(const Op& op, DType dtype) const {
   if (!options_.approximate || cuda_math() != CudaMath::tf32) return nullptr;
 #define APPROXIMATION(name, function, bf16_function) \

@@ -35,10 +35,10 @@ std::optional<ElementFinish> element_finish(const Program& body, bool approximat
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
                          const std::vector<CudaSourced>& computed = {});
 
-// Makes `step` a product of its parameters `a` and `b`, the only ones it has, followed by `body` on each element of the
-// product, its first input. The other inputs are the operands from `operand` on; those in `computed` are computed by
-// sources that have `one`. Returns false, and changes nothing, if the program needs other elements of the product than
-// its own.
+// Makes `step` a product of its parameters `a` and `b`, the only ones it has, followed by `body` on each
+// element of the product, its first input. The other inputs are the operands from `operand` on; those in
+// `computed` are computed by sources that have `one`. Returns false, and changes nothing, if the program needs
+// other elements of the product than its own.
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
                 const std::vector<CudaSourced>& computed = {});
 

@@ -82,8 +82,8 @@ inline void maxima(const Pack* image, const Window& w, Index* place) {{
                is_floating(dtype) ? fmt::format("-{}(math::kInf)", number) : fmt::format("math::kLowest<{}>", number)));
 }
 
-// One thread for each pixel of an array of images `h` x `w`. Variables: n, y and x are the pixel, c its channels, `at`
-// its position.
+// One thread for each pixel of an array of images `h` x `w`. Variables: n, y and x are the pixel, c its
+// channels, `at` its position.
 CudaStep per_pixel(const char* parameters, int64_t pixels, const char* h, const char* w, const std::string& body) {
   CudaStep step;
   step.name = "pool";
@@ -225,8 +225,8 @@ constexpr const char* kFinishSums = R"(  Read given;
 // The largest window that a thread can hold in registers, in pixels.
 constexpr int64_t kMostPixels = 16;
 
-// The gradient of max_pool followed by a program of its elements. Nothing if the program needs other elements than its
-// own.
+// The gradient of max_pool followed by a program of its elements. Nothing if the program needs other
+// elements than its own.
 std::optional<CudaStep> max_grad_finish_step(const Geometry& g, const Program& body) {
   const auto element = element_finish(body);
   if (!element) return {};

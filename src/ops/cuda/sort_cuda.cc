@@ -164,8 +164,8 @@ extern "C" __global__ void __launch_bounds__({threads}) f({parameters}) {{
       fmt::arg("store", store));
 }
 
-// Every item finds its position in the merged run: its position in its own run plus the number of smaller items in the
-// other.
+// Every item finds its position in the merged run: its position in its own run plus the number of smaller
+// items in the other.
 std::string merge_text(const SortLines& l, const KernelSpec& spec) {
   return fmt::format(
       R"({common}inline uint64_t length(uint64_t run, uint64_t width) {{

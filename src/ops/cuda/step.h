@@ -33,8 +33,8 @@ struct CudaStep {
   std::string name;        // of the row, for messages and profiles
   std::string prelude;     // precedes the function: includes, helper functions; equal preludes are written once
   std::string parameters;  // "const float* in0, float* out0"
-  // The work of thread block number `block`; `shared` is its shared memory. Threads may return early only if no
-  // __syncthreads() follows.
+  // The work of thread block number `block`; `shared` is its shared memory. Threads may return early only
+  // if no __syncthreads() follows.
   std::string body;
   std::vector<Argument> arguments;  // of the parameters, in order
   int64_t blocks = 0;

@@ -35,8 +35,8 @@ constexpr int register_index(DType t) {
   return i <= static_cast<int>(DType::u32) ? i : i - 2;
 }
 
-// Fills dst[0, n) with src[0], src[stride], ... converted to the register type; stride counts elements and may be 0 or
-// negative.
+// Fills dst[0, n) with src[0], src[stride], ... converted to the register type; stride counts elements and may
+// be 0 or negative.
 using LoadRow = void (*)(void* dst, const void* src, int64_t stride, int64_t n);
 
 // `out` may be one of the inputs if their elements have the same size; otherwise they do not overlap.

@@ -21,7 +21,7 @@ namespace {
 // Computes out, the convolution of a and b, the operands in the order of the pass.
 using ConvWork = std::function<void(const void* a, const void* b, void* out)>;
 
-std::atomic<ConvBackend> backend = ConvBackend::fastest;
+std::atomic<ConvBackend> selected_backend = ConvBackend::fastest;
 
 ConvMath math_of(DType dtype, const CudaInfo& gpu) {
   if (dtype == DType::f64 || gpu.major < 8) return ConvMath::fma;
@@ -188,7 +188,7 @@ std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, 
 
 std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
                                              const Program* body, const OwnConv& own) {
-  const ConvBackend by = backend.load();
+  const ConvBackend by = selected_backend.load();
   if (by == ConvBackend::own || CudaConv::version() == 0 || spec.cuda->capturing()) return {};
   if (by == ConvBackend::cudnn) return measure(pass, conv, spec, body, by, own);
   static std::mutex mutex;
@@ -209,7 +209,7 @@ std::optional<CudaConv::Algorithm> choice_of(ConvPass pass, const ConvSpec& conv
 
 }  // namespace
 
-void set_conv_backend(ConvBackend to) { backend = to; }
+void set_conv_backend(ConvBackend to) { selected_backend = to; }
 
 Kernel prepare_conv(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
   const OwnConv own = by_own_kernel(pass, conv, spec, body);

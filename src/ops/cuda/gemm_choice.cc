@@ -15,7 +15,7 @@ constexpr GemmChoice::Tile kTiles[] = {
     {32, 32, 2, 2, kWarps / 4},   {16, 32, 1, 2, kWarps / 2},   {16, 16, 1, 2, kWarps / 2}};
 constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
 
-int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // Bytes of an element in memory.
 int64_t stored(const GemmSpec& g, GemmOperand how) { return how == GemmOperand::rounded ? 4 : size_of(g.dtype); }
@@ -27,13 +27,13 @@ std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& ti
   // Using half of the warps reads a quarter less f32 data, which limits large tiles.
   const bool half = tile.rows * tile.cols * tile.parts < kWarps;
   if (half && size_of(g.dtype) == 2) return {};
-  out.tiles = up(g.m, tile.tall) * up(g.n, tile.wide) * g.batch;
+  out.tiles = ceil_div(g.m, tile.tall) * ceil_div(g.n, tile.wide) * g.batch;
   const int64_t least = 32 / size_of(g.dtype);
   // Few large stages: each costs a __syncthreads(). All warps that share the sum have a part of each stage.
   out.deep = std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
-  const int64_t steps = up(g.k, out.deep);
+  const int64_t steps = ceil_div(g.k, out.deep);
   if (splits > 1 && (out.tiles * splits > processors || steps < splits)) return {};
-  const int64_t most = up(steps, splits);
+  const int64_t most = ceil_div(steps, splits);
   const auto bytes_of = [&](GemmOperand how, bool deep_first, int64_t free) {
     const int64_t size = stored(g, how), deep = how == GemmOperand::computed ? most * out.deep : out.deep;
     const bool rounded = how == GemmOperand::rounded;  // see pad_of
@@ -73,15 +73,15 @@ double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSou
   const double each = tall * wide + loads_of(g, sources, tall, wide);
   const double instructions =
       static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
-  const auto steps = static_cast<double>(up(up(g.k, how.deep), how.splits));
+  const auto steps = static_cast<double>(ceil_div(ceil_div(g.k, how.deep), how.splits));
   const double busy = static_cast<double>(tile.rows * tile.cols * tile.parts) / kWarps;
   const double block = 700 + std::max(moved / 50, instructions * 8 * busy) + steps * 100 +
                        (how.splits > 1 ? 300 + 60 * splits + 0.22 * area : 0);
   const double blocks = static_cast<double>(how.tiles) * splits;
   // A thread computes 8 x 4 elements of an operand at a time, each with two dependent loads.
   const auto times = [&](GemmOperand operand, int64_t free) {
-    const int64_t held = free * up(up(g.k, how.deep), how.splits) * how.deep;
-    return operand == GemmOperand::computed ? static_cast<double>(up(held, int64_t{32} * kStepThreads) - 1) : 0.0;
+    const int64_t held = free * ceil_div(ceil_div(g.k, how.deep), how.splits) * how.deep;
+    return operand == GemmOperand::computed ? static_cast<double>(ceil_div(held, int64_t{32} * kStepThreads) - 1) : 0.0;
   };
   const double computed = 1500 * (times(sources.a, tile.tall) + times(sources.b, tile.wide));
   return computed + block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);

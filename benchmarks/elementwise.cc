@@ -7,9 +7,9 @@
 
 #include "lane/buffer.h"
 #include "lane/pool.h"
-#include "ops/cluster.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
+#include "ops/tiled_program.h"
 
 namespace lockstep {
 namespace {
@@ -134,14 +134,14 @@ void segment(benchmark::State& state) {
   Builder b;
   const Value x = b.input({f32, {64, 1024}}), bias = b.input({f32, {1024}});
   const Value sum = x + broadcast(bias, {64, 1024}, {1});
-  const Cluster cluster = Cluster::compile(b.take(Values{maximum(sum, zeros_like(sum))}));
+  const TiledProgram tiled = TiledProgram::compile(b.take(Values{maximum(sum, zeros_like(sum))}));
   const BufferPtr tile = floats(n, 0.1f), row_of_bias = floats(1024, 0.1f), y = floats(64 * 1024, 0);
-  const BufferPtr scratch = allocate(cluster.scratch_bytes());
+  const BufferPtr scratch = allocate(tiled.scratch_bytes());
   const void* in[] = {nullptr, row_of_bias->data()};
   void* out[] = {y->data()};
   int64_t begin = 0;
   for (auto _ : state) {
-    cluster.run_segment(in, out, begin, begin + n, scratch->data(), tile->data());
+    tiled.run_segment(in, out, begin, begin + n, scratch->data(), tile->data());
     begin = (begin + 1024) % (64 * 1024);
   }
   count_elements(state, n);

@@ -164,7 +164,7 @@ std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int n) {
   return out;
 }
 
-std::vector<int> available_cpus() {
+std::vector<int> allowed_cpus() {
   constexpr size_t kMaxCpus = 16384;
   cpu_set_t* const set = CPU_ALLOC(kMaxCpus);
   if (!set) return {};
@@ -190,7 +190,7 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAtt
   if (!options.hosts.empty()) hosts = assign_hosts(options.hosts, options.processes);
   const int local_count = static_cast<int>(std::ranges::count(hosts, ""));
   const std::vector<std::vector<int>> cpus =
-      split_cpus(options.pin && local_count > 1 ? available_cpus() : std::vector<int>(), std::max(local_count, 1));
+      split_cpus(options.pin && local_count > 1 ? allowed_cpus() : std::vector<int>(), std::max(local_count, 1));
 
   std::vector<std::string> inherited, lockstep_variables;  // the latter are passed to other hosts
   for (const auto& [name, value] : environment) {

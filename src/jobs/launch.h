@@ -44,7 +44,7 @@ int launch(const LaunchOptions& options);
 std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int n);
 
 // The cores in this process's affinity mask.
-std::vector<int> available_cpus();
+std::vector<int> allowed_cpus();
 
 // The delay before restart `number` (from 1): `first`, doubled for each restart, up to a minute.
 std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds first);

@@ -73,7 +73,7 @@ TEST(Child, HasDefaultSignalHandlers) {
 }
 
 TEST(Child, RunsOnItsCores) {
-  const std::vector<int> cpus = available_cpus();
+  const std::vector<int> cpus = allowed_cpus();
   ASSERT_FALSE(cpus.empty());
   ChildSpec spec = shell("grep Cpus_allowed_list /proc/self/status");
   spec.cpus = {cpus.back()};

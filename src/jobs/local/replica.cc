@@ -182,7 +182,7 @@ int prepare_attempt(const LocalJob& job, const StateDir& state, const std::set<i
   const int port = choose_port(job.job.spec.container.port, taken_ports);
   const std::string port_text = std::to_string(port) + "\n";
   files.write(unfinished + "/port", {reinterpret_cast<const uint8_t*>(port_text.data()), port_text.size()});
-  const std::vector<std::vector<int>> cpus = split_cpus(replicas > 1 ? available_cpus() : std::vector<int>(), replicas);
+  const std::vector<std::vector<int>> cpus = split_cpus(replicas > 1 ? allowed_cpus() : std::vector<int>(), replicas);
   for (int i = 0; i < replicas; ++i) {
     const PodFolder final_folder = state.pod_folder(job.job, attempt, i);
     const std::string temporary = unfinished + "/" + pod_name(job.job, i);

@@ -45,12 +45,17 @@ PodPhase phase_of(const std::string& name) {
 }  // namespace
 
 Json to_json(const LocalJob& job) {
-  Json events = Json::array(), told = Json::array();
+  Json events = Json::array(), phases = Json::array();
   for (const JobEvent& event : job.events) events.push_back(event_to_json(event));
-  for (const PodPhase phase : job.reported_phases) told.push_back(std::string(name_of(phase)));
-  return {{"job", job_to_json(job.job)},          {"folder", job.folder},        {"program", job.program},
-          {"environment", job.environment},       {"events", std::move(events)}, {"deleting", job.deleting},
-          {"told_attempt", job.reported_attempt}, {"told", std::move(told)}};
+  for (const PodPhase phase : job.reported_phases) phases.push_back(std::string(name_of(phase)));
+  return {{"job", job_to_json(job.job)},
+          {"folder", job.folder},
+          {"program", job.program},
+          {"environment", job.environment},
+          {"events", std::move(events)},
+          {"deleting", job.deleting},
+          {"reported_attempt", job.reported_attempt},
+          {"reported_phases", std::move(phases)}};
 }
 
 LocalJob local_job_from_json(const Json& value) {
@@ -61,10 +66,10 @@ LocalJob local_job_from_json(const Json& value) {
                  .environment = value.at("environment"),
                  .events = {},
                  .deleting = value.at("deleting"),
-                 .reported_attempt = integer_at<int>(value, "told_attempt"),
+                 .reported_attempt = integer_at<int>(value, "reported_attempt"),
                  .reported_phases = {}};
     for (const Json& event : value.at("events")) out.events.push_back(event_from_json(event));
-    for (const Json& phase : value.at("told")) out.reported_phases.push_back(phase_of(phase));
+    for (const Json& phase : value.at("reported_phases")) out.reported_phases.push_back(phase_of(phase));
     return out;
   } catch (const Json::exception& error) {
     throw_error("read a job: {}", error.what());

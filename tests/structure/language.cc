@@ -26,7 +26,7 @@ const std::vector<Phrase>& prose_phrases() {
       phrase({"whom", "whosever"}, "\\bwhom\\b|\\bwhosever\\b", "name the function, thread, process or user"),
       phrase({"who"}, "(^|[.;:,(] *|\\b(for|of|by|to|from|and|or|if|says|knows|asks|tells|see) )who\\b",
              "name the function, thread, process or user"),
-      phrase({"reported_phases", "said"}, "\\b(is|are|was|were|be|been) (told|said)\\b",
+      phrase({"told", "said"}, "\\b(is|are|was|were|be|been) (told|said)\\b",
              "write what happens: notified, reported, printed, set"),
       phrase({"want of"}, "\\bwant of\\b", "write \"missing\" or \"out of\""),
       phrase({"mend"}, "\\bmend(s|ed|ing)?\\b", "write \"fix\""),
@@ -50,7 +50,7 @@ const std::vector<Phrase>& name_phrases() {
       phrase({"body", "who"}, "\\b(no|some|every)body\\b|\\bwhom?\\b",
              "name the function, thread, process or user"),
       phrase({"mend"}, "\\bmend(s|ed)?\\b", "write \"fix\""),
-      phrase({"reported_phases"}, "\\btold\\b", "write \"notified\" or \"reported\""),
+      phrase({"told"}, "\\btold\\b", "write \"notified\" or \"reported\""),
   };
   return all;
 }

@@ -137,7 +137,7 @@ TEST(ManyProcesses, UnexpectedDeviceCountIsRejected) {
   // A process that connects later names the process that failed.
   for (const char* process : {"[0]", "[1]"}) expect_contains(result.err, fmt::format("{} lockstep: ", process));
   const std::string message = "train: --expect-devices is 16, but 8 devices are available; nothing was started\n";
-  EXPECT_NE(result.err.find(said), result.err.rfind(said)) << result.err;
+  EXPECT_NE(result.err.find(message), result.err.rfind(message)) << result.err;
   EXPECT_EQ(result.out, "");
 }
 

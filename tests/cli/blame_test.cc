@@ -137,7 +137,7 @@ TEST(BlameCommand, FindsTheDumpsOfARun) {
   }
   const detail::ProcessResult none = run_lockstep({"blame", dir.path() + "/empty"});
   EXPECT_EQ(none.exit_code, 1);
-  EXPECT_NE(none.output.find("/empty holds no lockstep_flight_*.json, nor does a folder flight in it; processes write"),
+  EXPECT_NE(none.output.find("/empty nor its subfolder flight contains lockstep_flight_*.json; processes write"),
             std::string::npos)
       << none.output;
 }
@@ -280,9 +280,9 @@ TEST(BlameCommand, DumpsOfOtherUsersAreReadOnlyWhenGiven) {
   };
   EXPECT_EQ(blame().exit_code, 0);
   ASSERT_EQ(::chown(dump.c_str(), 12345, 12345), 0);
-  expect_contains(blame().output, dump + " belongs to another user; if you trust it, name its folder");
+  expect_contains(blame().output, dump + " belongs to another user; if you trust it, give its folder");
   ASSERT_EQ(::chown(folder.c_str(), 12345, 12345), 0);
-  expect_contains(blame().output, folder + " belongs to another user; if you trust it, name it: lockstep blame");
+  expect_contains(blame().output, folder + " belongs to another user; if you trust it, run `lockstep blame");
   EXPECT_EQ(blame({folder}).exit_code, 0);
 }
 

@@ -185,8 +185,8 @@ TEST(TrainErrors, CheckpointsOfAnotherRunAreRejected) {
     std::string flag = "--" + key;
     std::replace(flag.begin(), flag.end(), '_', '-');
     expect_refused(Words{"--steps", "8", "--checkpoint-dir", run} + flags, 1,
-                   fmt::format("resume: {} was {} when the checkpoint was written and is {} now; give {} {}, or begin "
-                               "anew with --resume none or another --checkpoint-dir",
+                   fmt::format("resume: {} was {} when the checkpoint was written and is {} now; use {} {}, or start "
+                               "a new run with --resume none or another --checkpoint-dir",
                                key, before, now, flag, before));
   };
   expect_other({"--model", "cnn"}, "model", "mlp", "cnn");

@@ -75,8 +75,8 @@ TEST(JobCommands, UnreachableSlurmIsAnError) {
           .wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.err,
-            "lockstep: slurm: its controller does not answer: slurm_load_jobs error: Unable to contact slurm "
-            "controller; `scontrol ping` shows whether it runs, and --on local is this machine\n");
+            "lockstep: slurm: the controller does not respond: slurm_load_jobs error: Unable to contact slurm "
+            "controller; check it with `scontrol ping`, or use --on local to run on this machine\n");
 }
 
 TEST(JobCommands, JobsMustBeNamed) {

@@ -167,7 +167,7 @@ TEST(Launch, FirstCauseIsPrintedLast) {
   EXPECT_TRUE(has(result.err, "lockstep launch: the last lines of process 1:\n[1] line 11\n")) << result.err;
   EXPECT_TRUE(has(result.err, "[1] line 30\nlockstep launch: process 1 was killed by SIGKILL (out of memory?"))
       << result.err;
-  EXPECT_TRUE(has(last_line(result.err), "; the others stopped because of it; --max-restarts N starts")) << result.err;
+  EXPECT_TRUE(has(last_line(result.err), "; the others stopped because of it; --max-restarts N restarts")) << result.err;
 }
 
 TEST(Launch, PrintedLinesAreNotRepeated) {

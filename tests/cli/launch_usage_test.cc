@@ -36,7 +36,7 @@ TEST(LaunchCommand, WrongCommandLinesNameTheRemedy) {
   expect_usage_error({"launch", "--hosts", "a:1024,b", "--", "train"}, "launch: 1025 processes; at most 1024");
   expect_usage_error(
       {"launch", "-n", "3", "--hosts", "a,b", "--", "train"},
-      "launch: -n 3: --hosts has 2 slots; give hosts more slots, such as HOST:4, or start fewer processes");
+      "launch: -n 3: --hosts has only 2 slots; give hosts more slots, such as HOST:4, or start fewer processes");
   expect_usage_error({"launch", "--hosts", "a", "--ssh", " ", "--", "train"},
                      "launch: --ssh is empty; give a command, such as 'ssh -p 2222'");
 }

@@ -318,7 +318,7 @@ TEST(FullDisk, TrainingContinuesAndSavedCheckpointsStayComplete) {
     expect_contains(result.err, "lockstep: the last checkpoint, of step 9, could not be saved in " + disk.path() +
                                     ": the trained model is lost; ");
     expect_contains(result.out, "mlp test accuracy ");
-    expect_lacks(result.err, "checkpoints are in");
+    expect_lacks(result.err, "checkpoints are in " + disk.path());
     EXPECT_EQ(list_checkpoints(disk.path()), std::vector<int64_t>{3});
     EXPECT_EQ(load_checkpoint(checkpoint_path(disk.path(), 3)).step, 3);
   }

@@ -33,7 +33,8 @@ size_t terminal_width() {
 std::vector<std::string> words_to_wrap(const std::string& text, size_t room, std::vector<bool>& glued) {
   std::vector<std::string> out;
   std::istringstream in(text);
-  for (std::string word; in >> word;) {
+  for (std::string word, value; in >> word;) {
+    if (word == "(default:" && in >> value) word += " " + value;  // stays on one line
     bool first = true;
     while (word.size() > room) {
       const size_t bar = word.rfind('|', room - 1);

@@ -166,7 +166,7 @@ TEST_F(States, WaitSurvivesARestartOfTheServer) {
   };
   EXPECT_TRUE(comes_true(asked));
   server_.stop();
-  EXPECT_TRUE(program.says("; trying again\n"));
+  EXPECT_TRUE(program.says("; retrying\n"));
   Json job = server_.get("jobs", "default", "myjob");
   job["status"] = {{"succeeded", 2}, {"conditions", {{{"type", "Complete"}, {"status", "True"}}}}};
   server_.put(job);

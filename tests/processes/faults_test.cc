@@ -97,14 +97,14 @@ TEST(Fault, DumpsAreWrittenWhereBlameFindsThem) {
   EXPECT_EQ(FileSystem::real().list(run + "/flight").size(), 1u);
   const std::string log = dir.path() + "/log";
   expect_contains(dumped({"--checkpoint-dir", run, "--resume", "none", "--log-dir", log}),
-                  "; `lockstep blame " + log + "/flight` says");
+                  "; run `lockstep blame " + log + "/flight` to find");
 
   const auto blame = [&] { return RunningProgram({"env", "TMPDIR=" + dir.path(), program_path(), "blame"}).wait(); };
   const RunningProgram::Result nothing = blame();
   EXPECT_EQ(nothing.exit_code, 1);
   expect_contains(nothing.err,
-                  "lockstep: blame: no job has left dumps among the temporary files of this machine; give ");
-  expect_contains(dumped({}), " are in " + dir.path() + "/lockstep-flight-");
+                  "lockstep: blame: no dumps found among the temporary files of this host; give the folder ");
+  expect_contains(dumped({}), " written to " + dir.path() + "/lockstep-flight-");
   const RunningProgram::Result found = blame();
   EXPECT_EQ(found.exit_code, 0) << found.err;
   expect_contains(found.err, "lockstep: reading dumps from " + dir.path() + "/lockstep-flight-");
@@ -331,7 +331,7 @@ TEST(NoSharedMemory, FallsBackToTcp) {
   expect_contains(result.err,
                   "[0] lockstep: processes on one host use TCP instead of shared memory, which is slower: "
                   "process 0 (host ");
-  expect_contains(result.err, "MiB (ulimit -f); raise that limit\n");
+  expect_contains(result.err, " MiB; raise `ulimit -f`\n");
   expect_lacks(result.err, "[1]");
 }
 

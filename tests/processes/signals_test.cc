@@ -33,7 +33,7 @@ class StoppedJob : public testing::Test {
     EXPECT_EQ(stopped.exit_code, exit_code) << stopped.err;
     std::smatch match;
     ASSERT_TRUE(std::regex_search(stopped.err, match,
-                                  std::regex(R"(\[0\] lockstep: stopped by (.*) at step (\d+) of 200; the same)")))
+                                  std::regex(R"(\[0\] lockstep: stopped by (.*) at step (\d+) of 200; rerun)")))
         << stopped.err;
     EXPECT_EQ(match[1], process > 0 ? "another process" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1");
     ASSERT_FALSE(list_checkpoints(run).empty());

@@ -53,8 +53,8 @@ TEST(StandIn, IsFoundInABuildAndInAnInstallation) {
 
 TEST(StandIn, MissingStandInIsAnError) {
   EXPECT_THROWS(find_stand_in("p", "/none/bin/lockstep"), Error,
-                "apply: the program p, which runs here in place of the image, is not installed: it is neither "
-                "/none/bin/examples/p nor /none/libexec/lockstep/p; install lockstep with its examples "
+                "apply: the program p, which runs here in place of the image, is not installed (looked for "
+                "/none/bin/examples/p and /none/libexec/lockstep/p); install lockstep with its examples "
                 "(-DLOCKSTEP_BUILD_EXAMPLES=ON), or give the container a command");
 }
 

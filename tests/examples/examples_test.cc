@@ -194,7 +194,7 @@ TEST_P(Training, WrongFlagsFailWithOneLine) {
   fails("--epochs many", "many");
   fails("--epochs 1x", "1x");
   fails("extra", "extra");
-  fails("--data nothing", "there is no data set named \"nothing\"");
+  fails("--data nothing", "unknown data set \"nothing\"");
   fails("--data mnist --data-dir /nonexistent", "/nonexistent");
 }
 

@@ -22,6 +22,11 @@ namespace lockstep {
 
 namespace {
 
+// OpenSSL must stay usable until the process has ended. By default exit() frees OpenSSL's state while threads of gRPC may
+// still close a TLS connection, and the process crashes instead of returning its exit code. Runs before main(), because only
+// the first use of OpenSSL can decide this.
+[[maybe_unused]] const int kept_until_end = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+
 // scrypt's cost: 4 MiB of memory and about 10 ms. It slows down guessing of tokens chosen by people; random tokens need
 // no more.
 constexpr uint64_t kScryptN = 4096, kScryptR = 8, kScryptP = 1, kScryptMemory = 32 << 20;

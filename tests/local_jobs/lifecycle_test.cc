@@ -14,17 +14,18 @@ namespace lockstep {
 namespace {
 
 TEST_F(LocalJobs, ReplicasHaveTheOperatorsEnvironment) {
+  const int port = unused_port();
   Json manifest = shell_job("env", 2,
                             "echo $COORDINATOR_ADDRESS:$COORDINATOR_PORT $NUM_PROCESSES $PROCESS_ID $PYTHONUNBUFFERED "
                             "$MINE; pwd -P; test -r \"$LOCKSTEP_TOKEN_FILE\" && echo token; echo oops >&2");
   container_of(manifest)["env"] = Json::array({{{"name", "MINE"}, {"value", "a b"}}});
-  container_of(manifest)["ports"] = Json::array({{{"name", "jaxjob-port"}, {"containerPort", 45671}}});
+  container_of(manifest)["ports"] = Json::array({{{"name", "jaxjob-port"}, {"containerPort", port}}});
   container_of(manifest)["workingDir"] = dir_.path();
   EXPECT_EQ(apply(manifest), "created");
   expect_state("env", "Succeeded");
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(log_of("env", i),
-              "127.0.0.1:45671 2 " + std::to_string(i) + " 1 a b\n" + dir_.path() + "\ntoken\noops\n");
+              fmt::format("127.0.0.1:{} 2 ", port) + std::to_string(i) + " 1 a b\n" + dir_.path() + "\ntoken\noops\n");
   const std::vector<Pod> pods = runner().pods(get("env"));
   ASSERT_EQ(pods.size(), 2u);
   EXPECT_EQ(pods[1].phase, PodPhase::succeeded);
@@ -218,8 +219,9 @@ TEST_F(LocalJobs, DeleteStopsTheReplicas) {
 }
 
 TEST_F(LocalJobs, TwoJobsMayRequestTheSamePort) {
+  const int port = unused_port();
   Json manifest = shell_job("one", 1, "echo $COORDINATOR_PORT; while test ! -e stop; do sleep 0.01; done");
-  container_of(manifest)["ports"] = Json::array({{{"name", "jaxjob-port"}, {"containerPort", 45672}}});
+  container_of(manifest)["ports"] = Json::array({{{"name", "jaxjob-port"}, {"containerPort", port}}});
   container_of(manifest)["workingDir"] = dir_.path();
   apply(manifest);
   manifest["metadata"]["name"] = "two";
@@ -228,8 +230,8 @@ TEST_F(LocalJobs, TwoJobsMayRequestTheSamePort) {
   std::ofstream(dir_.path() + "/stop") << "x";
   expect_state("one", "Succeeded");
   expect_state("two", "Succeeded");
-  EXPECT_EQ(log_of("one", 0), "45672\n");
-  EXPECT_NE(log_of("two", 0), "45672\n");
+  EXPECT_EQ(log_of("one", 0), fmt::format("{}\n", port));
+  EXPECT_NE(log_of("two", 0), fmt::format("{}\n", port));
 }
 
 TEST_F(LocalJobs, APortInUseIsReplaced) {

@@ -38,4 +38,23 @@ class Listener {
   int fd_ = -1, port_ = 0;
 };
 
+// A port of the loopback that no socket uses. It lies below the range that systems take ports of outgoing connections
+// from, so that no other test gets it by chance.
+inline int unused_port() {
+  static int next = ::getpid();
+  for (int tries = 0; tries < 1000; ++tries) {
+    const int port = 10000 + next++ % 10000;
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_port = ::htons(static_cast<uint16_t>(port));
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    const bool free = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(fd);
+    if (free) return port;
+  }
+  ADD_FAILURE() << "no port from 10000 to 19999 is free";
+  return 0;
+}
+
 }  // namespace lockstep

@@ -51,6 +51,7 @@ Array rate(const Schedule& s, const Array& step) {
       return s.peak * exp(floor(n / static_cast<double>(s.every)) * std::log(s.decay));
   }
   LOCKSTEP_CHECK(false, "schedule kind {}", static_cast<int>(s.kind));
+  return {};
 }
 
 void check_not_negative(const char* what, const char* name, double value) {
@@ -82,6 +83,7 @@ double Schedule::at(int64_t step) const {
       return peak * std::exp(std::floor(n / static_cast<double>(every)) * std::log(decay));
   }
   LOCKSTEP_CHECK(false, "schedule kind {}", static_cast<int>(kind));
+  return {};
 }
 
 void check(const Schedule& s) {

@@ -119,7 +119,6 @@ while [ "$done" -lt "$count" ] && [ "$tried" -lt $((count * 3)) ]; do
   printf '%-9s %s:%s  %s -> %s\n' "$verdict" "$file" "$line" "\"$from\"" "\"$to\""
   restore
 done
-cmake --build "$build" --target help >/dev/null 2>&1 || true
 echo
 echo "$done changes, $(grep -c '^  was' "$survivors" || true) survived"
 cat "$survivors"

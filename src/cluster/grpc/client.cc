@@ -198,9 +198,11 @@ class NetworkChannel : public ControlChannel {
       active_.insert(&context);
     }
     const grpc::Status status = stub.Ask(&context, asked, &answered);
+    bool closed = false;
     {
       const std::lock_guard lock(mutex_);
       active_.erase(&context);
+      closed = closed_;
     }
     switch (status.error_code()) {
       case grpc::StatusCode::OK:
@@ -212,7 +214,11 @@ class NetworkChannel : public ControlChannel {
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         return {unreachable("no answer in time")};
       case grpc::StatusCode::CANCELLED:
-        return {unreachable("the channel was closed")};
+      case grpc::StatusCode::INTERNAL:
+      case grpc::StatusCode::UNKNOWN:
+        if (closed) return {unreachable("the channel was closed")};
+        // Our service never answers with these: gRPC reports a server that shuts down during the call.
+        return {unreachable(fmt::format("the coordinator ended the call ({})", status.error_message())), true};
       case grpc::StatusCode::UNAUTHENTICATED:
         return {{.outcome = Outcome::refused, .text = wrong_token()}};
       case grpc::StatusCode::PERMISSION_DENIED:

@@ -26,7 +26,7 @@ suites_of() {
     array) echo array spmd ;;
     ops) echo ops rows ;;
     passes) echo passes rows ;;
-    jobs) echo jobs ;;
+    jobs) echo jobs jobs_model jobs_local ;;
     *) echo "$1" ;;
   esac
 }

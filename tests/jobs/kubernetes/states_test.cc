@@ -3,8 +3,8 @@
 #include <set>
 #include <sstream>
 
+#include "jobs/kubernetes/cluster.h"
 #include "jobs/model/yaml_document.h"
-#include "kubernetes/cluster.h"
 
 namespace lockstep {
 namespace {

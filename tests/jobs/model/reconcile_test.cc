@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "job_model/state_text.h"
+#include "jobs/model/state_text.h"
 
 namespace lockstep {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "jobs/kubeflow/pod_network.h"
 #include "jobs/model/manifest.h"
-#include "kubeflow/pod_network.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "data/process.h"
-#include "kubernetes/api_server.h"
+#include "jobs/kubernetes/api_server.h"
 #include "support/program.h"
 #include "support/text_file.h"
 

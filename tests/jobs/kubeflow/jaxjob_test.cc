@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <sstream>
 
+#include "jobs/kubeflow/mnist_cache.h"
+#include "jobs/kubeflow/operator.h"
+#include "jobs/kubernetes/schema.h"
 #include "jobs/model/yaml_document.h"
-#include "kubeflow/mnist_cache.h"
-#include "kubeflow/operator.h"
-#include "kubernetes/schema.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "jobs/runner.h"
-#include "slurm/cluster.h"
+#include "jobs/slurm/cluster.h"
 
 #ifdef LOCKSTEP_WITH_GRPC
 

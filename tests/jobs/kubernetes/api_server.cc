@@ -1,4 +1,4 @@
-#include "kubernetes/api_server.h"
+#include "jobs/kubernetes/api_server.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

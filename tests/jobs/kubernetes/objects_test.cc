@@ -8,8 +8,8 @@
 #include "data/process.h"
 #include "jobs/kubernetes/kubernetes_runner.h"
 #include "jobs/kubernetes/pod_status.h"
+#include "jobs/kubernetes/schema.h"
 #include "jobs/model/yaml_document.h"
-#include "kubernetes/schema.h"
 #include "lockstep/error.h"
 #include "support/program.h"
 

@@ -9,11 +9,11 @@
 #include "base/throws.h"
 #include "data/process.h"
 #include "jobs/kubernetes/required_objects.h"
+#include "jobs/kubernetes/schema.h"
 #include "jobs/kubernetes/templates.h"
 #include "jobs/kubernetes/variables.h"
 #include "jobs/model/manifest.h"
 #include "jobs/model/yaml_document.h"
-#include "kubernetes/schema.h"
 #include "lockstep/error.h"
 #include "support/program.h"
 

@@ -93,7 +93,7 @@ class SlurmCluster {
   SlurmCluster() {
     std::array<int, 2> in, out;
     if (::pipe2(in.data(), O_CLOEXEC) != 0 || ::pipe2(out.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe");
-    const std::string script = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/slurm/cluster.sh";
+    const std::string script = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/jobs/slurm/cluster.sh";
     std::array<const char*, 6> argv = {"bash", script.c_str(), dir_.path().c_str(), "127.0.0.1", "127.0.0.2", nullptr};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/throws.h"
-#include "job_model/state_text.h"
 #include "jobs/model/manifest.h"
 #include "jobs/model/reconcile.h"
+#include "jobs/model/state_text.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

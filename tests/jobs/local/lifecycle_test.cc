@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/throws.h"
-#include "local_jobs/jobs.h"
+#include "jobs/local/jobs.h"
 #include "support/listener.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "base/throws.h"
+#include "jobs/local/jobs.h"
 #include "jobs/local/socket.h"
-#include "local_jobs/jobs.h"
 #include "support/variable.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // Jobs on a real Slurm with two nodes: task layouts, preemption, signals before the time limit, lost nodes.
-#include "slurm/cluster.h"
+#include "jobs/slurm/cluster.h"
 
 #include <algorithm>
 

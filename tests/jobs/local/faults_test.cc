@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <random>
 
-#include "local_jobs/jobs.h"
+#include "jobs/local/jobs.h"
 #include "support/listener.h"
 
 namespace lockstep {

@@ -13,8 +13,8 @@
 #include "cli/training.h"
 #include "cluster/certificates.h"
 #include "data/post.h"
-#include "kubernetes/schema.h"
-#include "kubernetes/tls_server.h"
+#include "jobs/kubernetes/schema.h"
+#include "jobs/kubernetes/tls_server.h"
 #include "lockstep/error.h"
 #include "support/program.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/throws.h"
-#include "job_model/manifests.h"
+#include "jobs/model/manifests.h"
 #include "lockstep/error.h"
 
 namespace lockstep {

@@ -7,10 +7,10 @@
 
 #include "base/faulty_files.h"
 #include "base/throws.h"
+#include "jobs/local/jobs.h"
 #include "jobs/local/log_reader.h"
 #include "jobs/local/pod_log.h"
 #include "jobs/local/replica.h"
-#include "local_jobs/jobs.h"
 #include "support/listener.h"
 
 namespace lockstep {

@@ -4,9 +4,9 @@
 #include <map>
 #include <random>
 
-#include "job_model/state_text.h"
 #include "jobs/model/object.h"
 #include "jobs/model/reconcile.h"
+#include "jobs/model/state_text.h"
 
 namespace lockstep {
 namespace {

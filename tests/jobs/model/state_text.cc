@@ -1,4 +1,4 @@
-#include "job_model/state_text.h"
+#include "jobs/model/state_text.h"
 
 #include <fmt/format.h>
 

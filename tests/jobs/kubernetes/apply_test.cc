@@ -1,7 +1,7 @@
 // apply and delete on a cluster: every object of a file, the token, and objects that cannot be created.
 #include <algorithm>
 
-#include "kubernetes/cluster.h"
+#include "jobs/kubernetes/cluster.h"
 
 namespace lockstep {
 namespace {

@@ -45,11 +45,11 @@ std::string_view remedy(int error) {
   }
 }
 
-int open_retrying(const std::string& path, int flags, mode_t mode = 0644) {
-  int fd = -1;
-  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, mode);
-  while (fd < 0 && errno == EINTR);
-  return fd;
+Descriptor open_retrying(const std::string& path, int flags, mode_t mode = 0644) {
+  for (;;) {
+    Descriptor file(::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, mode));
+    if (file || errno != EINTR) return file;
+  }
 }
 
 std::string_view kind_of(mode_t mode) {
@@ -85,34 +85,24 @@ std::string read_to_end(int fd, const std::string& path, int64_t most) {
 // The kinds of files that may be opened.
 enum class FileKind { regular, folder, any };
 
-// An open file descriptor. Retries system calls that a signal interrupted.
-class Descriptor {
+// A file opened by its path. Retries system calls that a signal interrupted.
+class PathFile {
  public:
-  Descriptor(std::string_view operation, const std::string& path, int flags, FileKind kind = FileKind::regular)
+  PathFile(std::string_view operation, const std::string& path, int flags, FileKind kind = FileKind::regular)
       : path_(path) {
     // O_NONBLOCK: opening a pipe must not wait for its other end.
-    fd_ = open_retrying(path, flags | (kind == FileKind::regular ? O_NONBLOCK : 0));
-    if (fd_ < 0) throw_io_error(operation, path, errno);
+    file_ = open_retrying(path, flags | (kind == FileKind::regular ? O_NONBLOCK : 0));
+    if (!file_) throw_io_error(operation, path, errno);
     if (kind != FileKind::regular) return;
     struct stat info;
-    try {
-      if (::fstat(fd_, &info) != 0) throw_io_error(operation, path, errno);
-      require_regular(operation, path, info.st_mode);
-    } catch (...) {
-      ::close(fd_);
-      throw;
-    }
+    if (::fstat(file_.get(), &info) != 0) throw_io_error(operation, path, errno);
+    require_regular(operation, path, info.st_mode);
   }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
 
   size_t read(int64_t offset, std::span<uint8_t> out) {
     size_t done = 0;
     while (done < out.size()) {
-      const ssize_t n = ::pread(fd_, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+      const ssize_t n = ::pread(file_.get(), out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
       if (n == 0) break;
       if (n > 0) {
         done += static_cast<size_t>(n);
@@ -125,7 +115,7 @@ class Descriptor {
 
   void write(std::span<const uint8_t> bytes) {
     while (!bytes.empty()) {
-      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      const ssize_t n = ::write(file_.get(), bytes.data(), bytes.size());
       if (n >= 0) {
         bytes = bytes.subspan(static_cast<size_t>(n));
       } else if (errno != EINTR) {
@@ -135,7 +125,7 @@ class Descriptor {
   }
 
   void sync() {
-    while (::fsync(fd_) != 0) {
+    while (::fsync(file_.get()) != 0) {
       if (errno == EINVAL) return;  // this kind of file cannot be synced
       if (errno != EINTR) throw_io_error("sync", path_, errno);
     }
@@ -143,13 +133,12 @@ class Descriptor {
 
   // Network file systems report a failed write only here.
   void close() {
-    const int fd = std::exchange(fd_, -1);
-    if (::close(fd) != 0 && errno != EINTR) throw_io_error("close", path_, errno);
+    if (!file_.close()) throw_io_error("close", path_, errno);
   }
 
  private:
   std::string path_;
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 class RealWriter final : public FileWriter {
@@ -162,7 +151,7 @@ class RealWriter final : public FileWriter {
   }
 
  private:
-  Descriptor file_;
+  PathFile file_;
 };
 
 class RealOpenFile final : public OpenFile {
@@ -171,7 +160,7 @@ class RealOpenFile final : public OpenFile {
   size_t read(int64_t offset, std::span<uint8_t> out) override { return file_.read(offset, out); }
 
  private:
-  Descriptor file_;
+  PathFile file_;
 };
 
 // Opens the file again for every read.
@@ -202,7 +191,7 @@ class RealFileSystem final : public FileSystem {
   }
 
   size_t read(const std::string& path, int64_t offset, std::span<uint8_t> out) override {
-    return Descriptor("open", path, O_RDONLY).read(offset, out);
+    return PathFile("open", path, O_RDONLY).read(offset, out);
   }
 
   std::unique_ptr<OpenFile> open(const std::string& path) override { return std::make_unique<RealOpenFile>(path); }
@@ -214,7 +203,7 @@ class RealFileSystem final : public FileSystem {
   }
 
   void append(const std::string& path, std::span<const uint8_t> bytes) override {
-    Descriptor file("open", path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
+    PathFile file("open", path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
     file.write(bytes);
     file.close();
   }
@@ -242,7 +231,7 @@ class RealFileSystem final : public FileSystem {
   }
 
   void sync_dir(const std::string& path) override {
-    Descriptor("open", path, O_RDONLY | O_DIRECTORY, FileKind::folder).sync();
+    PathFile("open", path, O_RDONLY | O_DIRECTORY, FileKind::folder).sync();
   }
 
   std::vector<std::string> list(const std::string& path) override {
@@ -316,16 +305,9 @@ void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> 
 
 std::string read_user_file(const std::string& path, int64_t most) {
   if (path == "-") return read_to_end(STDIN_FILENO, "standard input", most);
-  const int fd = open_retrying(path, O_RDONLY);
-  if (fd < 0) throw_io_error("open", path, errno);
-  try {
-    std::string out = read_to_end(fd, path, most);
-    ::close(fd);
-    return out;
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
+  const Descriptor file = open_retrying(path, O_RDONLY);
+  if (!file) throw_io_error("open", path, errno);
+  return read_to_end(file.get(), path, most);
 }
 
 void write_user_file(const std::string& path, std::string_view text) {
@@ -334,7 +316,7 @@ void write_user_file(const std::string& path, std::string_view text) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) {
-    Descriptor file("open", path, O_WRONLY | O_APPEND, FileKind::any);
+    PathFile file("open", path, O_WRONLY | O_APPEND, FileKind::any);
     file.write(bytes);
     return file.close();
   }
@@ -347,18 +329,18 @@ bool is_own_path(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 && (info.st_uid == ::geteuid() || info.st_uid == 0);
 }
 
-int open_lock_file(const std::string& path, unsigned mode) {
+Descriptor open_lock_file(const std::string& path, unsigned mode) {
   constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK;
-  int file = open_retrying(path, O_RDWR | O_CREAT | kFlags, mode);
-  if (file < 0 && errno == EACCES) {
+  Descriptor file = open_retrying(path, O_RDWR | O_CREAT | kFlags, mode);
+  if (!file && errno == EACCES) {
     file = open_retrying(path, O_RDONLY | kFlags);
-    if (file < 0 && errno != ELOOP) errno = EACCES;
+    if (!file && errno != ELOOP) errno = EACCES;
   }
   struct stat info;
-  if (file < 0 || (::fstat(file, &info) == 0 && S_ISREG(info.st_mode))) return file;
-  ::close(file);
+  if (!file || (::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode))) return file;
+  file.close();
   errno = ENXIO;
-  return -1;
+  return file;
 }
 
 std::string parent_dir(const std::string& path) {

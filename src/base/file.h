@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -118,8 +119,8 @@ void write_user_file(const std::string& path, std::string_view text);
 bool is_own_path(const std::string& path);
 
 // Opens a file for locking: read-write if possible, else read-only. Creates it with this mode if it does not exist.
-// Returns a descriptor, or -1 with errno set: ELOOP for a symbolic link, ENXIO for any other file that is not regular.
-int open_lock_file(const std::string& path, unsigned mode);
+// Returns an empty descriptor with errno set if that fails: ELOOP for a symbolic link, ENXIO for any other file that is not regular.
+Descriptor open_lock_file(const std::string& path, unsigned mode);
 
 // Returns the folder of a path: "a" for "a/b", "." for "b", "/" for "/b".
 std::string parent_dir(const std::string& path);

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.h"
+
 namespace lockstep::detail {
 
 inline constexpr int kLastPort = 65535;
@@ -61,9 +63,9 @@ struct PortProbe {
 };
 PortProbe probe_port(const std::string& ip, int port, std::chrono::milliseconds timeout);
 
-// Returns a non-blocking socket that listens on a TCP port (0: any free one); the caller closes it. On failure returns
-// -1 and sets `why` to the system's error message. At "::" it accepts IPv4 connections too.
-int listen_at(const std::string& ip, int port, std::string& why);
+// Returns a non-blocking socket that listens on a TCP port (0: any free one). On failure returns an empty
+// descriptor and sets `why` to the system's error message. At "::" it accepts IPv4 connections too.
+Descriptor listen_at(const std::string& ip, int port, std::string& why);
 
 // Tries to listen on a TCP port: the system's error message, or empty on success.
 std::string listen_error(const std::string& ip, int port);

@@ -43,37 +43,32 @@ FlightDumper::FlightDumper(std::shared_ptr<const FlightRecorder> recorder, Optio
 
 FlightDumper::~FlightDumper() {
   if (writer_.joinable()) writer_.join();
-  if (event_ < 0) return;
+  if (!event_) return;
   struct sigaction current = {};
   if (::sigaction(SIGUSR2, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
       current.sa_handler == on_signal)
     ::sigaction(SIGUSR2, &before_, nullptr);
   ending_ = true;
-  wake(event_);
+  wake(event_.get());
   listener_.join();
   listening = -1;
-  ::close(event_);
 }
 
 bool FlightDumper::handle_signal() {
-  LOCKSTEP_CHECK(event_ < 0, "handle_signal() was called twice");
+  LOCKSTEP_CHECK(!event_, "handle_signal() was called twice");
   if (::sigaction(SIGUSR2, nullptr, &before_) != 0 || (before_.sa_flags & SA_SIGINFO) != 0 ||
       before_.sa_handler != SIG_DFL)
     return false;
-  const int event = ::eventfd(0, EFD_CLOEXEC);
-  if (event < 0) return false;
-  if (int none = -1; !listening.compare_exchange_strong(none, event)) {
-    ::close(event);
-    return false;
-  }
-  event_ = event;
+  Descriptor event(::eventfd(0, EFD_CLOEXEC));
+  if (int none = -1; !event || !listening.compare_exchange_strong(none, event.get())) return false;
+  event_ = std::move(event);
   // The listener thread must not receive the program's signals.
   sigset_t all, old;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &old);
   listener_ = std::thread([this] {
     for (uint64_t times = 0;;) {
-      if (::read(event_, &times, sizeof times) < 0 && errno != EINTR) return;
+      if (::read(event_.get(), &times, sizeof times) < 0 && errno != EINTR) return;
       if (ending_) return;
       write(std::string(kDumpRequested));
     }

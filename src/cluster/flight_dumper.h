@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "base/os/descriptor.h"
 #include "cluster/flight.h"
 
 namespace lockstep {
@@ -59,7 +60,7 @@ class FlightDumper {
   bool failed_ = false, written_ = false;
   std::thread writer_;
 
-  int event_ = -1;
+  Descriptor event_;  // eventfd
   std::atomic<bool> ending_{false};
   struct sigaction before_ = {};
   std::thread listener_;

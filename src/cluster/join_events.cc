@@ -46,32 +46,26 @@ void notify_launcher(const JoinEvent& event) {
   sockaddr_un address;
   socklen_t size = 0;
   if (!name || !set_address(name, address, size)) return;
-  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return;
+  const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return;
   // The socket's queue is short: do not block on a launcher that does not read.
   const timeval timeout{1, 0};
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   const std::string text = fmt::format("{} {}", event.joined ? kJoined : kJoining, event.process);
   [[maybe_unused]] const ssize_t sent =
-      ::sendto(socket, text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
-  ::close(socket);
+      ::sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
 }
 
 JoinEventReceiver::JoinEventReceiver() : name_(fmt::format("lockstep-launch-{}", make_token().substr(0, 32))) {
   sockaddr_un address;
   socklen_t size = 0;
   set_address(name_, address, size);
-  fd_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  socket_ = Descriptor(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
-  if (fd_ >= 0 && ::setsockopt(fd_, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0 &&
-      ::bind(fd_, reinterpret_cast<const sockaddr*>(&address), size) == 0)
-    return;
-  const int error = errno;
-  if (fd_ >= 0) ::close(fd_);
-  throw_io_error("listen on", "a Unix socket for the processes of the job", error);
+  if (!socket_ || ::setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0 ||
+      ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0)
+    throw_io_error("listen on", "a Unix socket for the processes of the job", errno);
 }
-
-JoinEventReceiver::~JoinEventReceiver() { ::close(fd_); }
 
 std::vector<JoinEvent> JoinEventReceiver::receive() {
   std::vector<JoinEvent> out;
@@ -84,7 +78,7 @@ std::vector<JoinEvent> JoinEventReceiver::receive() {
     message.msg_iovlen = 1;
     message.msg_control = space.data();
     message.msg_controllen = space.size();
-    if (::recvmsg(fd_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
+    if (::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
       if (errno == EINTR) continue;
       return out;
     }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.h"
+
 namespace lockstep {
 
 inline constexpr const char* kLauncherVariable = "LOCKSTEP_LAUNCHER";
@@ -26,20 +28,17 @@ class JoinEventReceiver {
  public:
   // Throws IoError.
   JoinEventReceiver();
-  ~JoinEventReceiver();
-  JoinEventReceiver(const JoinEventReceiver&) = delete;
-  JoinEventReceiver& operator=(const JoinEventReceiver&) = delete;
 
   // The value of LOCKSTEP_LAUNCHER for the processes.
   const std::string& name() const { return name_; }
   // Readable if events are pending.
-  int fd() const { return fd_; }
+  int fd() const { return socket_.get(); }
   // Returns all pending events in order. Drops messages of other users.
   std::vector<JoinEvent> receive();
 
  private:
   std::string name_;
-  int fd_ = -1;
+  Descriptor socket_;
 };
 
 }  // namespace lockstep

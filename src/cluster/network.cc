@@ -21,19 +21,9 @@
 namespace lockstep::detail {
 namespace {
 
-class Socket {
- public:
-  Socket(int family, int type) : fd_(::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
+Descriptor new_socket(int family, int type) {
+  return Descriptor(::socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 // An IP address and port for system calls.
 struct SocketAddress {
@@ -131,11 +121,11 @@ std::string local_address_towards(const Address& remote, std::chrono::millisecon
   std::string why;
   for (const std::string& ip : resolve(remote.host, timeout)) {
     const SocketAddress address = socket_address(ip, remote.port);
-    const Socket socket(address.storage.ss_family, SOCK_DGRAM);
+    const Descriptor socket = new_socket(address.storage.ss_family, SOCK_DGRAM);
     SocketAddress own;
     own.size = sizeof(own.storage);
-    if (socket.fd() >= 0 && ::connect(socket.fd(), address.get(), address.size) == 0 &&
-        ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own.storage), &own.size) == 0)
+    if (socket && ::connect(socket.get(), address.get(), address.size) == 0 &&
+        ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.size) == 0)
       return ip_of(own.get(), own.size);
     why = reason(errno);
   }
@@ -144,42 +134,40 @@ std::string local_address_towards(const Address& remote, std::chrono::millisecon
 
 PortProbe probe_port(const std::string& ip, int port, std::chrono::milliseconds timeout) {
   const SocketAddress address = socket_address(ip, port);
-  const Socket socket(address.storage.ss_family, SOCK_STREAM);
+  const Descriptor socket = new_socket(address.storage.ss_family, SOCK_STREAM);
   int error = 0;
-  if (socket.fd() < 0 || ::connect(socket.fd(), address.get(), address.size) != 0) error = errno;
+  if (!socket || ::connect(socket.get(), address.get(), address.size) != 0) error = errno;
   if (error == EINPROGRESS) {
-    pollfd waiting = {.fd = socket.fd(), .events = POLLOUT, .revents = 0};
+    pollfd waiting = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
     if (::poll(&waiting, 1, static_cast<int>(timeout.count())) <= 0)
       return {PortProbe::Result::timed_out,
               fmt::format("no answer in {:g} s", std::chrono::duration<double>(timeout).count())};
     socklen_t size = sizeof(error);
-    ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   }
   if (error == 0) return {PortProbe::Result::answered, "answers"};
   if (error == ECONNREFUSED) return {PortProbe::Result::refused, reason(error)};
   return {error == ETIMEDOUT ? PortProbe::Result::timed_out : PortProbe::Result::unreachable, reason(error)};
 }
 
-int listen_at(const std::string& ip, int port, std::string& why) {
+Descriptor listen_at(const std::string& ip, int port, std::string& why) {
   const SocketAddress address = socket_address(ip, port);
   const int family = address.storage.ss_family;
-  const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  Descriptor socket = new_socket(family, SOCK_STREAM);
   const int yes = 1, only_ipv6 = ip != "::";
-  if (fd >= 0) {
+  if (socket) {
     // Connections of a job that has just ended must not block the port.
-    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    if (family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));
-    if (::bind(fd, address.get(), address.size) == 0 && ::listen(fd, SOMAXCONN) == 0) return fd;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (family == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_ipv6, sizeof(only_ipv6));
+    if (::bind(socket.get(), address.get(), address.size) == 0 && ::listen(socket.get(), SOMAXCONN) == 0) return socket;
   }
   why = reason(errno);
-  if (fd >= 0) ::close(fd);
-  return -1;
+  return {};
 }
 
 std::string listen_error(const std::string& ip, int port) {
   std::string why;
-  const int fd = listen_at(ip, port, why);
-  if (fd >= 0) ::close(fd);
+  listen_at(ip, port, why);
   return why;
 }
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jobs/descriptor.h"
+#include "base/os/descriptor.h"
 
 namespace lockstep {
 

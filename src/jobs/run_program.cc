@@ -11,9 +11,9 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/os/descriptor.h"
 #include "base/spawn.h"
 #include "data/process.h"
-#include "jobs/descriptor.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "jobs/descriptor.h"
+#include "base/os/descriptor.h"
 
 namespace lockstep {
 

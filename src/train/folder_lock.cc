@@ -68,34 +68,26 @@ FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patienc
   FileSystem::real().make_dirs(dir);
   const std::string path = dir + "/.lock";
   file_ = open_lock_file(path, 0666);  // another user may own the file; read access is enough for a lock
-  if (file_ < 0) throw_io_error("open", path, errno);
-  try {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    for (;;) {
-      const Locking result = lock_now(file_, path);
-      if (result == Locking::done) write_holder(file_);
-      if (result != Locking::held) return;
-      if (std::chrono::steady_clock::now() >= deadline) {
-        const std::string holder = read_holder(file_);
-        if (is_on_other_host(holder)) {
-          print_stderr("lockstep: warning: {} may also be writing to {}; if it is still running, stop one of the two\n",
-                       holder, dir);
-          return;
-        }
-        throw_error("train: {} is already in use by {}; wait for it, stop it, or choose another --checkpoint-dir", dir,
-                    holder);
+  if (!file_) throw_io_error("open", path, errno);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const Locking result = lock_now(file_.get(), path);
+    if (result == Locking::done) write_holder(file_.get());
+    if (result != Locking::held) return;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      const std::string holder = read_holder(file_.get());
+      if (is_on_other_host(holder)) {
+        print_stderr("lockstep: warning: {} may also be writing to {}; if it is still running, stop one of the two\n",
+                     holder, dir);
+        return;
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      throw_error("train: {} is already in use by {}; wait for it, stop it, or choose another --checkpoint-dir", dir,
+                  holder);
     }
-  } catch (...) {
-    ::close(file_);
-    throw;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
 
-FolderLock::~FolderLock() {
-  ::flock(file_, LOCK_UN);
-  ::close(file_);
-}
+FolderLock::~FolderLock() { ::flock(file_.get(), LOCK_UN); }
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string>
 
+#include "base/os/descriptor.h"
+
 namespace lockstep {
 
 class FolderLock {
@@ -18,7 +20,7 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  int file_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace lockstep

@@ -220,7 +220,7 @@ TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
     EXPECT_THROWS(disk().append(path, Bytes{9}), IoError, "the path is a symbolic link");
     EXPECT_THROWS(disk().create(path), IoError, "the path is a symbolic link");
     errno = 0;
-    EXPECT_EQ(open_lock_file(path, 0600), -1);
+    EXPECT_FALSE(open_lock_file(path, 0600));
     EXPECT_EQ(errno, ELOOP);
   }
   EXPECT_EQ(disk().read_file(victim), (Bytes{1, 2, 3}));
@@ -228,7 +228,7 @@ TEST(File, NothingIsWrittenThroughLinksPipesAndDevices) {
   const std::string pipe = irregular_files(dir.path())[0];
   EXPECT_THROWS(disk().write(pipe, Bytes{9}), IoError, "the path is not a regular file");
   EXPECT_THROWS(disk().append(pipe, Bytes{9}), IoError, "the path is not a regular file");
-  EXPECT_EQ(open_lock_file(pipe, 0600), -1);
+  EXPECT_FALSE(open_lock_file(pipe, 0600));
   disk().write_atomic(link, Bytes{7});  // replaces the link
   EXPECT_FALSE(std::filesystem::is_symlink(link));
   EXPECT_EQ(disk().read_file(victim), (Bytes{1, 2, 3}));

@@ -80,34 +80,32 @@ int connect_status_for(std::string_view request, std::string_view pass) {
 // The loop of the listener's thread.
 class AuthListener::AcceptLoop {
  public:
-  AcceptLoop(const AuthListenerOptions& options, const std::vector<int>& listeners, int wake, Admit admit)
+  AcceptLoop(const AuthListenerOptions& options, const std::vector<Descriptor>& listeners, int wake, Admit admit)
       : options_(options), listeners_(listeners), wake_(wake), admit_(std::move(admit)) {}
-  ~AcceptLoop() {
-    for (const PendingConnection& connection : pending_) ::close(connection.fd);
-  }
 
   void run() {
     std::vector<pollfd> polled;
     while (true) {
       polled.assign(1, {.fd = wake_, .events = POLLIN, .revents = 0});
-      for (const int fd : listeners_) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+      for (const Descriptor& each : listeners_) polled.push_back({.fd = each.get(), .events = POLLIN, .revents = 0});
       for (const PendingConnection& connection : pending_)
-        polled.push_back({.fd = connection.fd, .events = POLLIN, .revents = 0});
+        polled.push_back({.fd = connection.socket.get(), .events = POLLIN, .revents = 0});
       ::poll(polled.data(), polled.size(), milliseconds_left());
       if (polled[0].revents) return;
       const size_t first = 1 + listeners_.size();
       std::vector<PendingConnection> waiting = std::exchange(pending_, {});
       for (size_t i = 0; i < waiting.size(); ++i)
         if (!polled[first + i].revents || !receive(waiting[i])) pending_.push_back(std::move(waiting[i]));
+      waiting.clear();  // closes the refused ones
       expire();
       for (size_t i = 0; i < listeners_.size(); ++i)
-        if (polled[1 + i].revents) accept_some(listeners_[i]);
+        if (polled[1 + i].revents) accept_some(listeners_[i].get());
     }
   }
 
  private:
   struct PendingConnection {
-    int fd;
+    Descriptor socket;
     int listener;
     std::string address;
     Clock::time_point deadline;
@@ -124,14 +122,15 @@ class AuthListener::AcceptLoop {
     for (int i = 0; i < kAcceptsPerRound; ++i) {
       sockaddr_storage address = {};
       socklen_t size = sizeof(address);
-      const int fd = ::accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0) {
+      Descriptor socket(
+          ::accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) make_room();
         return;
       }
-      set_option(fd, TCP_NODELAY, 1);
-      if (options_.user_timeout_ms > 0) set_option(fd, TCP_USER_TIMEOUT, options_.user_timeout_ms);
-      PendingConnection connection{fd, listener, address_of(address, size), Clock::now() + kMaxTime};
+      set_option(socket.get(), TCP_NODELAY, 1);
+      if (options_.user_timeout_ms > 0) set_option(socket.get(), TCP_USER_TIMEOUT, options_.user_timeout_ms);
+      PendingConnection connection{std::move(socket), listener, address_of(address, size), Clock::now() + kMaxTime};
       // The request usually arrives with the connection.
       if (receive(connection)) continue;
       pending_.push_back(std::move(connection));
@@ -149,13 +148,13 @@ class AuthListener::AcceptLoop {
   // Reads available bytes. Returns whether the connection was authenticated or closed.
   bool receive(PendingConnection& connection) {
     char buffer[kMaxBytes];
-    const ssize_t count = ::recv(connection.fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+    const ssize_t count = ::recv(connection.socket.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (count <= 0) {
       // A probe of the port sends nothing and is not logged.
       if (!connection.bytes.empty())
         log(connection.address, "it closed the connection before it presented this job's token");
-      return close(connection);
+      return true;
     }
     connection.bytes.append(buffer, static_cast<size_t>(count));
     constexpr std::string_view kEnd = "\r\n\r\n", kBegin = "CONNECT lockstep/";
@@ -166,20 +165,15 @@ class AuthListener::AcceptLoop {
     // A client sends nothing more before it receives the answer.
     const bool complete = end != connection.bytes.npos && end + kEnd.size() == connection.bytes.size();
     const int status = complete ? connect_status_for(connection.bytes, options_.pass) : connect_status::kMalformed;
-    send_status(connection.fd, status);
+    send_status(connection.socket.get(), status);
     if (status == connect_status::kAdmitted) {
-      admit_(connection.listener, connection.fd);
+      admit_(connection.listener, connection.socket.release());
       return true;
     }
     log(connection.address, status == connect_status::kWrongToken ? "its token is missing or wrong"
                             : status == connect_status::kOtherSecurity
                                 ? "its TLS settings differ from those of the coordinator"
                                 : "its first bytes are not a lockstep connection");
-    return close(connection);
-  }
-
-  static bool close(const PendingConnection& connection) {
-    ::close(connection.fd);
     return true;
   }
 
@@ -188,7 +182,7 @@ class AuthListener::AcceptLoop {
     std::erase_if(pending_, [&](const PendingConnection& connection) {
       if (connection.deadline > now) return false;
       log(connection.address, fmt::format("it did not present this job's token within {} s", kMaxTime.count()));
-      return close(connection);
+      return true;
     });
   }
 
@@ -202,7 +196,6 @@ class AuthListener::AcceptLoop {
     log(found->address, fmt::format("{} of its connections have not presented this job's token, {} in "
                                     "total; at most {} are allowed",
                                     most, pending_.size(), kMaxPending));
-    close(*found);
     pending_.erase(found);
   }
 
@@ -213,7 +206,7 @@ class AuthListener::AcceptLoop {
   }
 
   const AuthListenerOptions& options_;
-  const std::vector<int>& listeners_;
+  const std::vector<Descriptor>& listeners_;
   const int wake_;
   const Admit admit_;
   std::vector<PendingConnection> pending_;  // the oldest first
@@ -222,33 +215,30 @@ class AuthListener::AcceptLoop {
 
 AuthListener::AuthListener(AuthListenerOptions options)
     : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  std::string why = wake_ < 0 ? std::strerror(errno) : "";
+  std::string why = !wake_ ? std::strerror(errno) : "";
   detail::Address place;
   for (size_t i = 0; i < options_.ips.size() && why.empty(); ++i) {
     place = {options_.ips[i], options_.port};
-    const int fd = detail::listen_at(place.host, place.port, why);
-    if (fd < 0) break;
-    listeners_.push_back(fd);
-    port_ = bound_port(fd);
+    Descriptor listener = detail::listen_at(place.host, place.port, why);
+    if (!listener) break;
+    port_ = bound_port(listener.get());
+    listeners_.push_back(std::move(listener));
   }
   if (why.empty()) return;
-  for (const int fd : listeners_) ::close(fd);
-  if (wake_ >= 0) ::close(wake_);
   const std::string owner = detail::port_owner(place.port);
   throw_error("listen on {}: {}{}; choose another port, or stop that process", to_string(place), why,
               owner.empty() ? "" : fmt::format(": {} listens there", owner));
 }
 
 void AuthListener::start(Admit admit) {
-  thread_ = std::thread([this, admit = std::move(admit)] { AcceptLoop(options_, listeners_, wake_, admit).run(); });
+  thread_ =
+      std::thread([this, admit = std::move(admit)] { AcceptLoop(options_, listeners_, wake_.get(), admit).run(); });
 }
 
 AuthListener::~AuthListener() {
   const uint64_t one = 1;
-  (void)!::write(wake_, &one, sizeof(one));
+  (void)!::write(wake_.get(), &one, sizeof(one));
   if (thread_.joinable()) thread_.join();
-  for (const int fd : listeners_) ::close(fd);
-  ::close(wake_);
 }
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/os/descriptor.h"
 #include "cluster/control_channel.h"
 
 namespace lockstep {
@@ -57,9 +58,9 @@ class AuthListener {
   class AcceptLoop;
 
   const AuthListenerOptions options_;
-  std::vector<int> listeners_;
+  std::vector<Descriptor> listeners_;
   int port_ = 0;
-  int wake_ = -1;  // eventfd that stops the thread
+  Descriptor wake_;  // eventfd that stops the thread
   std::thread thread_;
 };
 

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/os/descriptor.h"
+
 namespace lockstep::detail {
 
 namespace {
@@ -23,10 +25,9 @@ struct Stat {
 Stat read_stat(int64_t pid) {
   char path[32], text[1024];
   std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(pid));
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
-  const ssize_t got = read(file, text, sizeof text - 1);
-  close(file);
+  const Descriptor file(open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return {};
+  const ssize_t got = read(file.get(), text, sizeof text - 1);
   if (got <= 0) return {};
   text[got] = '\0';
   // The process name, in parentheses, may contain any character, also ')'.

@@ -65,7 +65,7 @@ class SegmentJoin {
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw OutOfMemory(fmt::format("shared memory: {}", std::strerror(errno)));
     auto view = std::make_shared<SegmentView>(memory, geometry.total_bytes(), 0);
-    view->initialise(geometry, new_id());
+    view->initialize(geometry, new_id());
     view->load_geometry();
     return view;
   }
@@ -74,8 +74,8 @@ class SegmentJoin {
     return hash(fmt::format("{} {} {}", options_.key, this_process().pid, Clock::now().time_since_epoch().count()));
   }
 
-  void map(const OwnedFd& file, int64_t bytes) {
-    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+  void map(const Descriptor& file, int64_t bytes) {
+    void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (memory == MAP_FAILED)
       throw OutOfMemory(fmt::format("shared memory: \"{}\" could not map {}: {}", options_.name,
                                     mebibytes(static_cast<double>(bytes)), std::strerror(errno)));
@@ -85,7 +85,7 @@ class SegmentJoin {
   void create() {
     segment_ = options_.segment ? options_.segment : make_segment(options_);
     map(segment_->memory(), segment_->bytes());
-    view_->initialise(SegmentGeometry::of(options_.size, options_.bytes_per_rank), new_id());
+    view_->initialize(SegmentGeometry::of(options_.size, options_.bytes_per_rank), new_id());
     view_->load_geometry();
     has_geometry_ = true;
   }
@@ -106,10 +106,10 @@ class SegmentJoin {
     }
   }
 
-  // Maps the memory. False when it is not initialised, or its creator has ended.
-  bool try_attach(const OwnedFd& memory) {
+  // Maps the memory. False when it is not initialized, or its creator has ended.
+  bool try_attach(const Descriptor& memory) {
     struct stat info = {};
-    fstat(memory.fd(), &info);
+    fstat(memory.get(), &info);
     if (info.st_size < static_cast<off_t>(sizeof(SegmentHeader))) return false;
     map(memory, info.st_size);
     const SegmentHeader& header = view_->header();

@@ -45,12 +45,12 @@ struct AbstractAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-OwnedFd new_socket() { return OwnedFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+Descriptor new_socket() { return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-std::optional<ucred> peer_of(const OwnedFd& socket) {
+std::optional<ucred> peer_of(const Descriptor& socket) {
   ucred peer = {};
   socklen_t size = sizeof peer;
-  if (::getsockopt(socket.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
   return peer;
 }
 
@@ -60,10 +60,10 @@ int timeout_of(nanoseconds time) {
 }
 
 // Kernels before 6.3 do not know MFD_NOEXEC_SEAL, and some later ones are configured to require it.
-OwnedFd new_memory(const std::string& name) {
+Descriptor new_memory(const std::string& name) {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  OwnedFd file(::memfd_create(name.c_str(), kFlags | MFD_NOEXEC_SEAL));
-  if (!file && errno == EINVAL) file = OwnedFd(::memfd_create(name.c_str(), kFlags));
+  Descriptor file(::memfd_create(name.c_str(), kFlags | MFD_NOEXEC_SEAL));
+  if (!file && errno == EINVAL) file = Descriptor(::memfd_create(name.c_str(), kFlags));
   return file;
 }
 
@@ -77,7 +77,7 @@ double available_memory() {
   return limit;
 }
 
-void send_file(const OwnedFd& connection, const OwnedFd& file) {
+void send_file(const Descriptor& connection, const Descriptor& file) {
   char byte = 'm';
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space = {};
@@ -90,14 +90,14 @@ void send_file(const OwnedFd& connection, const OwnedFd& file) {
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
   head->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = file.fd();
+  const int fd = file.get();
   std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
   // Errors are ignored: the receiver may have ended meanwhile.
-  [[maybe_unused]] const ssize_t sent = ::sendmsg(connection.fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  [[maybe_unused]] const ssize_t sent = ::sendmsg(connection.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 // Returns a descriptor that is not open when the other end closed the connection.
-OwnedFd receive_file(const OwnedFd& connection) {
+Descriptor receive_file(const Descriptor& connection) {
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space = {};
@@ -106,21 +106,17 @@ OwnedFd receive_file(const OwnedFd& connection) {
   message.msg_iovlen = 1;
   message.msg_control = space.data();
   message.msg_controllen = space.size();
-  if (::recvmsg(connection.fd(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0) return OwnedFd();
+  if (::recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0) return Descriptor();
   const cmsghdr* const head = CMSG_FIRSTHDR(&message);
   if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
       head->cmsg_len != CMSG_LEN(sizeof(int)))
-    return OwnedFd();
+    return Descriptor();
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
-  return OwnedFd(fd);
+  return Descriptor(fd);
 }
 
 }  // namespace
-
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
 
 std::string segment_name(const std::string& key) {
   return fmt::format("lockstep-{}-{}", ::geteuid(),
@@ -150,7 +146,7 @@ void Segment::allocate(const std::string& group) {
                               mebibytes(wanted), mebibytes(static_cast<double>(limit.rlim_cur))));
   const double available = available_memory();
   int error = wanted > available ? ENOMEM : EINTR;
-  while (error == EINTR) error = ::posix_fallocate(memory_.fd(), 0, bytes_);
+  while (error == EINTR) error = ::posix_fallocate(memory_.get(), 0, bytes_);
   if (error == ENOSPC || error == ENOMEM)
     throw IoError(
         fmt::format("shared memory: \"{}\" needs {}, but only {} of memory are available; free memory, raise the "
@@ -160,7 +156,7 @@ void Segment::allocate(const std::string& group) {
     throw IoError(
         fmt::format("shared memory: \"{}\" could not allocate {}: {}", group, mebibytes(wanted), std::strerror(error)));
   // Sealed, because the other processes would get SIGBUS if one of them made the file smaller.
-  ::fcntl(memory_.fd(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  ::fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 }
 
 void Segment::listen(const std::string& key, const std::string& group) {
@@ -172,16 +168,16 @@ void Segment::listen(const std::string& key, const std::string& group) {
   // A process that is being killed may hold the address a little longer.
   for (int attempt = 0; attempt < kAttempts && error == EADDRINUSE && holder == 0; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(milliseconds(10));
-    error = ::bind(listener_.fd(), address.get(), address.size) == 0 ? 0 : errno;
+    error = ::bind(listener_.get(), address.get(), address.size) == 0 ? 0 : errno;
     if (error != EADDRINUSE) break;
-    const OwnedFd other = new_socket();
-    if (other && ::connect(other.fd(), address.get(), address.size) == 0)
+    const Descriptor other = new_socket();
+    if (other && ::connect(other.get(), address.get(), address.size) == 0)
       if (const auto peer = peer_of(other)) holder = peer->pid;
   }
   if (error == EADDRINUSE)
     throw_error("shared memory: {} is already rank 0 of a group with this key; use a different key for every run",
                 holder == 0 ? "another process" : fmt::format("process {}", holder));
-  if (error == 0 && ::listen(listener_.fd(), SOMAXCONN) != 0) error = errno;
+  if (error == 0 && ::listen(listener_.get(), SOMAXCONN) != 0) error = errno;
   if (error != 0)
     throw IoError(
         fmt::format("shared memory: \"{}\" could not listen on an abstract Unix socket: {}; use "
@@ -191,7 +187,7 @@ void Segment::listen(const std::string& key, const std::string& group) {
 
 void Segment::accept() {
   while (true) {
-    OwnedFd connection(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection) return;
     if (const auto peer = peer_of(connection); !peer || peer->uid != ::geteuid()) continue;
     send_file(connection, memory_);
@@ -200,8 +196,8 @@ void Segment::accept() {
 }
 
 void Segment::serve(nanoseconds time) {
-  std::vector<pollfd> polled = {{listener_.fd(), POLLIN, 0}};
-  for (const OwnedFd& each : connections_) polled.push_back({each.fd(), POLLIN, 0});
+  std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
+  for (const Descriptor& each : connections_) polled.push_back({each.get(), POLLIN, 0});
   if (::poll(polled.data(), polled.size(), timeout_of(time)) <= 0) return;
   for (size_t i = connections_.size(); i-- > 0;)
     if (polled[i + 1].revents != 0) connections_.erase(connections_.begin() + static_cast<ptrdiff_t>(i));
@@ -209,9 +205,9 @@ void Segment::serve(nanoseconds time) {
 }
 
 void Segment::close() {
-  listener_ = OwnedFd();
+  listener_.close();
   connections_.clear();
-  memory_ = OwnedFd();
+  memory_.close();
 }
 
 SegmentReceiver::SegmentReceiver(const std::string& key, const std::string& group)
@@ -220,9 +216,9 @@ SegmentReceiver::SegmentReceiver(const std::string& key, const std::string& grou
 bool SegmentReceiver::connect() {
   const AbstractAddress address(name_);
   connection_ = new_socket();
-  if (connection_ && ::connect(connection_.fd(), address.get(), address.size) == 0) return true;
+  if (connection_ && ::connect(connection_.get(), address.get(), address.size) == 0) return true;
   const int error = errno;
-  connection_ = OwnedFd();
+  connection_.close();
   // Rank 0 does not listen yet, or its queue of connections is full.
   if (error == ECONNREFUSED || error == EAGAIN || error == EINTR) return false;
   throw IoError(fmt::format("shared memory: \"{}\" could not connect to rank 0: {}", group_, std::strerror(error)));
@@ -235,16 +231,16 @@ void SegmentReceiver::check_owner() const {
                 peer->pid, peer->uid, group_, ::geteuid());
 }
 
-std::optional<OwnedFd> SegmentReceiver::receive(nanoseconds time) {
+std::optional<Descriptor> SegmentReceiver::receive(nanoseconds time) {
   if (!connection_) {
     if (!connect()) return std::nullopt;
     check_owner();
   }
-  pollfd polled = {connection_.fd(), POLLIN, 0};
+  pollfd polled = {connection_.get(), POLLIN, 0};
   if (::poll(&polled, 1, timeout_of(time)) <= 0) return std::nullopt;
-  OwnedFd file = receive_file(connection_);
+  Descriptor file = receive_file(connection_);
   if (file) return file;
-  connection_ = OwnedFd();
+  connection_.close();
   return std::nullopt;
 }
 

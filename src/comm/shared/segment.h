@@ -11,27 +11,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "base/os/descriptor.h"
+
 namespace lockstep::detail {
-
-// Owns a file descriptor.
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd = -1) : fd_(fd) {}
-  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~OwnedFd();
-  explicit operator bool() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 class Segment {
  public:
@@ -40,7 +24,7 @@ class Segment {
   // process uses the key.
   Segment(const std::string& key, const std::string& group, int64_t bytes);
 
-  const OwnedFd& memory() const { return memory_; }
+  const Descriptor& memory() const { return memory_; }
   int64_t bytes() const { return bytes_; }
 
   // Sends the memory to ranks that connect. Returns after `time`, or earlier when a rank connects or closes its
@@ -56,8 +40,8 @@ class Segment {
   void accept();
 
   const int64_t bytes_;
-  OwnedFd memory_, listener_;
-  std::vector<OwnedFd> connections_;
+  Descriptor memory_, listener_;
+  std::vector<Descriptor> connections_;
 };
 
 // Receives the segment from rank 0 of a group.
@@ -67,17 +51,17 @@ class SegmentReceiver {
 
   // Returns the memory; nullopt when rank 0 is not listening yet, has ended, or does not answer within `time`. Throws
   // Error when a process of another user listens there, and IoError when the system call fails.
-  std::optional<OwnedFd> receive(std::chrono::nanoseconds time);
+  std::optional<Descriptor> receive(std::chrono::nanoseconds time);
 
   // Closes the connection, which tells rank 0 that this rank has registered.
-  void close() { connection_ = OwnedFd(); }
+  void close() { connection_.close(); }
 
  private:
   bool connect();
   void check_owner() const;
 
   const std::string name_, group_;
-  OwnedFd connection_;
+  Descriptor connection_;
 };
 
 // `lockstep-UID-HASH`: the name of the abstract socket for a key, and of the memory in /proc/PID/maps.

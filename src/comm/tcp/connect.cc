@@ -57,24 +57,24 @@ class Dialer {
   int peer() const { return peer_; }
   int channel() const { return channel_; }
   bool done() const { return done_; }
-  bool has_socket() const { return socket_.is_open(); }
-  Socket take_socket() { return std::move(socket_); }
+  bool has_socket() const { return static_cast<bool>(socket_); }
+  Descriptor take_socket() { return std::move(socket_); }
 
   void add_polled(std::vector<pollfd>& polled) const {
-    if (done_ || !socket_.is_open()) return;
+    if (done_ || !socket_) return;
     const bool writes = !connected_ || handshake_->wants_to_write();
     polled.push_back(
-        {.fd = socket_.fd(), .events = static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), .revents = 0});
+        {.fd = socket_.get(), .events = static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), .revents = 0});
   }
   Time next_deadline() const { return done_ ? Time::max() : deadline_; }
 
   // Advances the current attempt, or starts one. Throws LinkBroken when the peer cannot be running.
   void serve() {
     if (done_) return;
-    if (!socket_.is_open() && Clock::now() >= deadline_) start();
-    if (!socket_.is_open()) return;
+    if (!socket_ && Clock::now() >= deadline_) start();
+    if (!socket_) return;
     if (!connected_ && !check_connected()) return;
-    switch (handshake_->advance(socket_.fd())) {
+    switch (handshake_->advance(socket_.get())) {
       case Handshake::State::done:
         done_ = true;
         return;
@@ -92,25 +92,25 @@ class Dialer {
 
  private:
   void start() {
-    socket_ = Socket(::socket(address_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket_.is_open()) throw LinkBroken{peer_, fmt::format("socket: {}", std::strerror(errno))};
+    socket_ = Descriptor(::socket(address_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket_) throw LinkBroken{peer_, fmt::format("socket: {}", std::strerror(errno))};
     connected_ = false;
     handshake_.emplace(Handshake::caller(secret_, rank_, peer_, channel_));
     deadline_ = Clock::now() + connect_time_;
     connect_time_ = std::min(connect_time_ * 2, kMaxConnectTime);
-    if (::connect(socket_.fd(), reinterpret_cast<const sockaddr*>(&address_), length_) != 0 && errno != EINPROGRESS)
+    if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address_), length_) != 0 && errno != EINPROGRESS)
       throw_or_retry(errno);
   }
 
   bool check_connected() {
-    pollfd polled{.fd = socket_.fd(), .events = POLLOUT, .revents = 0};
+    pollfd polled{.fd = socket_.get(), .events = POLLOUT, .revents = 0};
     if (::poll(&polled, 1, 0) <= 0) {
       if (Clock::now() >= deadline_) retry_later();
       return false;
     }
     int error = 0;
     socklen_t size = sizeof error;
-    ::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
       throw_or_retry(error);
       return false;
@@ -140,7 +140,7 @@ class Dialer {
   const int rank_, peer_, channel_;
   sockaddr_storage address_ = {};
   socklen_t length_ = 0;
-  Socket socket_;
+  Descriptor socket_;
   std::optional<Handshake> handshake_;
   bool connected_ = false, done_ = false;
   Time deadline_ = Clock::now();  // end of the current attempt, or start of the next one
@@ -162,7 +162,7 @@ class GroupConnector {
     secret_.channels = options.channels;
   }
 
-  std::vector<std::vector<Socket>> run() {
+  std::vector<std::vector<Descriptor>> run() {
     for (int channel = 0; channel < options_.channels; ++channel)
       sockets_.emplace_back(static_cast<size_t>(options_.size));
     if (options_.size == 1) return std::move(sockets_);
@@ -228,12 +228,14 @@ class GroupConnector {
 
   int first_missing() const {
     for (int peer = 0; peer < options_.size; ++peer)
-      for (const std::vector<Socket>& channel : sockets_)
-        if (peer != options_.rank && !channel[static_cast<size_t>(peer)].is_open()) return peer;
+      for (const std::vector<Descriptor>& channel : sockets_)
+        if (peer != options_.rank && !channel[static_cast<size_t>(peer)]) return peer;
     return -1;
   }
 
-  Socket& socket_of(int peer, int channel) { return sockets_[static_cast<size_t>(channel)][static_cast<size_t>(peer)]; }
+  Descriptor& socket_of(int peer, int channel) {
+    return sockets_[static_cast<size_t>(channel)][static_cast<size_t>(peer)];
+  }
 
   void serve() {
     if (listener_)
@@ -248,11 +250,13 @@ class GroupConnector {
   GroupSecret secret_;
   std::optional<RankListener> listener_;
   std::vector<Dialer> dialers_;
-  std::vector<std::vector<Socket>> sockets_;  // by channel and rank
+  std::vector<std::vector<Descriptor>> sockets_;  // by channel and rank
 };
 
 }  // namespace
 
-std::vector<std::vector<Socket>> connect_ranks(const ConnectOptions& options) { return GroupConnector(options).run(); }
+std::vector<std::vector<Descriptor>> connect_ranks(const ConnectOptions& options) {
+  return GroupConnector(options).run();
+}
 
 }  // namespace lockstep::detail

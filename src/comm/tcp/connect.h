@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.h"
 #include "comm/key_store.h"
 #include "comm/links.h"
-#include "comm/tcp/socket.h"
 
 namespace lockstep::detail {
 
@@ -26,6 +26,6 @@ struct ConnectOptions {
 
 // Returns the sockets by channel and rank when all are connected, and stops listening. The entry of this rank itself is
 // not open. Throws LinkTimeout and LinkBroken, which name the rank, and CommError.
-std::vector<std::vector<Socket>> connect_ranks(const ConnectOptions& options);
+std::vector<std::vector<Descriptor>> connect_ranks(const ConnectOptions& options);
 
 }  // namespace lockstep::detail

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <netdb.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -37,6 +38,13 @@ void log_refusal(const std::string& from, int port, const std::string& why) {
       from, port, why);
 }
 
+// Closes the connection with a reset: neither end keeps the port or unread bytes.
+void reset_connection(Descriptor& socket) {
+  const linger no_linger{.l_onoff = 1, .l_linger = 0};
+  if (socket) ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &no_linger, sizeof no_linger);
+  socket.close();
+}
+
 }  // namespace
 
 HostPort host_port_of(const sockaddr_storage& address) {
@@ -54,19 +62,19 @@ RankListener::RankListener(const sockaddr_storage& address, socklen_t length, co
       socket_(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
   sockaddr_storage bound = {};
   socklen_t size = sizeof bound;
-  if (!socket_.is_open() || ::bind(socket_.fd(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-      ::listen(socket_.fd(), kBacklog) != 0 ||
-      ::getsockname(socket_.fd(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+  if (!socket_ || ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      ::listen(socket_.get(), kBacklog) != 0 ||
+      ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
     throw CommError(fmt::format("cannot listen on {}: {}", host_port_of(address).host, std::strerror(errno)));
   bound_address_ = host_port_of(bound);
 }
 
 void RankListener::add_polled(std::vector<pollfd>& polled) const {
-  polled.push_back({.fd = socket_.fd(), .events = POLLIN, .revents = 0});
+  polled.push_back({.fd = socket_.get(), .events = POLLIN, .revents = 0});
   for (const auto* list : {&unproved_, &proved_})
     for (const Pending& one : *list) {
       const int events = POLLIN | (one.handshake.wants_to_write() ? POLLOUT : 0);
-      polled.push_back({.fd = one.socket.fd(), .events = static_cast<short>(events), .revents = 0});
+      polled.push_back({.fd = one.socket.get(), .events = static_cast<short>(events), .revents = 0});
     }
 }
 
@@ -79,7 +87,7 @@ RankListener::Time RankListener::next_deadline() const {
 
 void RankListener::refuse(PendingIterator one, const std::string& why) {
   log_refusal(one->from, bound_address_.port, why);
-  one->socket.reset();
+  reset_connection(one->socket);
   unproved_.erase(one);
 }
 
@@ -87,7 +95,7 @@ void RankListener::refuse(PendingIterator one, const std::string& why) {
 bool RankListener::accept_one() {
   sockaddr_storage from = {};
   socklen_t size = sizeof from;
-  const int fd = ::accept4(socket_.fd(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  const int fd = ::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd < 0) {
     const int error = errno;
     if (error == EINTR || error == ECONNABORTED) return true;
@@ -99,7 +107,7 @@ bool RankListener::accept_one() {
   // A rank sends its hello as soon as it is connected, so the oldest connection without one is not from a rank.
   if (unproved_.size() >= kMaxUnproved)
     refuse(unproved_.begin(), "it sent no data while other connections were waiting");
-  unproved_.push_back({.socket = Socket(fd),
+  unproved_.push_back({.socket = Descriptor(fd),
                        .handshake = Handshake::listener(secret_, rank_, seen_),
                        .from = host_port_of(from).host,
                        .deadline = Clock::now() + kHelloTime});
@@ -109,7 +117,7 @@ bool RankListener::accept_one() {
 
 // Advances a connection without a valid hello. True when it is no longer in unproved_.
 bool RankListener::advance(PendingIterator one) {
-  const Handshake::State state = one->handshake.advance(one->socket.fd());
+  const Handshake::State state = one->handshake.advance(one->socket.get());
   if (one->handshake.peer_has_proved()) {
     // The rank has given up its earlier attempts.
     std::erase_if(proved_, [&](const Pending& other) {
@@ -141,7 +149,7 @@ std::vector<RankListener::Arrival> RankListener::serve() {
   std::vector<Arrival> ranks;
   for (PendingIterator one = proved_.begin(); one != proved_.end();) {
     const PendingIterator current = one++;
-    const Handshake::State state = current->handshake.advance(current->socket.fd());
+    const Handshake::State state = current->handshake.advance(current->socket.get());
     if (state == Handshake::State::done)
       ranks.push_back({current->handshake.peer(), current->handshake.channel(), std::move(current->socket)});
     if (state != Handshake::State::running || Clock::now() >= current->deadline) proved_.erase(current);

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.h"
 #include "comm/tcp/handshake.h"
-#include "comm/tcp/socket.h"
 
 namespace lockstep::detail {
 
@@ -45,7 +45,7 @@ class RankListener {
   Time next_deadline() const;
   struct Arrival {
     int peer, channel;
-    Socket socket;
+    Descriptor socket;
   };
   // Accepts connections and advances their handshakes. Returns the connections whose handshakes have succeeded. A rank
   // may connect again: it has then given up its earlier connection. Throws CommError when the process has no file
@@ -54,7 +54,7 @@ class RankListener {
 
  private:
   struct Pending {
-    Socket socket;
+    Descriptor socket;
     Handshake handshake;
     std::string from;
     Time deadline;
@@ -69,7 +69,7 @@ class RankListener {
 
   const GroupSecret& secret_;
   const int rank_;
-  Socket socket_;
+  Descriptor socket_;
   HostPort bound_address_;
   std::set<Bytes32> seen_;
   std::list<Pending> unproved_;  // no valid hello yet, oldest first; at most kMaxUnproved

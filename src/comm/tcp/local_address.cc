@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "comm/tcp/socket.h"
+#include "base/os/descriptor.h"
 
 namespace lockstep::detail {
 
@@ -46,8 +46,8 @@ std::optional<LocalAddress> of_name(const std::string& name) {
   if (getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0) return std::nullopt;
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
   for (const addrinfo* one = list; one; one = one->ai_next) {
-    const Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (socket.is_open() && ::bind(socket.fd(), one->ai_addr, one->ai_addrlen) == 0)
+    const Descriptor socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (socket && ::bind(socket.get(), one->ai_addr, one->ai_addrlen) == 0)
       return copy_of(one->ai_addr, one->ai_addrlen);
   }
   return std::nullopt;

@@ -40,7 +40,7 @@ TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, 
       size_(size),
       streams_(static_cast<size_t>(kChannels * size)),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (!wake_.is_open()) throw CommError(fmt::format("eventfd: {}", std::strerror(errno)));
+  if (!wake_) throw CommError(fmt::format("eventfd: {}", std::strerror(errno)));
   auto sockets = detail::connect_ranks({.store = store,
                                         .prefix = prefix,
                                         .rank = rank,
@@ -56,7 +56,7 @@ TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, 
       if (peer == rank) continue;
       one.socket = std::move(sockets[static_cast<size_t>(channel)][static_cast<size_t>(peer)]);
       const int yes = 1;
-      ::setsockopt(one.socket.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+      ::setsockopt(one.socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
       one.ahead = std::make_unique<std::byte[]>(kAhead);
     }
 }
@@ -68,8 +68,8 @@ TcpLinks::~TcpLinks() {
   std::vector<std::byte> unread(size_t{64} << 10);
   constexpr int kMaxReads = 64;
   for (const Stream& one : streams_)
-    for (int i = 0; i < kMaxReads && one.socket.is_open(); ++i)
-      if (::recv(one.socket.fd(), unread.data(), unread.size(), MSG_DONTWAIT) <= 0) break;
+    for (int i = 0; i < kMaxReads && one.socket; ++i)
+      if (::recv(one.socket.get(), unread.data(), unread.size(), MSG_DONTWAIT) <= 0) break;
 }
 
 TcpLinks::Stream& TcpLinks::stream(Channel channel, int peer) {
@@ -138,7 +138,7 @@ void TcpLinks::write(Stream& stream) {
     msghdr text = {};
     text.msg_iov = parts.data();
     text.msg_iovlen = count;
-    const ssize_t written = ::sendmsg(stream.socket.fd(), &text, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written = ::sendmsg(stream.socket.get(), &text, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && would_block(errno)) return;
     if (written < 0) {
@@ -153,7 +153,7 @@ void TcpLinks::write(Stream& stream) {
 // False when no bytes are available now. Sets read_error when none will follow.
 bool TcpLinks::receive_into(Stream& stream, std::byte* data, size_t room, size_t& count) {
   while (true) {
-    const ssize_t got = ::recv(stream.socket.fd(), data, room, MSG_DONTWAIT);
+    const ssize_t got = ::recv(stream.socket.get(), data, room, MSG_DONTWAIT);
     if (got > 0) {
       count += static_cast<size_t>(got);
       return true;
@@ -228,10 +228,10 @@ void TcpLinks::poll_once(int peer, Time deadline) {
     const bool writes = one.sends.first >= 0 && one.write_error.empty();
     if (!reads && !writes) continue;
     const int events = (reads ? POLLIN : 0) | (writes ? POLLOUT | POLLRDHUP : 0);
-    polled_.push_back({.fd = one.socket.fd(), .events = static_cast<short>(events), .revents = 0});
+    polled_.push_back({.fd = one.socket.get(), .events = static_cast<short>(events), .revents = 0});
     polled_streams_.push_back(&one);
   }
-  polled_.push_back({.fd = wake_.fd(), .events = POLLIN, .revents = 0});
+  polled_.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
   const nanoseconds left = deadline - std::min(deadline, Clock::now());
   if (left <= nanoseconds::zero()) throw LinkTimeout{peer};
   const auto time = std::chrono::ceil<milliseconds>(std::min(left, kMaxPollTime));
@@ -268,7 +268,7 @@ std::vector<LinkBroken> TcpLinks::broken_links() {
     if (peer == rank_) continue;
     // A peer that has ended has closed all its connections, so checking one channel is enough.
     std::byte next{};
-    const ssize_t count = ::recv(stream(Channel::agreement, peer).socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    const ssize_t count = ::recv(stream(Channel::agreement, peer).socket.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
     if (count == 0) found.push_back({peer, kClosedByPeer});
     if (count < 0 && errno != EINTR && !would_block(errno)) found.push_back({peer, std::strerror(errno)});
   }
@@ -279,9 +279,9 @@ std::vector<LinkBroken> TcpLinks::broken_links() {
 void TcpLinks::close() noexcept {
   if (closed_.exchange(true)) return;
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t count = ::write(wake_.fd(), &one, sizeof one);
+  [[maybe_unused]] const ssize_t count = ::write(wake_.get(), &one, sizeof one);
   for (const Stream& each : streams_)
-    if (each.socket.is_open()) ::shutdown(each.socket.fd(), SHUT_WR);
+    if (each.socket) ::shutdown(each.socket.get(), SHUT_WR);
 }
 
 }  // namespace lockstep

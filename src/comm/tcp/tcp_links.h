@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.h"
 #include "comm/key_store.h"
 #include "comm/links.h"
 #include "comm/tcp/local_address.h"
-#include "comm/tcp/socket.h"
 
 namespace lockstep {
 
@@ -54,7 +54,7 @@ class TcpLinks final : public Links {
     int first = -1, last = -1;
   };
   struct Stream {
-    detail::Socket socket;
+    Descriptor socket;
     int peer = -1;
     Queue sends, receives;
     std::string read_error, write_error;
@@ -87,7 +87,7 @@ class TcpLinks final : public Links {
   std::vector<pollfd> polled_;
   std::vector<Stream*> polled_streams_;
 
-  const detail::Socket wake_;  // an eventfd that ends a poll
+  const Descriptor wake_;  // an eventfd that ends a poll
   std::atomic<bool> closed_{false};
 };
 

@@ -28,7 +28,7 @@ pid_t holder_of(const Descriptor& file) {
 }  // namespace
 
 std::optional<FileLock> FileLock::try_acquire(const std::string& path) {
-  Descriptor file(open_lock_file(path, 0600));
+  Descriptor file = open_lock_file(path, 0600);
   if (!file) throw_io_error("open", path, errno);
   struct flock lock = whole_file();
   while (::fcntl(file.get(), F_SETLK, &lock) != 0) {

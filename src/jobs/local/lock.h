@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "jobs/descriptor.h"
+#include "base/os/descriptor.h"
 
 namespace lockstep {
 

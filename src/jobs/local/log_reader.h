@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "jobs/descriptor.h"
+#include "base/os/descriptor.h"
 
 namespace lockstep {
 

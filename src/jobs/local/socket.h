@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "jobs/descriptor.h"
+#include "base/os/descriptor.h"
 #include "jobs/local/state.h"
 
 namespace lockstep {

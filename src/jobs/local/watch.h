@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-#include "jobs/descriptor.h"
+#include "base/os/descriptor.h"
 
 namespace lockstep {
 

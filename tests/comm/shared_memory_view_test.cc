@@ -24,7 +24,7 @@ std::unique_ptr<SegmentView> new_view() {
   void* memory = mmap(nullptr, static_cast<size_t>(kGeometry.total_bytes()), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   auto view = std::make_unique<SegmentView>(memory, kGeometry.total_bytes(), 0);
-  view->initialise(kGeometry, "test");
+  view->initialize(kGeometry, "test");
   return view;
 }
 

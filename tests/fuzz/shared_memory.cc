@@ -95,7 +95,7 @@ struct Buffers {
 void operate(int kind, std::span<const uint8_t> patches) {
   const Segment segment(kGeometry.total_bytes());
   const std::array views = {segment.view(0), segment.view(1)};
-  views[0]->initialise(kGeometry, "fuzz");
+  views[0]->initialize(kGeometry, "fuzz");
   for (const auto& view : views) view->load_geometry();
   std::array<Buffers, 2> buffers;
   SharedGroup first(views[0], "world", {}), second(views[1], "world", {});

@@ -65,7 +65,7 @@ SegmentView::SegmentView(void* memory, int64_t bytes, int rank) : memory_(memory
 
 SegmentView::~SegmentView() { munmap(memory_, static_cast<size_t>(bytes_)); }
 
-void SegmentView::initialise(const SegmentGeometry& geometry, std::string_view id) {
+void SegmentView::initialize(const SegmentGeometry& geometry, std::string_view id) {
   SegmentHeader& here = header();
   here.version = SegmentHeader::kVersion;
   here.geometry = geometry;

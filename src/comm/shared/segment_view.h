@@ -99,7 +99,7 @@ class SegmentView {
   SegmentView& operator=(const SegmentView&) = delete;
 
   // Writes the header. REQUIRES: the memory is zeroed.
-  void initialise(const SegmentGeometry& geometry, std::string_view id);
+  void initialize(const SegmentGeometry& geometry, std::string_view id);
   // Reads the geometry from the header and locates the regions. Throws Error when the geometry does not describe a
   // segment of this size. REQUIRES: the header is ready. The methods below need this, except header() and id().
   void load_geometry();

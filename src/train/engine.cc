@@ -93,14 +93,24 @@ auto Engine::Impl::replace_arrays(TrainState& state, const Compute& compute) con
   }
 }
 
-StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatch& batch,
-                                bool ask_to_stop) const {
-  using detail::BatchArrays, detail::StepState;
-  if (options.accumulate > 1 && batch.size != batch.global_size)
+void Engine::Impl::check(const LoaderBatch& batch) const {
+  if (batch.size == batch.global_size) return;
+  if (process_count() == 1)
+    throw_error(
+        "step: this is the only process, but it has {} of the {} examples of a batch; give it complete batches (a "
+        "loader without `part`, with process_count 1)",
+        batch.size, batch.global_size);
+  if (options.accumulate > 1)
     throw_error(
         "step: process {} has {} of the {} examples of a batch with {} micro-batches; give every process complete "
         "batches (a loader without `part`), or set accumulate to 1",
         process_index(), batch.size, batch.global_size, options.accumulate);
+}
+
+StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatch& batch,
+                                bool ask_to_stop) const {
+  using detail::BatchArrays, detail::StepState;
+  check(batch);
   const detail::StopVotes votes = shardings.votes(ask_to_stop);
   // Reshard the batch before the call, because the compiled step is specialized to the shardings of its arguments.
   const auto arrays = [&](int64_t begin, int64_t end) -> BatchArrays {
@@ -160,11 +170,7 @@ void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const 
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {
-  if (const LoaderBatch& batch = batches.each[0]; batch.size != batch.global_size)
-    throw_error(
-        "step: this is the only process, but it has {} of the {} examples of a batch; give it complete batches (a "
-        "loader without `part`, with process_count 1)",
-        batch.size, batch.global_size);
+  check(batches.each[0]);
   const detail::BatchArrays arrays{device_put(loader.images(), shardings.replicated),
                                    device_put(loader.labels(), shardings.replicated),
                                    {device_put(batches.rows, shardings.replicated)}};

@@ -21,6 +21,8 @@ struct Engine::Impl {
   // Reshards the arrays of a state as the plan requires.
   TrainState place(TrainState state) const;
 
+  // Throws Error if a step cannot use the part of the batch that this process has loaded.
+  void check(const LoaderBatch& batch) const;
   // Launches one optimizer step without waiting for it.
   StartedStep start(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) const;
   // Whether several steps can run in one launch: the step must be a single kernel on the only GPU in use.

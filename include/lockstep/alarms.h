@@ -14,7 +14,7 @@ struct StepFacts {
   int64_t step = 0;  // from 1: the number of steps done
   double loss = 0;
   std::vector<double> grad_norms = {};  // one per parameter; may be squared: only checked for being finite
-  bool skipped = false;  // the update was skipped because of an overflow under loss scaling; one is not an alarm
+  bool skipped = false;                 // the update was skipped: gradients overflowed under loss scaling
 };
 
 struct EvalFacts {

@@ -50,7 +50,7 @@ Array process_local_data(const Array&);
 // spec's first entry.
 Range process_range(const NamedSharding&, int64_t extent);
 
-// Draws the sharding of an array of at most two dimensions. The second form prints it, coloured on a terminal.
+// Draws the sharding of an array of at most two dimensions. The second form prints it, colored on a terminal.
 std::string visualize_sharding(const Array&, const VisualizeOptions& = {});
 void visualize_array_sharding(const Array&);
 

@@ -65,8 +65,8 @@ struct EvalResult {
   int64_t correct = 0;
   // Numbers of examples by class:
   std::vector<int64_t> predictions;  // predicted as this class
-  std::vector<int64_t> labels;       // labelled with this class
-  std::vector<int64_t> hits;         // labelled with this class and predicted as it
+  std::vector<int64_t> labels;       // labeled with this class
+  std::vector<int64_t> hits;         // labeled with this class and predicted as it
 };
 
 // Callbacks of fit(); each may be empty. When on_step or on_eval returns false, fit() saves a checkpoint and returns.

@@ -53,40 +53,40 @@ class Jit {
   // Compiles in advance. GPU kernels are compiled by background threads; the first call waits for them.
   template <class... Args>
   void prepare(const Args&... args) const {
-    about(detail::compile_kernels_in_background, args...);
+    inspect(detail::compile_kernels_in_background, args...);
   }
 
   // The traced program, as text.
   template <class... Args>
   std::string program(const Args&... args) const {
-    return about(detail::program_text, args...);
+    return inspect(detail::program_text, args...);
   }
   // The program after simplification and fusion, as text.
   template <class... Args>
   std::string lowered(const Args&... args) const {
-    return about(detail::lowered_text, args...);
+    return inspect(detail::lowered_text, args...);
   }
   // The execution plan, as text: the instructions and the memory they use.
   template <class... Args>
   std::string plan(const Args&... args) const {
-    return about(detail::plan_text, args...);
+    return inspect(detail::plan_text, args...);
   }
   // The sharding of every value, the reason for it, and the communication between lanes, as text.
   template <class... Args>
   std::string explain(const Args&... args) const {
-    return about(detail::explain_text, args...);
+    return inspect(detail::explain_text, args...);
   }
 
   // Bytes of temporaries and constants that a call needs on each lane, beside its arguments and results.
   template <class... Args>
   std::vector<int64_t> work_bytes(const Args&... args) const {
-    return about(detail::work_bytes, args...);
+    return inspect(detail::work_bytes, args...);
   }
   // The number of instructions of a call, summed over all lanes. A GPU kernel counts as one, and so does a
   // scan.
   template <class... Args>
   size_t instructions(const Args&... args) const {
-    return about(detail::instruction_count, args...);
+    return inspect(detail::instruction_count, args...);
   }
 
   // The number of versions compiled so far.
@@ -114,8 +114,9 @@ class Jit {
     return result;
   }
 
+  // Returns of(executable); compiles first if needed.
   template <class Result, class... Args>
-  Result about(Result (*of)(const detail::Executable&), const Args&... args) const {
+  Result inspect(Result (*of)(const detail::Executable&), const Args&... args) const {
     return detail::with_parameters<F>(
         [&](const auto&... converted) {
           detail::ArrayPointers arrays;

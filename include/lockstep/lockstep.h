@@ -14,6 +14,7 @@
 #include "lockstep/jit.h"
 #include "lockstep/ops.h"
 #include "lockstep/random.h"
+#include "lockstep/runtime.h"
 #include "lockstep/shard_map.h"
 #include "lockstep/sharding.h"
 #include "lockstep/tree.h"

@@ -7,9 +7,9 @@
 // Array, std::vector, array, tuple, pair, map, optional and plain structs (at most 24 fields, no macro
 // needed) nest freely. A leaf has a path such as "layers/0/w", made of field names, indices and keys.
 //
-// Numbers, enums and strings in a tree are static values: transforms keep them unchanged. Where a value would
-// have to follow from the arrays (a carry of scan, the branches of cond), a static value that differs is an
-// Error. All functions are pure and safe to call from any thread.
+// Numbers, enums and strings in a tree are static values: transforms keep them unchanged. scan and cond throw
+// Error when a static value changes between iterations or differs between the branches. All functions are
+// pure and safe to call from any thread.
 #pragma once
 
 #include <array>

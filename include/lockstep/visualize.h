@@ -15,7 +15,7 @@
 namespace lockstep {
 
 struct VisualizeOptions {
-  bool color = false;  // colour cells with ANSI escape sequences
+  bool color = false;  // color cells with ANSI escape sequences
   int width = 80;      // maximum columns of text, where the device numbers allow it
 };
 

@@ -51,8 +51,8 @@ Value average(Value x, const Dims& axes) { return reduce_sum(x, axes) / elements
 
 Value variance(Value x, const Dims& axes, int64_t ddof) {
   const Value wide = accurate(x);
-  const Value centred = wide - repeat_along(average(wide, axes), x.shape(), axes);
-  return reduce_sum(centred * centred, axes) / (elements(x, axes) - static_cast<double>(ddof));
+  const Value centered = wide - repeat_along(average(wide, axes), x.shape(), axes);
+  return reduce_sum(centered * centered, axes) / (elements(x, axes) - static_cast<double>(ddof));
 }
 
 // The maximum along the axes, without gradient; 0 where it is not finite, to avoid inf - inf.

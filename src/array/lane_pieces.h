@@ -30,7 +30,8 @@ struct MeshLanes {
   bool across_processes = false;             // equally many lanes of every process; else lanes of this process
   int64_t first_local = 0, local_count = 1;  // the lanes of this process, by grid position
 };
-// Throws Error for a mesh that spans some but not all processes, unequally, or out of order.
+// Throws Error unless the devices of the mesh belong to one process, or equally many to every process, in process
+// order.
 MeshLanes lanes_of(const Mesh& mesh);
 
 // Converts a lane's grid position to its index among the lanes of this process.

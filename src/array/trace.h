@@ -11,6 +11,7 @@ namespace lockstep::detail {
 
 class Trace {
  public:
+  // `what` names the transform in errors. It must outlive the trace.
   explicit Trace(const char* what);
 
   // The innermost trace of this thread, or null.

@@ -51,9 +51,11 @@ struct BlameReport {
     std::vector<int> missing;  // lanes that have not started it
     std::vector<int> unknown;  // lanes of processes without a dump
   };
-  // How late a process was: over the collectives that it started last while others waited, the longest wait of each.
+  // How late a process was. Covers the collectives that it started last, while others waited; each counts with its
+  // longest wait.
   struct Lateness {
-    int64_t times = 0, total = 0, longest = 0;
+    int64_t times = 0;               // number of these collectives
+    int64_t total = 0, longest = 0;  // nanoseconds
   };
   struct Wait {
     Collective op;

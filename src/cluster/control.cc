@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "cluster/naming.h"
-#include "lockstep/version.h"
 
 namespace lockstep {
 
@@ -54,7 +53,6 @@ Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options
   // The coordinator's timeout answer lists the missing processes, so the channel's own timeout must come later.
   const nanoseconds timeout = std::min(options_.initialization_timeout, kLongestCall);
   Answer answer = channel_->call(request(request::Register{.process_count = options_.process_count,
-                                                           .version = LOCKSTEP_VERSION,
                                                            .host = options_.host,
                                                            .pid = ::getpid(),
                                                            .timeout = timeout}),

@@ -102,7 +102,7 @@ class Control : public KeyStore {
  private:
   struct JobEnd {
     Failure failure;
-    bool from_coordinator = false;  // it answers pending calls itself
+    bool from_coordinator = false;  // the coordinator reported it, and answers the pending calls itself
   };
 
   Answer call_coordinator(decltype(Request::what) what, const std::string& operation, Timeout timeout);

@@ -143,11 +143,6 @@ void Coordinator::handle(uint64_t call, const Request& request, const std::strin
 // Why a registration is refused, with the outcome of the answer; empty if it is accepted.
 std::string Coordinator::refusal(const Request& request, const request::Register& what, Outcome& outcome) const {
   outcome = Outcome::refused;
-  if (what.protocol != kControlProtocol || what.version != options_.version)
-    return fmt::format(
-        "this is lockstep {} (protocol {}), the coordinator is lockstep {} (protocol {}); use the same "
-        "version everywhere",
-        what.version, what.protocol, options_.version, kControlProtocol);
   if (what.process_count != options_.process_count)
     return fmt::format("it expects {} processes, the coordinator {}; give all processes the same number",
                        what.process_count, options_.process_count);
@@ -190,7 +185,7 @@ void Coordinator::start(Time now) {
 }
 
 // `3 of 4 processes have registered; missing: process 2 (host n03)`.
-std::string Coordinator::describe_attendance() const {
+std::string Coordinator::describe_registrations() const {
   constexpr size_t kMaxMissing = 16;
   size_t missing = 0;
   std::string names;
@@ -293,12 +288,12 @@ void Coordinator::check_registrations(Time now) {
   const bool any = std::ranges::any_of(
       processes_, [&](const Process& process) { return process.registration && process.register_deadline <= now; });
   if (!any) return;
-  const std::string attendance = describe_attendance();  // before expired registrations are removed
+  const std::string registrations = describe_registrations();  // before expired ones are removed
   for (Process& process : processes_) {
     if (!process.registration || process.register_deadline > now) continue;
     answer(std::exchange(process.registration, 0), Outcome::timeout,
            fmt::format("register: timeout after {}: {}; check that they started and can reach the coordinator",
-                       describe(process.register_timeout), attendance));
+                       describe(process.register_timeout), registrations));
     process.registered = false;
   }
 }

@@ -33,7 +33,6 @@ namespace lockstep {
 
 struct CoordinatorOptions {
   int process_count = 1;
-  std::string version = {};
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
   // How long a process may make no progress while others wait for it: in its first step, and in later ones.
   std::chrono::nanoseconds first_step_timeout = std::chrono::minutes(5);
@@ -106,7 +105,7 @@ class Coordinator {
   void handle_register(uint64_t call, const Request& request, const request::Register& what, const std::string& address,
                        Time now);
   std::string refusal(const Request& request, const request::Register& what, Outcome& outcome) const;
-  std::string describe_attendance() const;
+  std::string describe_registrations() const;
   void start(Time now);
   void handle_heartbeat(uint64_t call, int process, const request::Heartbeat& what, Time now);
   void handle_fail(uint64_t call, int process, const request::Fail& what, Time now);

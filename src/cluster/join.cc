@@ -6,7 +6,6 @@
 #include "cluster/coordinator_host.h"
 #include "cluster/join_events.h"
 #include "cluster/mailbox_channel.h"
-#include "lockstep/version.h"
 #ifdef LOCKSTEP_WITH_GRPC
 #include "cluster/grpc/client.h"
 #include "cluster/grpc/server.h"
@@ -18,7 +17,6 @@ namespace {
 
 std::shared_ptr<CoordinatorHost> make_host(const JoinOptions& options) {
   return std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = options.process_count,
-                                                              .version = LOCKSTEP_VERSION,
                                                               .heartbeat_timeout = options.heartbeat_timeout,
                                                               .first_step_timeout = options.first_step_timeout,
                                                               .step_timeout = options.step_timeout,

@@ -1,41 +1,45 @@
 #include "cluster/message_bytes.h"
 
-#include <concepts>
 #include <tuple>
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/printable.h"
+#include "lockstep/version.h"
 
 namespace lockstep {
 
 namespace {
 
-// The members of each message, in the order in which they are written and read.
-template <class T, class Of>
-concept Is = std::is_same_v<std::remove_const_t<T>, Of>;
+// A message begins with a prefix, which is the same in all versions: kMagic, the protocol as a number, and the version as
+// a string. The fields of the message follow.
+constexpr std::string_view kMagic = "lockstep";
+constexpr size_t kMaxVersionBytes = 100;
 
-auto fields(Is<Failure> auto& x) {
-  return std::tie(x.process, x.host, x.pid, x.operation, x.step, x.message, x.retryable);
+// Does not compile if kFields of a message does not list all of its members.
+template <class T>
+void check_fields(const T& x) {
+  constexpr size_t kCount = std::tuple_size_v<decltype(T::kFields)>;
+  if constexpr (kCount == 0) {
+    static_assert(std::is_empty_v<T>);
+  } else if constexpr (kCount == 1) {
+    [[maybe_unused]] const auto& [a] = x;
+  } else if constexpr (kCount == 2) {
+    [[maybe_unused]] const auto& [a, b] = x;
+  } else if constexpr (kCount == 3) {
+    [[maybe_unused]] const auto& [a, b, c] = x;
+  } else if constexpr (kCount == 4) {
+    [[maybe_unused]] const auto& [a, b, c, d] = x;
+  } else if constexpr (kCount == 5) {
+    [[maybe_unused]] const auto& [a, b, c, d, e] = x;
+  } else if constexpr (kCount == 6) {
+    [[maybe_unused]] const auto& [a, b, c, d, e, f] = x;
+  } else if constexpr (kCount == 7) {
+    [[maybe_unused]] const auto& [a, b, c, d, e, f, g] = x;
+  } else {
+    [[maybe_unused]] const auto& [a, b, c, d, e, f, g, h] = x;
+  }
 }
-auto fields(Is<Progress> auto& x) { return std::tie(x.step, x.count, x.waiting, x.operation); }
-auto fields(Is<Peer> auto& x) { return std::tie(x.host, x.address, x.pid); }
-auto fields(Is<request::Register> auto& x) {
-  return std::tie(x.process_count, x.protocol, x.version, x.host, x.pid, x.timeout);
-}
-auto fields(Is<request::Heartbeat> auto& x) { return std::tie(x.progress); }
-auto fields(Is<request::Get> auto& x) { return std::tie(x.key, x.wait, x.timeout); }
-auto fields(Is<request::Set> auto& x) { return std::tie(x.key, x.value, x.overwrite); }
-auto fields(Is<request::Increment> auto& x) { return std::tie(x.key, x.by); }
-auto fields(Is<request::List> auto& x) { return std::tie(x.directory); }
-auto fields(Is<request::Remove> auto& x) { return std::tie(x.key); }
-auto fields(Is<request::Barrier> auto& x) { return std::tie(x.name, x.timeout, x.participants); }
-auto fields(Is<request::Agree> auto& x) { return std::tie(x.name, x.hash, x.timeout); }
-auto fields(Is<request::Explain> auto& x) { return std::tie(x.name, x.text, x.line_word); }
-auto fields(Is<request::Fail> auto& x) { return std::tie(x.failure, x.consequence); }
-auto fields(Is<request::Shutdown> auto& x) { return std::tie(x.timeout); }
-auto fields(Is<request::Leave> auto&) { return std::tie(); }
-auto fields(Is<Request> auto& x) { return std::tie(x.process, x.incarnation, x.what); }
-auto fields(Is<Answer> auto& x) { return std::tie(x.call, x.outcome, x.text, x.number, x.entries, x.peers, x.failure); }
 
 // Numbers are eight bytes, little endian. Strings and vectors are preceded by their size.
 struct Writer {
@@ -72,9 +76,10 @@ struct Writer {
     std::visit([&](const auto& each) { add(each); }, value);
   }
   template <class T>
-  requires requires(const T& x) { fields(x); }
+  requires requires { T::kFields; }
   void add(const T& value) {
-    std::apply([&](const auto&... each) { (add(each), ...); }, fields(value));
+    check_fields(value);
+    std::apply([&](auto... member) { (add(value.*member), ...); }, T::kFields);
   }
 };
 
@@ -107,7 +112,7 @@ struct Reader {
   }
   void take(Outcome& value) {
     const uint64_t n = number();
-    if (n > static_cast<uint64_t>(Outcome::taken)) throw_malformed();
+    if (n > static_cast<uint64_t>(kLastOutcome)) throw_malformed();
     value = static_cast<Outcome>(n);
   }
   void take(std::chrono::nanoseconds& value) {
@@ -143,35 +148,77 @@ struct Reader {
     ((i++ == index ? take(value.template emplace<Ts>()) : void()), ...);
   }
   template <class T>
-  requires requires(T& x) { fields(x); }
+  requires requires { T::kFields; }
   void take(T& value) {
-    std::apply([&](auto&... each) { (take(each), ...); }, fields(value));
+    std::apply([&](auto... member) { (take(value.*member), ...); }, T::kFields);
   }
 };
 
+// Where a message comes from.
+struct SenderVersion {
+  uint64_t protocol = kControlProtocol;
+  std::string version = LOCKSTEP_VERSION;
+
+  bool operator==(const SenderVersion&) const = default;
+  std::string text() const { return fmt::format("lockstep {} (protocol {})", printable(version), protocol); }
+};
+
+// Reads the prefix of a message.
+SenderVersion take_prefix(Reader& reader) {
+  if (!reader.in.starts_with(kMagic)) Reader::throw_malformed();
+  reader.in.remove_prefix(kMagic.size());
+  SenderVersion sender;
+  reader.take(sender.protocol);
+  reader.take(sender.version);
+  if (sender.version.size() > kMaxVersionBytes) Reader::throw_malformed();
+  return sender;
+}
+
 template <class T>
 std::string serialize(const T& value) {
-  Writer writer;
-  writer.add(uint64_t{kControlProtocol});
+  Writer writer{message_prefix()};
   writer.add(value);
   return std::move(writer.out);
 }
 
+// Deserializes what follows the prefix.
 template <class T>
-T deserialize(std::string_view bytes) {
-  Reader reader{bytes};
-  if (reader.number() != kControlProtocol) Reader::throw_malformed();
+T deserialize(Reader& reader) {
   T value;
   reader.take(value);
   if (!reader.in.empty()) Reader::throw_malformed();
   return value;
 }
 
+[[noreturn]] void throw_versions(const SenderVersion& process, const SenderVersion& coordinator) {
+  throw CommError(fmt::format("this is {}, the coordinator is {}; use the same version everywhere", process.text(),
+                              coordinator.text()));
+}
+
 }  // namespace
+
+std::string message_prefix() {
+  Writer writer{std::string(kMagic)};
+  writer.add(kControlProtocol);
+  writer.add(std::string(LOCKSTEP_VERSION));
+  return std::move(writer.out);
+}
 
 std::string to_bytes(const Request& request) { return serialize(request); }
 std::string to_bytes(const Answer& answer) { return serialize(answer); }
-Request request_from(std::string_view bytes) { return deserialize<Request>(bytes); }
-Answer answer_from(std::string_view bytes) { return deserialize<Answer>(bytes); }
+
+Request request_from(std::string_view bytes) {
+  Reader reader{bytes};
+  const SenderVersion sender = take_prefix(reader), own;
+  if (sender != own) throw_versions(sender, own);
+  return deserialize<Request>(reader);
+}
+
+Answer answer_from(std::string_view bytes) {
+  Reader reader{bytes};
+  const SenderVersion sender = take_prefix(reader), own;
+  if (sender != own) throw_versions(own, sender);
+  return deserialize<Answer>(reader);
+}
 
 }  // namespace lockstep

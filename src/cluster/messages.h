@@ -1,19 +1,24 @@
-// Requests to the coordinator and its answers, as plain data. They are the same for calls within process 0, over gRPC
-// and over MPI.
+// The messages of the control plane: requests to the coordinator and its answers, as plain data. This is their only
+// definition: gRPC and MPI carry the bytes that message_bytes.h makes of them.
+//
+// kFields of a message lists its members in the order of their bytes. A new request is a struct with its kFields, an
+// alternative of Request::what, and a case in Coordinator::handle(). Messages without kFields, and members that kFields
+// does not list, are compile errors.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace lockstep {
 
-// Incremented whenever a message changes: all processes of a job must use the same version.
-inline constexpr int kControlProtocol = 2;
+// Incremented whenever the bytes of a message change.
+inline constexpr uint64_t kControlProtocol = 3;
 
 // A failure of a job. Only the first one counts.
 struct Failure {
@@ -25,6 +30,8 @@ struct Failure {
   std::string message = {};
   bool retryable = true;  // restarting from the last checkpoint may help
 
+  static constexpr auto kFields = std::tuple(&Failure::process, &Failure::host, &Failure::pid, &Failure::operation,
+                                             &Failure::step, &Failure::message, &Failure::retryable);
   bool operator==(const Failure&) const = default;
 };
 
@@ -40,6 +47,9 @@ struct Progress {
   uint64_t count = 0;
   bool waiting = false;  // blocked in a collective, waiting for other processes
   std::string operation = {};
+
+  static constexpr auto kFields =
+      std::tuple(&Progress::step, &Progress::count, &Progress::waiting, &Progress::operation);
 };
 
 // A process of the job as the others see it.
@@ -48,6 +58,7 @@ struct Peer {
   std::string address = {};  // seen by the coordinator, without port; empty for process 0
   int64_t pid = 0;
 
+  static constexpr auto kFields = std::tuple(&Peer::host, &Peer::address, &Peer::pid);
   bool operator==(const Peer&) const = default;
 };
 
@@ -59,58 +70,77 @@ using Timeout = std::chrono::nanoseconds;
 // Answered when all processes have registered.
 struct Register {
   int process_count = 0;
-  int protocol = kControlProtocol;
-  std::string version = {};
   std::string host = {};
   int64_t pid = 0;
   Timeout timeout = {};
+
+  static constexpr auto kFields =
+      std::tuple(&Register::process_count, &Register::host, &Register::pid, &Register::timeout);
 };
 
 // The coordinator holds it for a quarter of the heartbeat timeout, and answers immediately when the job fails or is
 // over.
 struct Heartbeat {
   Progress progress = {};
+
+  static constexpr auto kFields = std::tuple(&Heartbeat::progress);
 };
 
 struct Get {
   std::string key = {};
   bool wait = true;
   Timeout timeout = {};
+
+  static constexpr auto kFields = std::tuple(&Get::key, &Get::wait, &Get::timeout);
 };
 
 struct Set {
   std::string key = {}, value = {};
   bool overwrite = false;
+
+  static constexpr auto kFields = std::tuple(&Set::key, &Set::value, &Set::overwrite);
 };
 
 struct Increment {
   std::string key = {};
   int64_t by = 1;
+
+  static constexpr auto kFields = std::tuple(&Increment::key, &Increment::by);
 };
 
 struct List {
   std::string directory = {};
+
+  static constexpr auto kFields = std::tuple(&List::directory);
 };
 
 struct Remove {
   std::string key = {};
+
+  static constexpr auto kFields = std::tuple(&Remove::key);
 };
 
 struct Barrier {
   std::string name = {};
   Timeout timeout = {};
   std::vector<int> participants = {};  // empty: all
+
+  static constexpr auto kFields = std::tuple(&Barrier::name, &Barrier::timeout, &Barrier::participants);
 };
 
 struct Agree {
   std::string name = {};
   uint64_t hash = 0;
   Timeout timeout = {};
+
+  static constexpr auto kFields = std::tuple(&Agree::name, &Agree::hash, &Agree::timeout);
 };
 
 // Follows an answer `text_requested`: the text that was hashed. `line_word` is what messages call a line of it.
 struct Explain {
   std::string name = {}, text = {}, line_word = {};
+
+  static constexpr auto kFields = std::tuple(&Explain::name, &Explain::text, &Explain::line_word);
 };
 
 struct Fail {
@@ -118,15 +148,21 @@ struct Fail {
   // It looks like the consequence of another process's failure (a peer closed its connection): the coordinator waits a
   // moment for the cause.
   bool consequence = false;
+
+  static constexpr auto kFields = std::tuple(&Fail::failure, &Fail::consequence);
 };
 
 // Answered when all processes have sent it.
 struct Shutdown {
   Timeout timeout = {};
+
+  static constexpr auto kFields = std::tuple(&Shutdown::timeout);
 };
 
 // The process leaves without shutdown: a failure of the job.
-struct Leave {};
+struct Leave {
+  static constexpr auto kFields = std::tuple();
+};
 
 }  // namespace request
 
@@ -137,6 +173,8 @@ struct Request {
                request::Remove, request::Barrier, request::Agree, request::Explain, request::Fail, request::Shutdown,
                request::Leave>
       what = {};
+
+  static constexpr auto kFields = std::tuple(&Request::process, &Request::incarnation, &Request::what);
 };
 
 enum class Outcome : uint8_t {
@@ -150,6 +188,7 @@ enum class Outcome : uint8_t {
   unreachable,     // no answer from the coordinator
   taken,           // to a registration: a running process has this id
 };
+inline constexpr Outcome kLastOutcome = Outcome::taken;
 
 struct Answer {
   uint64_t call = 0;  // the call that it answers
@@ -159,7 +198,11 @@ struct Answer {
   std::vector<std::pair<std::string, std::string>> entries = {};  // of a directory
   std::vector<Peer> peers = {};                                   // to a registration: all processes
   std::optional<Failure> failure = {};                            // if the outcome is `failed`
-  bool connection_refused = false;  // if `unreachable`: no process listens there. Not sent
+  bool connection_refused = false;                                // if `unreachable`: no process listens there
+
+  static constexpr auto kFields =
+      std::tuple(&Answer::call, &Answer::outcome, &Answer::text, &Answer::number, &Answer::entries, &Answer::peers,
+                 &Answer::failure, &Answer::connection_refused);
 };
 
 }  // namespace lockstep

@@ -15,13 +15,12 @@
 namespace lockstep::detail {
 
 struct LevelFailure {
-  static constexpr char kMark = '\x1f';
-
   bool mismatch = false;
   bool timed_out = false;  // the message begins with the rank that waited
   std::string message = {};
   int depth = -1;  // how many times the failed group was split off; -1: the group that receives this
 
+  // kMark, then one character each for the kind of failure and the depth, then the message.
   std::string encode() const {
     return fmt::format("{}{}{}{}", kMark,
                        mismatch    ? 'M'
@@ -56,6 +55,7 @@ struct LevelFailure {
   }
 
  private:
+  static constexpr char kMark = '\x1f';  // begins an encoded failure
   static constexpr char kSize = '\x1e';  // stands for the size of the group
 
   // Replaces the ranks after `rank ` and `ranks ` by their labels, up to the next `;`.

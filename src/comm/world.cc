@@ -69,9 +69,10 @@ void World::join(Membership membership) {
   LOCKSTEP_CHECK(static_cast<int64_t>(membership.lanes.size()) == local_lanes(), "{} comms for {} lanes",
                  membership.lanes.size(), local_lanes());
   groups_.resize(membership.lanes.size());
-  if (membership.recorder)
-    for (size_t i = 0; i < membership.lanes.size(); ++i)
-      membership.lanes[i]->record_to(*membership.recorder->lanes()[i]);
+  if (membership.recorder) {
+    auto recorded = membership.recorder->lanes().begin();
+    for (const auto& comm : membership.lanes) comm->record_to(**recorded++);
+  }
   member_ = std::move(membership);
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
 #include "base/print_stderr.h"
+#include "base/runtime_settings.h"
 #include "data/idx.h"
 #include "data/paths.h"
 
@@ -278,20 +278,7 @@ void check_pair(std::string_view op, const std::string& images_path, const Shape
 }
 
 std::string cache_folder(const std::string& dataset, const DataOptions& options) {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-  };
-  std::string root = options.cache_dir;
-  if (root.empty()) root = variable("LOCKSTEP_CACHE_DIR");
-  if (root.empty()) {
-    const std::string xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
-    if (xdg.starts_with('/')) {  // the XDG specification says to ignore relative paths
-      root = xdg + "/lockstep";
-    } else if (!home.empty()) {
-      root = home + "/.cache/lockstep";
-    }
-  }
+  const std::string root = options.cache_dir.empty() ? cache_root() : options.cache_dir;
   return root.empty() ? "" : root + "/" + dataset;
 }
 

@@ -18,14 +18,8 @@ namespace {
 constexpr size_t kMaxPending = 1 << 20;
 constexpr size_t kLastLines = 20, kMaxLastLineBytes = 1000;
 
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value;
-}
-
 bool is_terminal(int fd) {
-  const char* term = std::getenv("TERM");
-  return ::isatty(fd) == 1 && !(term && std::strcmp(term, "dumb") == 0);
+  return ::isatty(fd) == 1 && environment_variable("TERM") != "dumb";
 }
 
 bool is_same_file(int a, int b) {

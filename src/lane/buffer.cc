@@ -39,7 +39,7 @@ int64_t class_bytes(int index) { return int64_t{8 + index % 8} << (3 + index / 8
 
 }  // namespace
 
-void BufferPtr::give_back(Buffer* buffer) { buffer->allocator_->take_back(buffer); }
+void BufferPtr::release(Buffer* buffer) { buffer->allocator_->recycle(buffer); }
 
 Allocator::Allocator(const AllocatorOptions& options)
     : limit_(options.limit > 0 ? options.limit : machine_memory()), cache_(options.cache) {}
@@ -119,7 +119,7 @@ void Allocator::refuse(int64_t bytes) const {
                   bytes, stats().in_use, limit_));
 }
 
-void Allocator::take_back(Buffer* buffer) {
+void Allocator::recycle(Buffer* buffer) {
   if (buffer->destroy_) {
     buffer->destroy_(buffer->owner_);
     unreserve(buffer->size_);

@@ -57,7 +57,7 @@ class BufferPtr {
     return *this;
   }
   ~BufferPtr() {
-    if (buffer_ && buffer_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back(buffer_);
+    if (buffer_ && buffer_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1) release(buffer_);
   }
 
   Buffer* get() const { return buffer_; }
@@ -70,14 +70,14 @@ class BufferPtr {
  private:
   friend class Allocator;
   explicit BufferPtr(Buffer* buffer) : buffer_(buffer) { buffer_->references_.store(1, std::memory_order_relaxed); }
-  static void give_back(Buffer* buffer);
+  static void release(Buffer* buffer);
 
   Buffer* buffer_ = nullptr;
 };
 
 struct AllocatorOptions {
   int64_t limit = 0;                   // bytes that may be in use; 0: machine_memory()
-  int64_t cache = int64_t{256} << 20;  // free bytes to cache; more if more is in use: as much as is in use
+  int64_t cache = int64_t{256} << 20;  // free bytes to cache at most; if more bytes are in use: that many
 };
 
 struct AllocatorStats {
@@ -120,7 +120,8 @@ class Allocator {
   Buffer* reserve(int index, int64_t size, int64_t bytes);
   void unreserve(int64_t size);
   [[noreturn]] void refuse(int64_t bytes) const;
-  void take_back(Buffer* buffer);
+  // Caches the memory of a buffer that is no longer used; destroys adopted memory.
+  void recycle(Buffer* buffer);
   void trim_locked(int64_t bytes);
 
   int64_t limit_;

@@ -3,14 +3,9 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <string>
 
 namespace lockstep {
-
-// Parses the value of LOCKSTEP_GPU_TIMEOUT, in seconds. Returns 30 minutes if there is no value. Throws Error unless it
-// is a number above 0.
-std::chrono::duration<double> parse_gpu_timeout(const std::optional<std::string>& value);
 
 // One wait, which begins when the object is constructed.
 class GpuDeadline {
@@ -27,7 +22,7 @@ class GpuDeadline {
 
   Clock::time_point began() const { return began_; }
 
-  // The timeout of this process, read from the environment once. Throws like parse_gpu_timeout().
+  // The timeout of this process: RuntimeOptions::gpu_timeout at the first call. Throws Error if its variable is invalid.
   static std::chrono::duration<double> timeout();
   // Whether a wait of this process has timed out. From then on no CUDA call that synchronizes with the GPU is safe: it
   // may block forever. This includes freeing memory that the GPU may still write, and a normal process exit.

@@ -11,8 +11,8 @@ namespace lockstep {
 
 class CpuLane {
  public:
-  // The lane of this process, made on first use. Never destroyed, so that it
-  // outlives every static that still runs programs.
+  // The lane of this process, made on first use. Never destroyed, so that it outlives every static object that still
+  // runs programs.
   static CpuLane& local();
 
   Pool& pool() { return pool_; }

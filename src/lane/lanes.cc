@@ -1,34 +1,15 @@
 #include "lane/lanes.h"
 
-#include <charconv>
-#include <cstdlib>
-#include <string_view>
-
-#include "base/check.h"
+#include "base/runtime_settings.h"
 #include "lane/gpu_report.h"
 #include "lane/memory.h"
 #include "lockstep/devices.h"
 
 namespace lockstep {
-namespace {
-
-constexpr int64_t kMaxLanes = 1024;
-
-int64_t lanes_from_environment() {
-  const char* text = std::getenv("LOCKSTEP_CPU_LANES");
-  if (!text || !*text) return 1;
-  const std::string_view all(text);
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), n);
-  if (error != std::errc() || end != all.data() + all.size() || n < 1 || n > kMaxLanes)
-    throw_error("lanes: LOCKSTEP_CPU_LANES is \"{}\"; give a number from 1 to {}", all, kMaxLanes);
-  return n;
-}
-
-}  // namespace
 
 Lanes& Lanes::local() {
-  static Lanes* lanes = new Lanes(platform() == Platform::cuda ? gpu_lane_count() : lanes_from_environment());
+  static Lanes* lanes =
+      new Lanes(platform() == Platform::cuda ? gpu_lane_count() : detail::runtime_option(&RuntimeOptions::cpu_lanes));
   return *lanes;
 }
 

@@ -7,7 +7,7 @@ namespace lockstep {
 
 inline constexpr int64_t kAlignment = 64;
 
-// Returns uninitialised memory aligned to 64 bytes; from 2 MiB on aligned to 2 MiB and marked for huge pages. Returns
+// Returns uninitialized memory aligned to 64 bytes; from 2 MiB on aligned to 2 MiB and marked for huge pages. Returns
 // null if the system refuses. REQUIRES: bytes > 0.
 void* system_allocate(int64_t bytes);
 

@@ -1,5 +1,5 @@
-// pause(): tells the CPU that this thread is spinning, so that other threads of its
-// core run faster. Safe from any thread.
+// pause(): tells the CPU that this thread is spinning, so that other threads of its core run faster. Safe from any
+// thread.
 #pragma once
 
 namespace lockstep {

@@ -38,8 +38,8 @@ class Pool {
   int threads() const { return threads_; }
 
   // Runs f(task, thread) once for every task in [0, tasks) and returns when all are done. The calling thread takes
-  // part. If a task throws, tasks that have not started are skipped and one of the
-  // exceptions is rethrown. Does not allocate.
+  // part. If a task throws, tasks that have not started are skipped and one of the exceptions is rethrown. Does not
+  // allocate.
   template <class F>
   void parallel_for(int64_t tasks, F&& f) {
     run(tasks, Task(f));

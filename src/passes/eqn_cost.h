@@ -1,5 +1,5 @@
-// Which equations are expensive, as far as a schedule needs to know. Pure functions
-// and immutable values, safe from any thread.
+// Which equations are expensive, as far as a schedule needs to know. Pure functions and immutable values, safe from any
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -33,12 +33,12 @@ class ExpensiveEqns {
   size_t count_before(size_t index) const {
     return static_cast<size_t>(std::lower_bound(indices_.begin(), indices_.end(), index) - indices_.begin());
   }
-  // The last index from which on there are n expensive equations before `index`; 0 if there are fewer than n.
+  // The index of the n-th expensive equation before `index`, counted backwards; 0 if there are fewer than n.
   size_t n_before(size_t index, size_t n) const {
     const size_t count = count_before(index);
     return count >= n ? indices_[count - n] : 0;
   }
-  // The first index before which there are n expensive equations from `index` on; `end` if there are fewer than n.
+  // The index after the n-th expensive equation from `index` on; `end` if there are fewer than n.
   size_t n_after(size_t index, size_t n, size_t end) const {
     const size_t last = count_before(index) + n - 1;
     return last < indices_.size() ? indices_[last] + 1 : end;

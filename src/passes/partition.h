@@ -22,7 +22,7 @@ namespace lockstep {
 // The cuts of every value, and the reason for them: an annotation, or the equation that implies them.
 struct Placement {
   std::vector<LaneCuts> cuts;        // by ValueId
-  std::vector<std::string> reasons;  // by ValueId; empty for a value that is not cut because no value implies it
+  std::vector<std::string> reasons;  // by ValueId; empty: nothing implies a cut, so the value is not cut
 };
 
 // The required cuts of values; nullopt: chosen by place().

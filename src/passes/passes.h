@@ -9,8 +9,8 @@
 namespace lockstep {
 
 // Reverse-mode differentiation. The joint program maps the inputs and one cotangent per floating output to the outputs
-// and one gradient per wanted input. Inputs that the outputs do not depend on get
-// zeros. REQUIRES: wanted inputs are floating.
+// and one gradient per wanted input. Inputs that the outputs do not depend on get zeros. REQUIRES: wanted inputs are
+// floating.
 Program joint(const Program&, const std::vector<bool>& wanted);
 
 // Splits a joint program into the part that needs no cotangent and the rest. The cotangents are the inputs from
@@ -46,12 +46,13 @@ Program checked(Program);
 Mesh mesh_of(const Program&, const std::vector<NamedSharding>& others);
 
 // Propagates shardings from a program's inputs to its outputs, along the factors of the ops' rules and by annotations.
-// Shardings that are unknown are undefined.
+// The result is an undefined NamedSharding for an output whose sharding does not follow from them.
 std::vector<NamedSharding> propagate(const Program&, const std::vector<NamedSharding>& inputs);
 
 // All passes between a traced program and an execution plan.
 Program lower(const Program&);
 
+// The passes above that rows with sub-programs use.
 extern const SubPrograms kSubPrograms;
 
 }  // namespace lockstep

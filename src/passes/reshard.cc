@@ -77,7 +77,7 @@ bool Resharder::nested(const Axes& before, const Axes& more, int64_t extent) con
   return true;
 }
 
-bool Resharder::on_the_way(Axes before, const Axes& more, const Axes& to, int64_t extent) const {
+bool Resharder::is_intermediate(Axes before, const Axes& more, const Axes& to, int64_t extent) const {
   if (!nested(before, more, extent)) return false;
   before.insert(before.end(), more.begin(), more.end());
   return nested(before, Axes(to.begin() + static_cast<std::ptrdiff_t>(before.size()), to.end()), extent);
@@ -101,7 +101,7 @@ bool Resharder::scatter(Value& x, const Shape& global, LaneLayout& layout, const
     Axes more;
     for (size_t i = before.size(); i < to[d].size() && has_axis(layout.partial, to[d][i]); ++i)
       more.push_back(to[d][i]);
-    while (!more.empty() && !on_the_way(before, more, to[d], global[d])) more.pop_back();
+    while (!more.empty() && !is_intermediate(before, more, to[d], global[d])) more.pop_back();
     if (more.empty()) continue;
     x = from_front(lane_reduce_scatter(to_front(x, d), group(more), counts(before, more, global[d]), layout.kind), d);
     layout.cuts[d].insert(layout.cuts[d].end(), more.begin(), more.end());
@@ -179,11 +179,11 @@ bool Resharder::exchange(Value& x, const Shape& global, LaneLayout& layout, cons
 bool Resharder::gather(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
     if (layout.cuts[d] == to[d] || layout.cuts[d].empty()) continue;
-    const bool on_the_way = is_prefix(layout.cuts[d], to[d]);
+    const bool extends = is_prefix(layout.cuts[d], to[d]);  // the new cuts begin with the current ones
     // Undoes a cut that the new layout also has only if the new pieces do not lie within the current one.
-    const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(on_the_way ? layout.cuts[d].size() : 0),
+    const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(extends ? layout.cuts[d].size() : 0),
                           to[d].end());
-    if (on_the_way && nested(layout.cuts[d], rest_of_to, global[d])) continue;
+    if (extends && nested(layout.cuts[d], rest_of_to, global[d])) continue;
     Axes before = without_last(layout.cuts[d]), last{layout.cuts[d].back()};
     if (!nested(before, last, global[d])) {
       last = layout.cuts[d];

@@ -32,11 +32,12 @@ class Resharder {
   // The extents held by each position along `more`, within this lane's position along `before`.
   std::vector<int64_t> counts(const std::vector<std::string>& before, const std::vector<std::string>& more,
                               int64_t extent) const;
-  // Whether the pieces along before + more lie within those along before.
+  // Whether each piece of the cuts before + more lies within a piece of the cuts `before`, on the same lane.
   bool nested(const std::vector<std::string>& before, const std::vector<std::string>& more, int64_t extent) const;
-  // Whether a dimension that `before` cuts may also be cut by `more` before the cuts `to`, which begin with both.
-  bool on_the_way(std::vector<std::string> before, const std::vector<std::string>& more,
-                  const std::vector<std::string>& to, int64_t extent) const;
+  // Whether before + more can be an intermediate step from the cuts `before` to the cuts `to`: each piece lies within
+  // the previous one. REQUIRES: `to` begins with before + more.
+  bool is_intermediate(std::vector<std::string> before, const std::vector<std::string>& more,
+                       const std::vector<std::string>& to, int64_t extent) const;
 
   Value reduce_over(Value x, LaneLayout& layout, const std::vector<std::string>& axes) const;
   // Each does one step towards the cuts `to` and returns true, or returns false if no such step is possible.

@@ -1,4 +1,4 @@
-// What lanes send each other, by the ring model: each of n lanes sends only to its neighbour, and an array goes around
+// What lanes send each other, by the ring model: each of n lanes sends only to its neighbor, and an array goes around
 // in n parts. Pure functions, safe from any thread.
 #pragma once
 

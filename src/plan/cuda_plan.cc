@@ -67,10 +67,7 @@ GraphCache::~GraphCache() {
 
 void GraphCache::run(CudaLane& lane, const std::vector<const void*>& pointers, const std::function<void()>& work) {
   // With CUDA_LAUNCH_BLOCKING=1 every launch waits, so that an error names its op; a graph would be a single launch.
-  static const bool blocking = [] {
-    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
-    return value && std::string_view(value) == "1";
-  }();
+  static const bool blocking = environment_variable("CUDA_LAUNCH_BLOCKING") == "1";
   if (blocking || lane.capturing()) return work();
   State& s = *state_;
   if (s.waits) return work();

@@ -20,9 +20,9 @@ class GpuComms {
   // A group, with the Comms of those of its lanes that are in this process.
   struct Group {
     std::vector<int> lanes;
-    std::vector<std::unique_ptr<Comm>> hosts;    // by rank in the group; empty if the World provides them
+    std::vector<std::unique_ptr<Comm>> hosts;    // by rank: the host Comm under each of `comms`; empty: the World's
     std::map<int, std::shared_ptr<Comm>> comms;  // by lane
-    std::string failure;
+    std::string failure;                         // the reason, once `failed`
     std::atomic<bool> failed = false;
   };
 

@@ -27,17 +27,14 @@ Comm* LaneComms::of(int64_t lane, const std::string& axes) {
     return &world.group(lane % per_process, lanes_of(lane, axes), axes);
   }
   const std::lock_guard lock(mutex_);
-  auto& comms = comms_[axes];
-  if (comms.empty()) {
-    comms.resize(static_cast<size_t>(grid_.lanes()));
-    for (int64_t first = 0; first < grid_.lanes(); ++first) {
-      if (comms[static_cast<size_t>(first)]) continue;
-      const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), first);
-      std::vector<std::unique_ptr<Comm>> made = in_process_comms(static_cast<int>(group.size()), axes);
-      for (size_t i = 0; i < group.size(); ++i) comms[static_cast<size_t>(group[i])] = std::move(made[i]);
-    }
+  const std::unique_ptr<Comm>& own = comms_[{axes, lane}];
+  if (!own) {
+    const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), lane);
+    std::vector<std::unique_ptr<Comm>> made = in_process_comms(static_cast<int>(group.size()), axes);
+    auto next = made.begin();
+    for (const int64_t member : group) comms_[{axes, member}] = std::move(*next++);
   }
-  return comms[static_cast<size_t>(lane)].get();
+  return own.get();
 }
 
 #ifdef LOCKSTEP_WITH_CUDA
@@ -77,8 +74,7 @@ void LaneComms::abort(const std::string& reason) {
   if (on_gpu) GpuComms::instance().abort(reason);
 #endif
   const std::lock_guard lock(mutex_);
-  for (auto& [axes, comms] : comms_)
-    for (auto& comm : comms) comm->abort(reason);
+  for (const auto& [lane, comm] : comms_) comm->abort(reason);
 }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/comm.h"
@@ -41,7 +42,7 @@ class LaneComms {
   LaneGrid grid_;
   bool spread_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<std::unique_ptr<Comm>>> comms_;  // by axes: one for each lane
+  std::map<std::pair<std::string, int64_t>, std::unique_ptr<Comm>> comms_;  // by axes and lane
   std::vector<std::shared_ptr<GpuComms::Group>> gpu_groups_;
   bool aborted_ = false;
 };

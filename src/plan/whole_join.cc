@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/runtime_settings.h"
 #include "lane/cuda/code.h"
 #include "plan/whole_ahead.h"
 
@@ -58,11 +58,7 @@ std::vector<KernelPart> optimize_parts(std::span<const KernelPart> parts, int pr
 
 std::vector<JoinedInstructions> join_instructions(CudaLane& lane, const std::vector<GpuInstruction>& instructions) {
   std::vector<JoinedInstructions> out;
-  const char* set = std::getenv("LOCKSTEP_CUDA_KERNELS");
-  const std::string_view wanted = set ? set : "";
-  if (wanted == "apart") return out;
-  if (!wanted.empty() && wanted != "whole")
-    throw_error("cuda: LOCKSTEP_CUDA_KERNELS is \"{}\"; set it to apart or whole", wanted);
+  if (!detail::runtime_option(&RuntimeOptions::persistent_kernel)) return out;
   std::vector<KernelPart> parts;
   // The parts are the instructions up to `end`.
   const auto mark_needed = [&](size_t end) {

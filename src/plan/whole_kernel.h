@@ -181,7 +181,7 @@ struct JoinedInstructions {
   std::string text;
 };
 
-// Finds instructions to join, in order. Finds none if LOCKSTEP_CUDA_KERNELS=apart.
+// Finds instructions to join, in order. Finds none if RuntimeOptions::persistent_kernel is false.
 std::vector<JoinedInstructions> join_instructions(CudaLane& lane, const std::vector<GpuInstruction>& instructions);
 
 }  // namespace lockstep::detail

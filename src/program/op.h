@@ -1,5 +1,5 @@
 // Op: the definition of an op as one row of data. Every pass (trace, grad, vmap, simplify, fuse, plan) reads
-// a column, and no pass names an op. To add an op, write its row and add a line to ops/ops.def.
+// a column, and no pass names a row (tests/structure checks it). To add an op, write its row and add a line to ops/ops.def.
 //
 // Worked example. einsum "ik,kj->ij" has the rule {in: "ik","kj"; out: "ij"}. The letters are factors. From
 // the rule follow:
@@ -12,7 +12,9 @@
 // Rows are immutable and their functions are pure: safe to use from any thread.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,8 +59,8 @@ int64_t step_of(const Steps& steps, size_t term, char factor);
 // reduced factors), sum, max or min.
 enum class PendingReduction : uint8_t { none, sum, max, min };
 
-// May an operand be partial, with a sum over devices pending: never; one operand of a product; all operands
-// of a sum.
+// Which operands may be partial (a sum over devices is pending): none; any single one, as in a product; all
+// together, as in a sum.
 enum class Linear : uint8_t { no, one, all };
 
 // A program that computes outputs and gradients, split in two: what can be computed before the cotangents are
@@ -195,6 +197,56 @@ struct LocalEqnContext {
   Types local_out;
 };
 
+// What an attribute says about dimensions. If the operands and results of an equation get a leading dimension of
+// extent n, an attribute of this kind is rewritten as follows.
+enum class DimAttr : uint8_t {
+  dims,     // numbers of dimensions (axis, axes): each is one higher
+  mapping,  // the number of a dimension for each dimension (permutation): 0 comes first, the others are one higher
+  extents,  // an extent for each dimension (shape, limits): n comes first
+  offsets,  // an offset for each dimension (starts): 0 comes first
+  strides,  // a stride for each dimension: 1 comes first
+  leading,  // how many leading dimensions correspond (batch_dims): one more
+  rule,     // the rule as text: a new letter comes first in the terms of batched operands and of results
+};
+
+// The attributes of a row that say something about dimensions, at most three.
+class DimAttrs {
+ public:
+  struct Entry {
+    std::string_view name;
+    DimAttr kind;
+  };
+  constexpr DimAttrs() = default;
+  constexpr DimAttrs(std::initializer_list<Entry> entries) {
+    for (const Entry& entry : entries) entries_[size_++] = entry;
+  }
+  constexpr const Entry* begin() const { return entries_.data(); }
+  constexpr const Entry* end() const { return entries_.data() + size_; }
+
+ private:
+  std::array<Entry, 3> entries_ = {};
+  size_t size_ = 0;
+};
+
+// A collective between lanes: what it does, and the rows that do all of it, start it, and wait until it is complete.
+struct LaneCollective {
+  enum class Kind : uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
+  Kind kind;
+  const Op* whole;
+  const Op* start = nullptr;  // null, as is `done`: never asynchronous
+  const Op* done = nullptr;
+};
+
+// How an elementwise op is written in GPU kernels, as functions of the operands.
+struct CudaExpression {
+  // {0} is the type of the result and {1} the operands, separated by commas. null: the function that elementwise.def
+  // defines for the row.
+  const char* text = nullptr;
+  // Names of faster, less exact functions for f32 and for bf16. null: none.
+  const char* approximation = nullptr;
+  const char* bf16_approximation = nullptr;
+};
+
 // When an equation is replaced by the equations of its `body` attribute: never; before simplification; or
 // after it, so that recomputation is not merged with the first computation (remat).
 enum class Inline : uint8_t { never, early, late };
@@ -216,7 +268,11 @@ struct Op {
   std::vector<Type> (*type)(Types, const Attrs&) = nullptr;  // null: derived from the rule, dtype of the first operand
   ForwardResult (*forward)(const Forward&) = nullptr;        // null: the op itself, no residuals
   Grads (*vjp)(const Vjp&) = nullptr;                        // null: no gradient flows
-  Batched (*batch)(const Batch&) = nullptr;                  // null: pointwise
+  // How the equation is batched. Most rows need no function: batch_by_rule() reads the rule, `dim_attrs` and
+  // `fixed_rank`. A row has its own where that is not possible or slower, and says why.
+  Batched (*batch)(const Batch&) = nullptr;
+  DimAttrs dim_attrs = {};
+  bool fixed_rank = false;  // operands have a fixed number of dimensions: a batch is merged into the first of them
   Attrs (*local)(const LocalEqnContext&) = nullptr;          // attributes on one shard; null: unchanged
   Value (*fold)(const Fold&) = nullptr;                      // null: never simplified
   View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: not a view
@@ -232,8 +288,8 @@ struct Op {
   // For a pure sharding constraint: what it states. Its result is its operand, which replaces it when
   // programs are partitioned and lowered. null: not a constraint.
   Annotation (*annotation)(const Type& result, const Attrs&) = nullptr;
-  // A collective of lanes: it is never dropped or merged, and collectives keep their order.
-  bool is_collective = false;
+  // For a collective between lanes: it is never dropped or merged, and collectives keep their order. null: not one.
+  const LaneCollective* collective = nullptr;
   // The row that computes this single-result op followed, tile by tile, by an elementwise program of its
   // result. It has the same attributes plus a `body` whose input 0 is the result. Its operands are this op's,
   // then the body's other inputs. null: none.
@@ -242,6 +298,9 @@ struct Op {
   // The GPU kernel. null, or an empty Kernel: computed on the host, with copies there and back. Elementwise
   // ops and views need none: their kernels are generated.
   Kernel (*cuda)(const KernelSpec&) = nullptr;
+  CudaExpression cuda_expression = {};  // of elementwise ops
+
+  bool is_collective() const { return collective != nullptr; }
 };
 
 // The union of two sorted lists of axes; a list without one axis.

@@ -13,7 +13,7 @@ namespace {
 using detail::Cell;
 using detail::Cells;
 
-// Light colours of the 256-colour palette, for black text.
+// Light colors of the 256-color palette, for black text.
 constexpr std::array kColors = {117, 216, 151, 183, 223, 159, 210, 189, 229, 115, 218, 180};
 constexpr size_t kWidth = 9;  // preferred width of a cell
 

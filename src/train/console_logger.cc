@@ -96,9 +96,9 @@ class ConsoleLogger final : public Logger {
   }
 
  private:
-  Progress progress(int64_t step, const Scalars& scalars, double now) {
+  ProgressValues progress(int64_t step, const Scalars& scalars, double now) {
     if (first_step_ < 0) first_step_ = step, first_at_ = now;
-    Progress out{.step = step, .total = total_, .scalars = &scalars};
+    ProgressValues out{.step = step, .total = total_, .scalars = &scalars};
     // Measured from the end of the first step, which compiles. Includes evaluations, which the remaining time does too.
     const auto steps = static_cast<double>(step - first_step_);
     if (steps > 0 && now > first_at_) {
@@ -110,7 +110,7 @@ class ConsoleLogger final : public Logger {
   }
 
   std::string step_line(int64_t step, const Scalars& scalars, double now) {
-    const Progress known = progress(step, scalars, now);
+    const ProgressValues known = progress(step, scalars, now);
     std::string text = step_text(step, total_);
     for (const char* name : {"loss", "accuracy"})
       if (const double* value = find_scalar(scalars, name)) text += "  " + scalar_text(name, *value);

@@ -48,14 +48,14 @@ void Terminal::print(std::string_view text) {
                  std::strerror(errno));
 }
 
-std::string rate_text(const Progress& progress) {
+std::string rate_text(const ProgressValues& progress) {
   // The rate is 0 until the first step that does not compile.
   const double* rate = find_scalar(*progress.scalars, "examples_per_second");
   if (rate != nullptr && *rate > 0) return scalar_text("examples_per_second", *rate);
   return progress.steps_per_second > 0 ? fmt::format("{:.3g} steps/s", progress.steps_per_second) : "";
 }
 
-std::string progress_line(const Progress& progress, int64_t width) {
+std::string progress_line(const ProgressValues& progress, int64_t width) {
   std::vector<std::string> items;
   if (std::string rate = rate_text(progress); !rate.empty()) items.push_back(std::move(rate));
   for (const char* name : {"loss", "accuracy"})

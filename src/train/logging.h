@@ -39,15 +39,15 @@ class Terminal {
 };
 
 // The values of a progress line.
-struct Progress {
+struct ProgressValues {
   int64_t step = 0, total = 0;
   const Scalars* scalars = nullptr;
   double steps_per_second = 0, seconds_left = -1;  // 0 and -1 if unknown
 };
 // `84210 examples/s`, or `12.5 steps/s`, or empty if unknown.
-std::string rate_text(const Progress& progress);
+std::string rate_text(const ProgressValues& progress);
 // `step 100/4690  2 % [====>      ]  84210 examples/s  loss 0.3412  accuracy 0.9012  12 s left`, at most `width`
 // characters: the bar is omitted first, then items from the right.
-std::string progress_line(const Progress& progress, int64_t width);
+std::string progress_line(const ProgressValues& progress, int64_t width);
 
 }  // namespace lockstep::detail

@@ -103,7 +103,7 @@ class CompiledSteps {
     return evaluate_(params, set, rows);
   }
 
-  // Bytes of workspace on each lane, for the three functions above; see Jit::work_bytes.
+  // Bytes of workspace that step(), accumulate() and finish() need on each lane; see Jit::work_bytes.
   std::vector<int64_t> step_work(const StepState& state, const BatchArrays& batch, int64_t global_size) const {
     return step_.work_bytes(state, batch, global_size, shardings_.votes(false));
   }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Every 16-bit value survives conversion to float and back, and ties between neighbours round to even.
+// Every 16-bit value survives conversion to float and back, and ties between neighbors round to even.
 template <class Half>
 void check_every_value(uint16_t infinity) {
   for (uint32_t bits = 0; bits < infinity; ++bits) {

@@ -43,7 +43,7 @@ TEST(Printable, LinesKeepNewlinesAndTabs) {
   EXPECT_EQ(printable_lines(std::string(1 << 16, 'x')).size(), size_t{1} << 16);
 }
 
-TEST(Printable, PlainFileNamesAreRecognised) {
+TEST(Printable, PlainFileNamesAreRecognized) {
   for (const char* name : {"shard-0.safetensors", "a b", ".hidden", "Größe"}) EXPECT_TRUE(is_plain_file_name(name));
   for (const std::string& name :
        {""s, "."s, ".."s, "a/b"s, "/a"s, "a\0b"s, "a\nb"s, "\033"s, "\xff"s, std::string(256, 'a')})

@@ -127,7 +127,7 @@ TEST(Doctor, InvalidValuesAreProblems) {
                   "- initialize: WORLD_SIZE is \"two\"\n"
                   "  set it to an integer of at least 1, or unset it\n"
                   "- devices: LOCKSTEP_NUM_CPU_DEVICES is \"x\"\n");
-  expect_has_text(result, "\n- lanes: LOCKSTEP_CPU_LANES is \"y\"\n");
+  expect_has_text(result, "\n- environment: LOCKSTEP_CPU_LANES is \"y\"\n");
   expect_lacks_text(result, "\n> ");
 }
 

@@ -60,7 +60,7 @@ TEST_F(GpuFault, HungGpuTimesOutAndLeavesACheckpoint) {
   const auto result = running.wait();
   EXPECT_EQ(result.exit_code, 75) << result.err;
   expect_contains(result.err, "cuda: emulated GPU has not finished its work within 1.5 s");
-  expect_contains(result.err, "LOCKSTEP_GPU_TIMEOUT=SECONDS");
+  expect_contains(result.err, "use a larger --gpu-timeout (LOCKSTEP_GPU_TIMEOUT)");
   EXPECT_FALSE(list_checkpoints(run_dir).empty());
 }
 
@@ -70,8 +70,8 @@ TEST_F(GpuFault, InvalidTimeoutIsAnError) {
         run({std::string("LOCKSTEP_GPU_TIMEOUT=") + wrong},
             train_command({"--platform", "cuda", "--steps", "2", "--checkpoint-dir", dir_.path() + "/x"}));
     EXPECT_EQ(result.exit_code, 1) << result.err;
-    expect_contains(result.err,
-                    std::string("cuda: LOCKSTEP_GPU_TIMEOUT is \"") + wrong + "\"; set it to the number of seconds");
+    expect_contains(result.err, std::string("environment: LOCKSTEP_GPU_TIMEOUT is \"") + wrong +
+                                    "\"; set it to a number of seconds");
   }
 }
 

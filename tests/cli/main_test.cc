@@ -1,4 +1,4 @@
-// Behaviour that all commands share: version, help, output errors, wrong command lines.
+// Behavior that all commands share: version, help, output errors, wrong command lines.
 #include <filesystem>
 #include <fstream>
 

@@ -82,7 +82,7 @@ inline Answer first_heartbeat_while_exiting(CoordinatorHost& host, ControlChanne
   const auto enrolled = [](int process) {
     return Request{.process = process,
                    .incarnation = 5,
-                   .what = request::Register{.process_count = 2, .version = LOCKSTEP_VERSION, .timeout = kGenerous}};
+                   .what = request::Register{.process_count = 2, .timeout = kGenerous}};
   };
   host.submit(host.new_call(), enrolled(0), "", [](const Answer&) {});
   EXPECT_EQ(worker.call(enrolled(1), kGenerous).outcome, Outcome::ok);
@@ -114,7 +114,6 @@ class ControlJob {
   explicit ControlJob(Options options) : options_(std::move(options)), controls_(static_cast<size_t>(options_.count)) {
     if (options_.transport == Transport::in_process)
       host_ = std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = options_.count,
-                                                                   .version = LOCKSTEP_VERSION,
                                                                    .heartbeat_timeout = options_.heartbeat_timeout,
                                                                    .first_step_timeout = options_.step_timeout,
                                                                    .step_timeout = options_.step_timeout});

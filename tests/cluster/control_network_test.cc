@@ -77,7 +77,7 @@ class UnauthorizedClient : public testing::Test {
          .incarnation = incarnation,
          .what =
              request::Register{
-                 .process_count = count, .version = LOCKSTEP_VERSION, .host = "evil", .timeout = kGenerous}},
+                 .process_count = count, .host = "evil", .timeout = kGenerous}},
         kGenerous);
   }
   void expect_refused(const Answer& answer, const std::string& part, Outcome outcome = Outcome::refused) {
@@ -148,7 +148,7 @@ TEST(ControlNetwork, ReplayedRegistrationIsRefused) {
   const Request registration{
       .process = 2,
       .incarnation = 5,
-      .what = request::Register{.process_count = 3, .version = LOCKSTEP_VERSION, .host = "n2", .timeout = kGenerous}};
+      .what = request::Register{.process_count = 3, .host = "n2", .timeout = kGenerous}};
   const auto own = job.raw_channel(), thief = job.raw_channel();
   EXPECT_EQ(own->call(registration, kGenerous).outcome, Outcome::ok);
   job.wait();
@@ -227,7 +227,7 @@ TEST(ControlNetwork, ErrorForAPortInUseNamesTheProcess) {
                     std::to_string(::getpid()) + " (");
 }
 
-TEST(ControlNetwork, AnotherProgramOnThePortIsRecognised) {
+TEST(ControlNetwork, AnotherProgramOnThePortIsRecognized) {
   TestSocket web;
   const int port = web.listen();
   std::jthread serving([&](const std::stop_token& stop) {
@@ -320,7 +320,7 @@ TEST(ControlNetwork, BriefNetworkInterruptionIsNotAFailure) {
 
 TEST(ControlNetwork, ExitingCoordinatorAnswersTheNextHeartbeat) {
   const auto host = std::make_shared<CoordinatorHost>(
-      CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
+      CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
   auto server = std::make_unique<ControlServer>(host, ServerOptions{.address = {"127.0.0.1", 0}});
   const auto worker = network_channel({.coordinator = {"127.0.0.1", server->port()}, .heartbeat_timeout = kGenerous});
   const Answer reported = first_heartbeat_while_exiting(*host, *worker, [&] { server.reset(); });

@@ -205,7 +205,7 @@ TEST_P(ControlOver, ProcessWithoutHeartbeatsIsLost) {
       .process = 1,
       .incarnation = 5,
       .what =
-          request::Register{.process_count = 2, .version = LOCKSTEP_VERSION, .host = "quiet", .timeout = kGenerous}};
+          request::Register{.process_count = 2, .host = "quiet", .timeout = kGenerous}};
   EXPECT_EQ(silent->call(registration, kGenerous).outcome, Outcome::ok);
   job.wait();
   ReportedFailure reported(job[0]);
@@ -294,14 +294,14 @@ TEST(Control, RefusedRegistrationThrows) {
                 "initialize: process id 1 is not in 0 ... 0");
   EXPECT_THROWS(join_control({.process_id = 0, .process_count = 0}), Error,
                 "initialize: the number of processes is 0; it must be at least 1");
-  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});
+  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{});
   EXPECT_THROWS(Control(in_process_channel(host), {.process_id = 3, .host = "h"}), Error,
                 "register: process 3 (host h, pid ");
 }
 
 TEST(Control, MissingProcessesThrowIoError) {
   const auto host =
-      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION});
+      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2});
   EXPECT_THROWS(Control(in_process_channel(host), {.process_count = 2, .initialization_timeout = 30ms}), IoError,
                 "register: timeout after 30 ms: 1 of 2 processes have registered; missing: process 1");
 }
@@ -352,7 +352,7 @@ class DelayedAgreementChannel final : public ForwardingChannel {
 // Process 0 receives the same refusal and exits, which fails the job. The others still get the refusal.
 TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
   const auto host =
-      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 3, .version = LOCKSTEP_VERSION});
+      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 3});
   on_all(3, [&](int i) {
     std::unique_ptr<ControlChannel> channel = in_process_channel(host);
     if (i == 1) channel = std::make_unique<DelayedAgreementChannel>(std::move(channel));
@@ -370,7 +370,7 @@ TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
 template <typename Channel>
 void expect_cause_over() {
   const auto host = std::make_shared<CoordinatorHost>(
-      CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
+      CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
   on_all(2, [&](int i) {
     std::unique_ptr<ControlChannel> channel = in_process_channel(host);
     if (i == 1) channel = std::make_unique<Channel>(std::move(channel));
@@ -423,7 +423,7 @@ class DelayedHeartbeatChannel final : public ForwardingChannel {
 TEST(Control, UnansweredCallThrowsTheCauseFromTheHeartbeat) { expect_cause_over<DelayedHeartbeatChannel>(); }
 
 TEST(Control, FailedJobCannotBeJoined) {
-  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});
+  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{});
   host->close("enough");
   EXPECT_THROWS(Control(in_process_channel(host), {}), CommAborted,
                 "register: the job has failed: process 0, coordinator: enough");

@@ -77,7 +77,7 @@ TEST_F(ControlTls, OtherCertificatesAreRefused) {
 }
 
 TEST_F(ControlTls, CertificateOfAnotherHostIsRefused) {
-  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.version = LOCKSTEP_VERSION});
+  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{});
   Lines lines;
   const ControlServer server(
       host, {.address = {"127.0.0.1", 0}, .tls = authority_.issue("elsewhere", "DNS:elsewhere"), .log = lines.log()});

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 class Job {
  public:
-  explicit Job(CoordinatorOptions options) : count_(options.process_count), coordinator_(with_version(options), now_) {}
+  explicit Job(CoordinatorOptions options) : count_(options.process_count), coordinator_(std::move(options), now_) {}
 
   // Timeouts so long that no process is lost or stuck.
   static CoordinatorOptions patient(int count) {
@@ -31,7 +31,6 @@ class Job {
 
   uint64_t register_process(int process, request::Register what = {}) {
     if (!what.process_count) what.process_count = count_;
-    if (what.version.empty()) what.version = "1.0";
     if (what.host.empty()) what.host = "n" + std::to_string(process);
     if (what.timeout == 0ns) what.timeout = 300s;
     return ask(process, what);
@@ -92,10 +91,6 @@ class Job {
   static uint64_t own(int process) { return 1000 + static_cast<uint64_t>(process); }
 
  private:
-  static CoordinatorOptions with_version(CoordinatorOptions options) {
-    options.version = "1.0";
-    return options;
-  }
   void take() {
     for (Answer& answer : coordinator_.take_answers()) {
       const uint64_t call = answer.call;

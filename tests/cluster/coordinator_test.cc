@@ -64,7 +64,6 @@ TEST_P(CoordinatorRefuses, RegistrationAndNothingChanges) {
   if (late) job.register_process(1);
   request::Register what = row.what;
   if (!what.process_count) what.process_count = 2;
-  if (what.version.empty()) what.version = "1.0";
   what.host = "evil";
   const auto call = job.ask(row.process, what, row.incarnation);
   const std::string outcome = std::string(row.name) == "IdTaken" ? "taken" : "refused";
@@ -108,19 +107,7 @@ INSTANTIATE_TEST_SUITE_P(
                 5,
                 {.process_count = 3, .pid = 9},
                 "process 1 (host evil, pid 9): it expects 3 processes, the coordinator 2; give all processes the same "
-                "number"},
-            Refused{"OtherVersion",
-                    1,
-                    5,
-                    {.version = "0.9", .pid = 9},
-                    "process 1 (host evil, pid 9): this is lockstep 0.9 (protocol 2), the coordinator is lockstep 1.0 "
-                    "(protocol 2); use the same version everywhere"},
-            Refused{"OtherProtocol",
-                    1,
-                    5,
-                    {.protocol = 3, .pid = 9},
-                    "process 1 (host evil, pid 9): this is lockstep 1.0 (protocol 3), the coordinator is lockstep 1.0 "
-                    "(protocol 2); use the same version everywhere"}),
+                "number"}),
         testing::Bool()),
     [](const auto& each) {
       return std::string(std::get<0>(each.param).name) + (std::get<1>(each.param) ? "Late" : "Early");
@@ -130,7 +117,7 @@ TEST(Coordinator, ProcessThatDiedWhileRegisteringCanRegisterAgain) {
   Job job({.process_count = 2});
   const auto first = job.register_process(0);
   job.cancel(first);
-  request::Register again{.process_count = 2, .version = "1.0", .host = "n0"};
+  request::Register again{.process_count = 2, .host = "n0"};
   again.timeout = 300s;
   const auto second = job.ask(0, again, 77);
   const auto other = job.register_process(1);

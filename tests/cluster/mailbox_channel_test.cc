@@ -105,7 +105,7 @@ TEST(MailboxChannel, FailedTransportIsUnreachable) {
 TEST(MailboxChannel, ExitingCoordinatorAnswersTheNextHeartbeat) {
   const auto mailboxes = LocalMailboxes::create();
   const auto host = std::make_shared<CoordinatorHost>(
-      CoordinatorOptions{.process_count = 2, .version = LOCKSTEP_VERSION, .heartbeat_timeout = kGenerous});
+      CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
   auto serving = coordinator_mailbox_channel(host, mailboxes->open(0));
   const auto worker = mailbox_channel(mailboxes->open(1));
   const Answer reported = first_heartbeat_while_exiting(*host, *worker, [&] { serving.reset(); });

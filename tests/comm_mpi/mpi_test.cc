@@ -32,7 +32,7 @@ TEST(MpiStart, RejectsUnknownThreadLevel) {
   const std::string kept = before ? before : "multiple";
   setenv("LOCKSTEP_MPI_THREADS", "many", 1);
   EXPECT_THROWS(mpi_rank(), Error,
-                "mpi: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or not at all");
+                "environment: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or unset it");
   setenv("LOCKSTEP_MPI_THREADS", kept.c_str(), 1);
 }
 

@@ -105,7 +105,7 @@ TEST(Examples, VisualizeDrawsAndWritesAPicture) {
   EXPECT_NE(r.text.find("CPU 0,1,2,3,4,5,6,7"), std::string::npos) << r.text;
   EXPECT_NE(r.text.find("CPU 1,3,5,7"), std::string::npos) << r.text;
   EXPECT_NE(r.text.find("[85:97]"), std::string::npos) << r.text;
-  EXPECT_EQ(r.text.find('\033'), std::string::npos) << "colours in a pipe";
+  EXPECT_EQ(r.text.find('\033'), std::string::npos) << "colors in a pipe";
   std::ifstream file(picture);
   std::stringstream svg;
   svg << file.rdbuf();

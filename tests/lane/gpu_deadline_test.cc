@@ -2,19 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "base/throws.h"
-#include "lockstep/error.h"
-
 namespace lockstep {
 namespace {
-
-TEST(GpuDeadline, ParsesTheTimeoutInSeconds) {
-  EXPECT_EQ(parse_gpu_timeout({}).count(), 1800);
-  EXPECT_EQ(parse_gpu_timeout("7").count(), 7);
-  EXPECT_EQ(parse_gpu_timeout("0.25").count(), 0.25);
-  for (const char* wrong : {"", "0", "-3", "soon", "5 s", "inf", "nan", "1e10"})
-    EXPECT_THROWS(parse_gpu_timeout(wrong), Error, "; set it to the number of seconds to wait for a GPU");
-}
 
 TEST(GpuDeadline, SpinsFirstThenSleepsBetweenPolls) {
   const GpuDeadline spinning(std::chrono::seconds(100));

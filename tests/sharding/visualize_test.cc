@@ -96,7 +96,7 @@ TEST(VisualizeSharding, StaysWithinTheWidthWhereItCan) {
   EXPECT_EQ(visualize_sharding(eight, {8}, {.width = 0}), visualize_sharding(eight, {8}, {.width = 70}));
 }
 
-TEST(VisualizeSharding, ColoursCellsOnRequest) {
+TEST(VisualizeSharding, ColorsCellsOnRequest) {
   const NamedSharding two(grid({2}, {"x"}), P("x"));
   EXPECT_EQ(visualize_sharding(two, {4}, {.color = true}),
             "┌─────────┬─────────┐\n"

@@ -109,14 +109,14 @@ TEST(ShardMap, Nests) {
 }
 
 TEST(ShardMap, OfVmapAndVmapOfIt) {
-  const auto normalise = [](Array x) { return x / psum(sum(x), "i"); };
+  const auto normalize = [](Array x) { return x / psum(sum(x), "i"); };
   const Array x = abs(numbers({3, 8})) + 1;
   const ShardMapOptions rows{.mesh = line(4), .in_specs = {P("i")}, .out_specs = {P("i")}};
   const ShardMapOptions columns{.mesh = line(4), .in_specs = {P({}, "i")}, .out_specs = {P({}, "i")}};
   const Array wanted = x / sum(x, 1, {.keepdims = true});
-  EXPECT_ELEMENTS(vmap(shard_map(normalise, rows))(x), wanted.to_vector<double>(), 1e-14);
-  EXPECT_ELEMENTS(shard_map(vmap(normalise), columns)(x), wanted.to_vector<double>(), 1e-14);
-  EXPECT_ELEMENTS(jit(vmap(shard_map(normalise, rows)))(x), wanted.to_vector<double>(), 1e-14);
+  EXPECT_ELEMENTS(vmap(shard_map(normalize, rows))(x), wanted.to_vector<double>(), 1e-14);
+  EXPECT_ELEMENTS(shard_map(vmap(normalize), columns)(x), wanted.to_vector<double>(), 1e-14);
+  EXPECT_ELEMENTS(jit(vmap(shard_map(normalize, rows)))(x), wanted.to_vector<double>(), 1e-14);
   // The mapped axis has its own name.
   const auto both = vmap(shard_map([](Array v) { return psum(psum(v, "b"), "i"); },
                                    {.mesh = line(4), .in_specs = {P("i")}, .out_specs = {P()}}),

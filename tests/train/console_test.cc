@@ -124,7 +124,7 @@ TEST(ProgressLine, NeverGrowsBeyondItsWidth) {
 
 TEST(ProgressLine, OmitsTheBarFirst) {
   const Scalars scalars = {{"loss", 0.25}, {"accuracy", 0.5}, {"examples_per_second", 1000}};
-  const detail::Progress half{.step = 50, .total = 100, .scalars = &scalars, .seconds_left = 90};
+  const detail::ProgressValues half{.step = 50, .total = 100, .scalars = &scalars, .seconds_left = 90};
   EXPECT_EQ(progress_line(half, 200),
             "step 50/100  50 % [===============>              ]  1000 examples/s  loss 0.2500  accuracy 0.5000  "
             "1 min 30 s left");

@@ -86,7 +86,7 @@ struct CallVisitor : VisitorBase {
     arrays.push(&a);
   }
   template <class T>
-  void fixed(const T& value) {
+  void static_value(const T& value) {
     if constexpr (std::is_same_v<T, std::string>) {
       size(value.size());
       call_key.add(value.data(), value.size());
@@ -96,7 +96,7 @@ struct CallVisitor : VisitorBase {
   }
   template <class T>
   void key(const T& value) {
-    fixed(value);
+    static_value(value);
   }
   void size(size_t n) { call_key.add(&n, sizeof n); }
 };

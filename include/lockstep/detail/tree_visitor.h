@@ -39,13 +39,13 @@ inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
-inline constexpr bool is_fixed = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
+inline constexpr bool is_static_value = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
 
-// The callbacks of a visitor; array(a) must be added. fixed(v) gets a static value, size(n) the number of
-// elements of a container, key(k) a key of a map. enter(name) and leave() surround each child.
+// The callbacks of a visitor; array(a) must be added. size(n) gets the number of elements of a container,
+// key(k) a key of a map. enter(name) and leave() surround each child.
 struct VisitorBase {
   template <class T>
-  void fixed(const T&) {}
+  void static_value(const T&) {}
   template <class T>
   void key(const T&) {}
   void size(size_t) {}
@@ -60,13 +60,13 @@ void visit_tree(T& tree, Visitor& v) {
   using U = std::remove_const_t<T>;
   if constexpr (std::is_same_v<U, Array>) {
     v.array(tree);
-  } else if constexpr (is_fixed<U>) {
-    v.fixed(tree);
+  } else if constexpr (is_static_value<U>) {
+    v.static_value(tree);
   } else if constexpr (is_vector<U> || is_std_array<U>) {
     v.size(tree.size());
     size_t i = 0;
     if constexpr (std::is_same_v<U, std::vector<bool>>) {
-      for (bool b : tree) v.fixed(b);
+      for (bool b : tree) v.static_value(b);
     } else {
       for (auto& child : tree) {
         v.enter(i++);
@@ -163,7 +163,7 @@ class TreeStructure : public PathVisitor {
   }
   void array(const Array&) { add("an array"); }
   template <class T>
-  void fixed(const T& value) {
+  void static_value(const T& value) {
     if (with_values_) add(text_of(value));
   }
   template <class T>

@@ -3,20 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string_view>
 
 #include "base/print_stderr.h"
+#include "base/runtime_settings.h"
 
 namespace lockstep {
 namespace {
 
 GpuFacts facts_of(const CudaLane& lane) {
   GpuFacts facts{lane.info().uuid, 0};
-  const char* const setting = std::getenv("LOCKSTEP_NCCL");
-  if (!setting || std::string_view(setting) != "off") facts.nccl = detail::nccl_version();
+  if (detail::runtime_option(&RuntimeOptions::nccl)) facts.nccl = detail::nccl_version();
   return facts;
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/runtime_settings.h"
 
 namespace lockstep {
 
@@ -17,14 +18,12 @@ std::mutex instance_mutex;
 std::unique_ptr<MpiSession> the_instance;
 bool finalized = false;
 
-// The thread level to request: the highest, unless the environment sets a lower one.
+// The thread level to request: the highest, unless the options set a lower one.
 int wanted_threads() {
-  const char* const wanted = std::getenv("LOCKSTEP_MPI_THREADS");
-  const std::string_view text = wanted ? wanted : "multiple";
-  if (text == "multiple") return MPI_THREAD_MULTIPLE;
-  if (text == "serialized") return MPI_THREAD_SERIALIZED;
-  if (text == "funneled") return MPI_THREAD_FUNNELED;
-  throw_error("mpi: LOCKSTEP_MPI_THREADS is \"{}\"; set it to multiple, serialized or funneled, or not at all", text);
+  const std::string level = detail::runtime_option(&RuntimeOptions::mpi_threads);
+  return level == "multiple"     ? MPI_THREAD_MULTIPLE
+         : level == "serialized" ? MPI_THREAD_SERIALIZED
+                                 : MPI_THREAD_FUNNELED;
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 // Failures. When a rank is killed, the ranks that wait for it notice within about a second and name it. A rank that is
 // stopped (SIGSTOP) causes a timeout. After abort(), an operation that a rank blocks is given up, even when all ranks
 // have started it.
+//
+// Thread safety: as Comm; the functions below are safe from any thread.
 #pragma once
 
 #include <chrono>

@@ -103,7 +103,7 @@ Handshake::State Handshake::advance(int socket) {
     if (!write(socket)) return failure_.empty() ? State::running : State::failed;
     if (step_ == Step::over) return State::done;
     if (!read(socket)) return failure_.empty() ? State::running : State::failed;
-    if (!take_message()) return State::failed;
+    if (!process_message()) return State::failed;
   }
 }
 
@@ -143,13 +143,13 @@ bool Handshake::read(int socket) {
   return true;
 }
 
-bool Handshake::take_message() {
+bool Handshake::process_message() {
   const std::span<const uint8_t> message(in_.data(), wanted_);
   switch (step_) {
     case Step::hello:
-      return take_hello();
+      return process_hello();
     case Step::answer:
-      return take_answer();
+      return process_answer();
     case Step::proof:
       if (!is_mac("proof", message)) break;
       append(mac("accept"));
@@ -166,7 +166,7 @@ bool Handshake::take_message() {
   return false;
 }
 
-bool Handshake::take_hello() {
+bool Handshake::process_hello() {
   const uint32_t from = u32_at(in_.data() + 8), to = u32_at(in_.data() + 12), channel = u32_at(in_.data() + 16);
   caller_nonce_ = bytes32_at(in_.data() + 20);
   const Bytes32 found = bytes32_at(in_.data() + 52);
@@ -197,7 +197,7 @@ bool Handshake::take_hello() {
   return true;
 }
 
-bool Handshake::take_answer() {
+bool Handshake::process_answer() {
   listener_nonce_ = bytes32_at(in_.data());
   if (!is_mac("answer", bytes32_at(in_.data() + 32))) {
     fail("it does not know the secret of the group");

@@ -68,9 +68,9 @@ class Handshake {
   State fail(std::string why);
   bool write(int socket);
   bool read(int socket);
-  bool take_message();
-  bool take_hello();
-  bool take_answer();
+  bool process_message();
+  bool process_hello();
+  bool process_answer();
   bool is_mac(const char* name, std::span<const uint8_t> mac) const;
   Bytes32 mac(const char* name) const;
   void append(std::span<const uint8_t> bytes) { out_.append(bytes.begin(), bytes.end()); }

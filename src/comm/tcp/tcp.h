@@ -3,6 +3,8 @@
 //
 // Only ranks of the group can connect: they prove that they know a secret that rank 0 puts into the key store
 // (handshake.h). Any other connection to a port of this process is refused and has no effect.
+//
+// Thread safety: as Comm; tcp_comm() is safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -29,7 +31,7 @@ struct TcpOptions {
 };
 
 // Connects to all other ranks. Throws Error for a rank or address that does not exist, CommTimeout, which names the
-// first rank that could not be reached in time, and CommError when a connection fails otherwise. Safe from any thread.
+// first rank that could not be reached in time, and CommError when a connection fails otherwise.
 std::unique_ptr<Comm> tcp_comm(const TcpOptions& options);
 
 }  // namespace lockstep

@@ -35,10 +35,10 @@ constexpr seconds kClientDeadline{10};  // for a request and its response togeth
 constexpr seconds kFolderCheck{2};      // how often to check that the state folder still exists
 
 std::chrono::milliseconds idle_time() {
-  const char* text = std::getenv("LOCKSTEP_DAEMON_IDLE");
+  const std::optional<std::string> text = environment_variable("LOCKSTEP_DAEMON_IDLE");
   char* end = nullptr;
-  const double value = text ? std::strtod(text, &end) : 0;
-  if (!text || end == text || !(value >= 0)) return seconds(60);
+  const double value = text ? std::strtod(text->c_str(), &end) : 0;
+  if (!text || end == text->c_str() || !(value >= 0)) return seconds(60);
   return std::chrono::milliseconds(static_cast<int64_t>(std::min(value, 86400.0) * 1000));
 }
 

@@ -180,7 +180,7 @@ class GemmRun {
     const int64_t tiles = g_.row_tiles_ * g_.col_tiles_;
     pool_.parallel_range(s_.batch * tiles, g_.tiles_per_task_, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t i = begin; i < end; ++i) {
-        // Neighbouring tasks share columns of B, the larger operand in a forward pass.
+        // Neighboring tasks share columns of B, the larger operand in a forward pass.
         const int64_t batch = i / tiles, row = i % tiles % g_.row_tiles_, col = i % tiles / g_.row_tiles_;
         run_tile(batch, row * g_.tile_rows_, col * g_.tile_cols_, thread);
       }

@@ -9,8 +9,8 @@
 // The result does not depend on the number of threads or on scheduling. Long sums over k are divided into chunks that
 // depend on the shape alone, and are added in order. The tiles of C may depend on the number of threads only if the
 // order of an element's sum depends on k alone, whatever the tile. Lockstep's kernels guarantee this; for OpenBLAS
-// prepare() tests it once by comparing bits. If it does not hold (some kernels for
-// x86), the tiles depend on the shape alone.
+// prepare() tests it once by comparing bits. If it does not hold (some kernels for x86), the tiles depend on the shape
+// alone.
 #pragma once
 
 #include <cstdint>

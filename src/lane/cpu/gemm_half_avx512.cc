@@ -1,4 +1,4 @@
-// The kernels for x86 with AVX-512: bf16 by AVX512-BF16's vdpbf16ps, which adds the products of two neighbouring
+// The kernels for x86 with AVX-512: bf16 by AVX512-BF16's vdpbf16ps, which adds the products of two neighboring
 // depths, and both types widened to f32 as they are packed. This file is compiled for machines with both. It calls no
 // function of the standard library: the linker could otherwise merge an AVX-512 copy of an inline function into code
 // for all machines.
@@ -40,7 +40,7 @@ struct Widened {
 
   template <int kLanes>
   static void pack_lanes(const uint16_t* from, int64_t ld, int64_t lanes, int64_t depth, float* to) {
-    pack_turned<kLanes>(lanes, depth, reinterpret_cast<uint32_t*>(to), [&](int64_t lane, int64_t p) {
+    pack_transposed<kLanes>(lanes, depth, reinterpret_cast<uint32_t*>(to), [&](int64_t lane, int64_t p) {
       return _mm512_castps_si512(widen(first16(depth - p), from + lane * ld + p));
     });
   }
@@ -65,7 +65,7 @@ struct Widened {
 template <class T, int kLanes>
 void pack(const void* memory, int64_t ld, bool lanes_adjacent, int64_t lanes, int64_t depth, void* packed) {
   // This many depths of all panels are packed before the next: adjacent lanes share
-  // cache lines with neighbouring panels.
+  // cache lines with neighboring panels.
   constexpr int64_t kPackDepth = 32;
   const auto* const from = static_cast<const uint16_t*>(memory);
   auto* const to = static_cast<typename T::Packed*>(packed);

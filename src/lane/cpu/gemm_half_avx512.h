@@ -50,10 +50,10 @@ inline __attribute__((always_inline)) void transpose(__m512i (&x)[16]) {
   }
 }
 
-// Packs up to kLanes contiguous lanes; load(lane, p) returns packed numbers p to p
-// + 15. `to` has one row of kLanes per number.
+// Packs up to kLanes contiguous lanes; load(lane, p) returns packed numbers p to p + 15. `to` has one row of kLanes per
+// number.
 template <int kLanes, class Load>
-inline void pack_turned(int64_t lanes, int64_t numbers, uint32_t* to, Load load) {
+inline void pack_transposed(int64_t lanes, int64_t numbers, uint32_t* to, Load load) {
   for (int64_t p = 0; p < numbers; p += 16)
     for (int64_t first = 0; first < kLanes; first += 16) {
       __m512i x[16];
@@ -73,7 +73,7 @@ struct Bf16Pairs {
 
   template <int kLanes>
   static void pack_lanes(const uint16_t* from, int64_t ld, int64_t lanes, int64_t depth, uint32_t* to) {
-    pack_turned<kLanes>(lanes, (depth + 1) / 2, to, [&](int64_t lane, int64_t p) {
+    pack_transposed<kLanes>(lanes, (depth + 1) / 2, to, [&](int64_t lane, int64_t p) {
       return _mm512_maskz_loadu_epi16(first32(depth - 2 * p), from + lane * ld + 2 * p);
     });
   }

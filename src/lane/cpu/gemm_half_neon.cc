@@ -15,7 +15,7 @@ extern const HalfKernel kF16Neon;
 namespace {
 
 constexpr int kRows = 8, kCols = 12;
-// This many depths of all panels are packed before the next: adjacent lanes share cache lines with neighbouring panels.
+// This many depths of all panels are packed before the next: adjacent lanes share cache lines with neighboring panels.
 constexpr int64_t kPackDepth = 32;
 
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

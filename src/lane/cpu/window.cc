@@ -158,7 +158,7 @@ class WindowRun {
   int64_t corner(const View& v) const { return (v.top * s_.in[1] + v.left) * s_.channels; }
 
   // The offset of each channel's maximum from the window's first pixel. 32 bits, as wide as a float, so that the loop
-  // over the channels vectorises.
+  // over the channels is vectorized.
   const int32_t* find_maxima(const T* image, const View& v, int thread) {
     Order<T>* const best = scratch<Order<T>>(thread, 0);
     int32_t* const place = scratch<int32_t>(thread, 1);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <future>
@@ -19,6 +18,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/md5.h"
+#include "base/runtime_settings.h"
 #include "lane/memory.h"
 
 namespace lockstep {
@@ -63,14 +63,8 @@ void to_disk(const std::string& path, const std::vector<char>& code) {
 }  // namespace
 
 std::string cuda_cache_folder() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  if (const std::string own = variable("LOCKSTEP_CACHE_DIR"); !own.empty()) return own + "/cuda";
-  if (const std::string xdg = variable("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/lockstep/cuda";
-  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/lockstep/cuda";
-  return "";
+  const std::string root = detail::cache_root();
+  return root.empty() ? "" : root + "/cuda";
 }
 
 std::vector<char> compile_cuda(const std::string& source, const std::vector<CudaHeader>& headers,

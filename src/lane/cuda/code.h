@@ -1,6 +1,6 @@
 // Compiles kernels from source text at run time (NVRTC) for the lane's GPU. Caches machine code on disk, keyed by the
-// source, headers, options and compiler version; a cache that cannot be read or
-// written only costs time. Safe from any thread.
+// source, headers, options and compiler version; a cache that cannot be read or written only costs time. Safe from any
+// thread.
 #pragma once
 
 #include <string>

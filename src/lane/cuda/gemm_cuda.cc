@@ -4,12 +4,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "base/runtime_settings.h"
 #include "lane/cuda/autotune.h"
 
 namespace lockstep {
@@ -67,13 +67,8 @@ AutotuneCache& gemm_cache() {
 void clear_gemm_autotune_cache() { gemm_cache().clear(); }
 
 CudaMath cuda_math() {
-  static const CudaMath math = [] {
-    const char* value = std::getenv("LOCKSTEP_CUDA_MATH");
-    const std::string text = value ? value : "";
-    if (text == "full") return CudaMath::full;
-    if (text.empty() || text == "tf32") return CudaMath::tf32;
-    throw_error("cuda: LOCKSTEP_CUDA_MATH is \"{}\"; give full or tf32", text);
-  }();
+  static const CudaMath math =
+      detail::runtime_option(&RuntimeOptions::gpu_math) == "full" ? CudaMath::full : CudaMath::tf32;
   return math;
 }
 

@@ -58,7 +58,7 @@ class CudaGemm {
   std::shared_ptr<State> state_;
 };
 
-// The value of LOCKSTEP_CUDA_MATH (full or tf32); tf32 if it is unset or empty. Throws Error for any other value.
+// RuntimeOptions::gpu_math at the first call. Throws Error if its variable is invalid.
 CudaMath cuda_math();
 
 // Clears the algorithms cached in the process; those on disk stay. For tests.

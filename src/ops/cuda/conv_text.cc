@@ -21,7 +21,7 @@ ConvSpec::Pair out_of(const ConvSpec& s) {
   return out;
 }
 
-// The widest loads of neighbours, of at most `most` elements.
+// The widest loads of neighbors, of at most `most` elements.
 int64_t vector_of(int64_t channels, int64_t most) {
   int64_t v = 1;
   while (v * 2 <= most && channels % (v * 2) == 0) v *= 2;
@@ -51,7 +51,7 @@ inline I in_y(U pixel, U tap, I group) {
 struct Operands {
   const char *a, *b;           // where A(row, k) and B(col, k) lie, or -1
   const char* out;             // where C(row, col) lies
-  bool a_along_k, b_along_k;   // do neighbours lie along the depth, or along the rows (columns)?
+  bool a_along_k, b_along_k;   // do neighbors lie along the depth, or along the rows (columns)?
   int64_t a_vector, b_vector;  // channels that lie side by side
 };
 
@@ -265,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) f(const T* __restrict__ x
     __syncthreads();
   }
   Out* to = out + uint64_t(split) * kResults;
-  // One element, or neighbours that lie side by side.
+  // One element, or neighbors that lie side by side.
   sums.each([&](int r, int c, auto... sum) {
     const U row = row0 + U(r), col = col0 + U(c);
     using Some = Results<sizeof...(sum)>;

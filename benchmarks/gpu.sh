@@ -25,7 +25,7 @@ die() { echo "gpu.sh: $*" >&2; exit 2; }
 # cache. Known problems of the tools:
 # - racecheck fails for kernels that several threads launch ("failure to track a kernel launch").
 # - Some kernels of cuBLASLt (nvjet_*) write with bulk copies behind barriers in memory. initcheck does not see these
-#   writes and racecheck not their order, so tests that use such a kernel are excluded.
+#   writes, and racecheck does not see their order, so tests that use such a kernel are excluded.
 # - racecheck keeps all its records for the lifetime of a process, up to a GB in two seconds, so it gets more and smaller
 #   parts.
 suites() {
@@ -46,9 +46,9 @@ golden LOCKSTEP_PLATFORM=cuda test_training *olden* $((2 * more))
 END
 }
 
-# Runs a part of a suite under a tool or "plain", and prints its result as one line. memcheck does not report API errors,
-# because tests provoke them on purpose.
-one() {
+# Runs a part of a suite under a tool ("plain": without one), and prints its result as one line. memcheck does not report
+# API errors, because tests provoke them on purpose.
+run_part() {
   local tool=$1 name=$2 variable=$3 program=$4 filter=$5 log=$6/$2.$1.log begin=$SECONDS status=0 result
   local command=("$program" "--gtest_filter=$filter")
   [ "$tool" = plain ] || command=("$sanitizer" --tool "$tool" --error-exitcode 99 "${command[@]}")
@@ -97,21 +97,21 @@ check() {
   fi
   mkdir -p "$logs"
   rm -f "$logs"/*.log "$logs/failed"
-  local name variable program filter pieces piece jobs fit
+  local name variable program filter parts part jobs fit
   fit=$(awk '/^MemAvailable:/ {print int($2 / 24e6)}' /proc/meminfo)
   for tool in "${tools[@]}"; do
     [ -n "$tool" ] || continue
     jobs=${GPU_JOBS:-$((($(nproc) + 1) / 2))}
     if [ "$tool" = racecheck ] && [ -z "${GPU_JOBS:-}" ] && [ "$fit" -lt "$jobs" ]; then jobs=$((fit > 1 ? fit : 1)); fi
-    while read -r name variable program filter pieces; do
+    while read -r name variable program filter parts; do
       if [ -n "${GPU_SUITES:-}" ] && [[ " $GPU_SUITES " != *" $name "* ]]; then continue; fi
       if [ ! -x "$build/tests/$program" ]; then
         echo "$name: $build/tests/$program is missing" && touch "$logs/failed"
         continue
       fi
-      for ((piece = 0; piece < pieces; ++piece)); do
+      for ((part = 0; part < parts; ++part)); do
         while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
-        one "$tool" "$name$([ "$pieces" = 1 ] || echo "$((piece + 1))")" "$variable" "$build/tests/$program" "$filter" "$logs" "$piece" "$pieces" &
+        run_part "$tool" "$name$([ "$parts" = 1 ] || echo "$((part + 1))")" "$variable" "$build/tests/$program" "$filter" "$logs" "$part" "$parts" &
       done
     done < <(suites "$tool")
     [ "$tool" != plain ] || wait
@@ -163,8 +163,8 @@ table() {
           cell(took["whole", "jax", k]), ratio(less(took["whole", "ours", k], took["step", "ours", k]), took["whole", "jax", k]),
           cell(took["graph", "torch", k])
       }
-      print "\nOne call per step, and the time of JAX relative to ours: row numbers as an array per batch on the device | row numbers taken from one array on the device | bytes from the host. The trainer."
-      print "\n| case | batch | ours | JAX | times | ours | JAX | times | ours | JAX | times | ours, fit |"
+      print "\nOne call per step. The row numbers of a batch are (a) an array of their own on the device, (b) a slice of one array on the device; (c) the images are copied from the host. Last column: the trainer."
+      print "\n| case | batch | (a) ours | JAX | JAX / ours | (b) ours | JAX | JAX / ours | (c) ours | JAX | JAX / ours | ours, fit |"
       print "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
       for (i = 1; i <= count; ++i) {
         k = order[i]

@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Words = std::vector<std::string>;
 
-constexpr unsigned kMostSeconds = 120;  // for one job
+constexpr unsigned kMaxSeconds = 120;  // for one job
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -61,7 +61,7 @@ Lines run(const Words& arguments) {
   if (child == 0) {
     dup2(ends[1], 1);
     dup2(ends[1], 2);
-    alarm(kMostSeconds);
+    alarm(kMaxSeconds);
     execv(raw[0], raw.data());
     _exit(127);
   }
@@ -94,21 +94,21 @@ Words job(int processes, int devices, const Words& settings) {
 }
 
 void first_step(int runs) {
-  const std::map<int, std::string> bars = {{1, ""}, {2, "1 s"}, {8, "2 s"}};
+  const std::map<int, std::string> targets = {{1, ""}, {2, "1 s"}, {8, "2 s"}};  // by number of processes
   std::map<int, Lines> best;
   for (int i = 0; i < runs; ++i)
-    for (const auto& [processes, bar] : bars) {
+    for (const auto& [processes, target] : targets) {
       Lines lines = run(job(processes, 8, {"--steps", "1", "--log-every", "1"}));
       if (!best.contains(processes) || lines.time_of("step 1/") < best.at(processes).time_of("step 1/"))
         best[processes] = std::move(lines);
     }
   fmt::print("From the start of a job to its first finished step, best of {}\n\n", runs);
-  fmt::print("| processes | process 0 connected, data loaded | parameters and plan | first step | bar | end |\n");
+  fmt::print("| processes | process 0 connected, data loaded | parameters and plan | first step | target | end |\n");
   fmt::print("| --- | --- | --- | --- | --- | --- |\n");
-  for (const auto& [processes, bar] : bars) {
+  for (const auto& [processes, target] : targets) {
     const Lines& lines = best.at(processes);
     fmt::print("| {} | {:.3f} s | {:.3f} s | {:.3f} s | {} | {:.3f} s |\n", processes, lines.time_of("model "),
-               lines.time_of(" devices: "), lines.time_of("step 1/"), bar, lines.end);
+               lines.time_of(" devices: "), lines.time_of("step 1/"), target, lines.end);
   }
   fmt::print("\n");
 }
@@ -116,10 +116,11 @@ void first_step(int runs) {
 void steps_per_second(int runs) {
   struct Case {
     int batch, steps;
-    const char* bar;
+    const char* target;
   };
   fmt::print("Steps per second on the same cores, best of {}\n\n", runs);
-  fmt::print("| batch | 1 process of 16 devices | 2 processes of 8 | ratio | bar |\n| --- | --- | --- | --- | --- |\n");
+  fmt::print(
+      "| batch | 1 process of 16 devices | 2 processes of 8 | ratio | target |\n| --- | --- | --- | --- | --- |\n");
   for (const Case& c : {Case{128, 200, "0.7"}, Case{1024, 30, "0.9"}}) {
     double best[3] = {};
     for (int i = 0; i < runs; ++i)
@@ -131,7 +132,7 @@ void steps_per_second(int runs) {
         const auto at = [&](int step) { return lines.time_of(fmt::format("step {}/", step)); };
         best[processes] = std::max(best[processes], c.steps / (at(last) - at(warm)));
       }
-    fmt::print("| {} | {:.2f} | {:.2f} | {:.2f} | {} |\n", c.batch, best[1], best[2], best[2] / best[1], c.bar);
+    fmt::print("| {} | {:.2f} | {:.2f} | {:.2f} | {} |\n", c.batch, best[1], best[2], best[2] / best[1], c.target);
     std::fflush(stdout);
   }
   fmt::print("\n");

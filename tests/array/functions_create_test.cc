@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-TEST(Create, ConstantArrays) {
+TEST(Create, ConstantsFillTheShape) {
   EXPECT_TEXT(zeros({2, 2}), "f32[2,2] [[0, 0], [0, 0]]");
   EXPECT_TEXT(ones({2}, i64), "i64[2] [1, 1]");
   EXPECT_TEXT(ones({}, boolean), "bool[] true");
@@ -18,7 +18,7 @@ TEST(Create, ConstantArrays) {
   EXPECT_THROWS(zeros({2, -1}), Error, "extent -1");
 }
 
-TEST(Create, LikeAnotherArray) {
+TEST(Create, LikeFunctionsKeepShapeAndType) {
   const Array x = array({{1, 2}});
   EXPECT_TEXT(zeros_like(x), "i32[1,2] [[0, 0]]");
   EXPECT_TEXT(ones_like(x, f32), "f32[1,2] [[1, 1]]");
@@ -26,13 +26,13 @@ TEST(Create, LikeAnotherArray) {
   EXPECT_TEXT(full_like(x, 0.5, f32), "f32[1,2] [[0.5, 0.5]]");
 }
 
-TEST(Create, Eye) {
+TEST(Create, EyeHasOnesOnTheDiagonal) {
   EXPECT_TEXT(eye(2), "f32[2,2] [[1, 0], [0, 1]]");
   EXPECT_TEXT(eye(2, 3, i32), "i32[2,3] [[1, 0, 0], [0, 1, 0]]");
   EXPECT_THROWS(eye(-1), Error, "eye: -1 elements requested");
 }
 
-TEST(Create, ArangeCounts) {
+TEST(Create, ArangeExcludesTheStop) {
   EXPECT_TEXT(arange(4), "i32[4] [0, 1, 2, 3]");
   EXPECT_TEXT(arange(2, 7, 2), "i32[3] [2, 4, 6]");
   EXPECT_TEXT(arange(5, 0, -2), "i32[3] [5, 3, 1]");
@@ -53,7 +53,7 @@ TEST(Create, LinspaceIncludesBothEnds) {
   EXPECT_THROWS(linspace(0, 1, -1), Error, "linspace: -1 elements");
 }
 
-TEST(Create, ArraysFromNestedLists) {
+TEST(Create, NestedListsBecomeArrays) {
   EXPECT_TEXT(array({1, 2}), "i32[2] [1, 2]");
   EXPECT_TEXT(array({1.5, 2.5}), "f32[2] [1.5, 2.5]");
   EXPECT_TEXT(array({1.5, 2.5}, f64), "f64[2] [1.5, 2.5]");

@@ -90,10 +90,11 @@ TEST(Promotion, ArraysPromoteToTheWiderType) {
   const DType types[] = {boolean, u8, i32, i64, u32, bf16, f16, f32, f64};
   for (DType a : types) {
     for (DType b : types) {
-      const DType met = promote(a, b);
-      EXPECT_EQ((ones({2}, a) + ones({2}, b)).dtype(), met == boolean ? i32 : met) << name(a) << " " << name(b);
-      EXPECT_EQ(maximum(ones({2}, a), ones({2}, b)).dtype(), met) << name(a) << " " << name(b);
-      EXPECT_EQ((ones({2}, a) / ones({2}, b)).dtype(), is_floating(met) ? met : f32) << name(a) << " " << name(b);
+      const DType common = promote(a, b);
+      SCOPED_TRACE(testing::Message() << name(a) << " and " << name(b));
+      EXPECT_EQ((ones({2}, a) + ones({2}, b)).dtype(), common == boolean ? i32 : common);
+      EXPECT_EQ(maximum(ones({2}, a), ones({2}, b)).dtype(), common);
+      EXPECT_EQ((ones({2}, a) / ones({2}, b)).dtype(), is_floating(common) ? common : f32);
     }
   }
 }
@@ -153,7 +154,7 @@ TEST(Elementary, IntegersBecomeF32) {
   EXPECT_TEXT(abs(array({true})), "i32[1] [1]");
 }
 
-TEST(Choice, WhereClipMaximumMinimum) {
+TEST(Selection, BroadcastsAndPromotes) {
   const Array x = array({-1.0f, 0.5f, 2.0f});
   EXPECT_TEXT(where(x > 0, x, 0), "f32[3] [0, 0.5, 2]");
   EXPECT_TEXT(where(array({{true}, {false}}), x, -x), "f32[2,3] [[-1, 0.5, 2], [1, -0.5, -2]]");

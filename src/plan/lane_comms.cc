@@ -27,14 +27,14 @@ Comm* LaneComms::of(int64_t lane, const std::string& axes) {
     return &world.group(lane % per_process, lanes_of(lane, axes), axes);
   }
   const std::lock_guard lock(mutex_);
-  const std::unique_ptr<Comm>& own = comms_[{axes, lane}];
-  if (!own) {
+  const std::pair own(axes, lane);
+  if (!comms_.contains(own)) {
     const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), lane);
     std::vector<std::unique_ptr<Comm>> made = in_process_comms(static_cast<int>(group.size()), axes);
     auto next = made.begin();
     for (const int64_t member : group) comms_[{axes, member}] = std::move(*next++);
   }
-  return own.get();
+  return comms_.at(own).get();
 }
 
 #ifdef LOCKSTEP_WITH_CUDA

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "comm/in_process.h"
 
 namespace lockstep {
@@ -33,6 +35,33 @@ TEST(World, EndOfWarmupShortensTimeouts) {
   all_lanes.set_timeout(5s);
   world.end_warmup();  // has no effect the second time
   EXPECT_EQ(all_lanes.timeout(), 5s);
+  world.leave();
+}
+
+TEST(World, RecorderHasTheOperationsOfEveryLane) {
+  World world;
+  const auto local_lanes = static_cast<int>(world.local_lanes());
+  auto comms = in_process_comms(2 * local_lanes);
+  auto recorder = std::make_shared<FlightRecorder>(local_lanes, local_lanes);
+  World::Membership member{.process_index = 1, .process_count = 2, .recorder = recorder};
+  std::vector<int> all, own;
+  for (int i = 0; i < 2 * local_lanes; ++i) all.push_back(i);
+  for (int i = 0; i < local_lanes; ++i) {
+    own.push_back(local_lanes + i);
+    member.lanes.push_back(std::move(comms[static_cast<size_t>(local_lanes + i)]));
+  }
+  world.join(std::move(member));
+  std::vector<std::thread> lanes;
+  for (int i = 0; i < local_lanes; ++i) lanes.emplace_back([&, i] { world.group(i, own, "own").barrier(); });
+  for (std::thread& lane : lanes) lane.join();
+  for (const auto& lane : recorder->lanes()) {
+    const std::vector<const FlightGroup*> groups = lane->groups();
+    ASSERT_EQ(groups.size(), 2u) << "lane " << lane->lane();
+    EXPECT_EQ(groups[0]->lanes(), all);
+    EXPECT_EQ(groups[1]->lanes(), own);
+    ASSERT_FALSE(lane->records().empty()) << "lane " << lane->lane();
+    EXPECT_EQ(lane->records().back().outcome, FlightRecord::Outcome::done);
+  }
   world.leave();
 }
 

@@ -167,6 +167,17 @@ TEST(Gemm, ResultDoesNotDependOnTheNumberOfThreads) {
     }
 }
 
+// Up to 2^18 multiplications, starting a second thread costs more than it saves.
+TEST(Gemm, SmallProductsAreOneTile) {
+  const auto tiles = [](const GemmSpec& spec) {
+    const Gemm gemm = Gemm::prepare(spec, 8);
+    return std::pair{gemm.tile_rows(), gemm.tile_cols()};
+  };
+  EXPECT_EQ(tiles({.m = 64, .n = 64, .k = 64}), std::pair(int64_t{64}, int64_t{64}));
+  EXPECT_EQ(tiles({.m = 32, .n = 64, .k = 64, .batch = 2}), std::pair(int64_t{32}, int64_t{64}));
+  EXPECT_NE(tiles({.m = 64, .n = 64, .k = 65}), std::pair(int64_t{64}, int64_t{64}));
+}
+
 TEST(Gemm, HalvesCanKeepTheirSumsInFloat) {
   Pool pool({.threads = 2});
   const std::vector<BFloat16> a(512, BFloat16(1.0f)), b(512, BFloat16(1.0f));

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
-#include "base/check.h"
 #include "base/runtime_settings.h"
 #include "lane/cuda/code.h"
 #include "plan/whole_ahead.h"

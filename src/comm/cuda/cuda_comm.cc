@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
-#include <string_view>
 
 #include "base/print_stderr.h"
 #include "base/runtime_settings.h"

@@ -4,11 +4,11 @@
 
 #include <array>
 #include <charconv>
-#include <cstdlib>
 #include <mutex>
 #include <vector>
 
 #include "base/check.h"
+#include "base/os/environment.h"
 
 namespace lockstep {
 namespace detail {
@@ -106,11 +106,6 @@ Configured& configured() {
   return *instance;
 }
 
-std::string variable_text(std::string_view variable) {
-  const char* const value = std::getenv(std::string(variable).c_str());
-  return value ? value : "";
-}
-
 std::string to_text(int64_t value) { return std::to_string(value); }
 std::string to_text(bool value) { return value ? "on" : "off"; }
 std::string to_text(const std::string& value) { return value; }
@@ -148,12 +143,12 @@ T value_in_use(std::optional<T> RuntimeOptions::*member) {
     state.used[index] = true;
     if (state.options.*member) return *(state.options.*member);
   }
-  const std::string text = variable_text(setting.variable);
-  if (text.empty()) return from_text<T>(setting.values.kind == Kind::text ? "" : std::string(setting.initial));
-  if (!accepts(setting, text))
-    throw_error("environment: {} is \"{}\"; set it to {}, or unset it", setting.variable, text,
+  const std::optional<std::string> text = environment_variable(setting.variable.data());
+  if (!text) return from_text<T>(setting.values.kind == Kind::text ? "" : std::string(setting.initial));
+  if (!accepts(setting, *text))
+    throw_error("environment: {} is \"{}\"; set it to {}, or unset it", setting.variable, *text,
                 expected_values(setting));
-  return from_text<T>(text);
+  return from_text<T>(*text);
 }
 
 // Calls body(index, member) for each option that has a value.
@@ -190,8 +185,8 @@ Seconds runtime_option(std::optional<Seconds> RuntimeOptions::*member) { return 
 std::string cache_root() {
   if (std::string chosen = runtime_option(&RuntimeOptions::cache_dir); !chosen.empty()) return chosen;
   // The XDG specification says to ignore relative paths.
-  if (const std::string xdg = variable_text("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/lockstep";
-  if (const std::string home = variable_text("HOME"); !home.empty()) return home + "/.cache/lockstep";
+  if (const auto xdg = environment_variable("XDG_CACHE_HOME"); xdg && xdg->starts_with('/')) return *xdg + "/lockstep";
+  if (const auto home = environment_variable("HOME")) return *home + "/.cache/lockstep";
   return "";
 }
 

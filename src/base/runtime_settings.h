@@ -23,7 +23,7 @@ struct RuntimeSetting {
   enum class Group { devices, cache, process, communication, run, jobs, logs };
   Group group;
   std::string_view flag;      // "--gpu-timeout"
-  std::string_view variable;  // "LOCKSTEP_GPU_TIMEOUT"
+  std::string_view variable;  // "LOCKSTEP_GPU_TIMEOUT"; a C string
   SettingValues values;
   std::string_view metavar;  // "SECONDS", "tf32|full"; empty: the flag takes no value
   std::string_view initial;

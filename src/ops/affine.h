@@ -11,7 +11,7 @@ namespace lockstep {
 View dense_view(const Shape& shape);
 
 // `inner` reads a buffer for every index of `middle`; `outer` reads the dense array of shape `middle` for every index
-// of `shape`. Returns the view that reads the buffer for every index of `shape`, or nothing if that is not affine (for
+// of `shape`. Returns the view that reads the buffer for every index of `shape`, or nullopt if that is not affine (for
 // example, a reshape of a transposed array).
 std::optional<View> compose(const View& outer, const Shape& shape, const View& inner, const Shape& middle);
 

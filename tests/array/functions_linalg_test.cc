@@ -114,7 +114,7 @@ TEST(Einsum, RejectsInvalidSpecs) {
   EXPECT_THROWS(einsum("ij->k", a23()), Error, "einsum: 'k' in the result of \"ij->k\" occurs in no operand");
 }
 
-TEST(Outer, AndTensordot) {
+TEST(Tensordot, SumsOverTheGivenAxes) {
   EXPECT_TEXT(outer(array({1, 2}), array({{3}, {4}})), "i32[2,2] [[3, 4], [6, 8]]");
   EXPECT_TEXT(tensordot(a23(), b32(), 1), "f32[2,2] [[10, 13], [28, 40]]");
   EXPECT_TEXT(tensordot(a23(), a23()), "f32[] 55");

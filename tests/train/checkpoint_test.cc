@@ -379,7 +379,7 @@ TEST_F(DamagedCheckpoint, DeeplyNestedManifestIsRejected) {
     const size_t at = forged.find(key) + key.size();
     forged.replace(at, forged.find_first_of(",\n", at) - at, deep);
     if (key == "\"written_by\": ") forged.replace(forged.find("\"format\": ") + 10, 1, "3");
-    put(files_[0], with_sum(forged));
+    put(files_[0], with_checksum(forged));
     EXPECT_THROWS(load_checkpoint(path_), Error, "more than 64 objects or lists");
     EXPECT_THROWS(inspect_checkpoint(path_), Error, "more than 64 objects or lists");
     expect_skipped();

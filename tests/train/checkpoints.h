@@ -22,7 +22,7 @@ inline FileSystem& disk() { return FileSystem::real(); }
 inline void ignore(const std::string&) {}
 
 // The text of a manifest with the correct checksum of its body.
-inline std::string with_sum(const std::string& manifest) {
+inline std::string with_checksum(const std::string& manifest) {
   const std::string key = ",\n  \"sha256\": \"";
   const std::string body = manifest.substr(0, manifest.rfind(key));
   return body + key + detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()}) + "\"\n}\n";
@@ -36,7 +36,7 @@ inline void forge(const std::string& path, const std::function<void(nlohmann::or
   change(json);
   std::string body = json.dump(2);
   body.resize(body.size() - 2);
-  std::ofstream(path, std::ios::binary) << with_sum(body);
+  std::ofstream(path, std::ios::binary) << with_checksum(body);
 }
 
 inline std::vector<uint8_t> bytes_of(const Array& array) {

@@ -22,7 +22,7 @@ bool is_usable_in_place(int64_t bytes) {
 }
 
 // Executes all iterations in one kernel. Carries that cannot be updated in place alternate between two buffers. Returns
-// nothing if each iteration must be launched separately.
+// an empty Kernel if each iteration must be launched separately.
 Kernel single_kernel_scan(const KernelSpec& spec, const SubProgram& sub) {
   struct State {
     RoundsKernel kernel;

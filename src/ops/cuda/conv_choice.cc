@@ -57,8 +57,8 @@ ConvWork then_summed(CudaLane& lane, const ConvLayout& layout, DType dtype,
   };
 }
 
-// The kernels of conv_image_text.h. Nothing if they do not support the case, or if `body` needs other elements of the
-// result than its own.
+// The kernels of conv_image_text.h. Returns nullopt if they do not support the case, or if `body` needs other elements
+// of the result than its own.
 std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
   CudaLane& lane = *spec.cuda;
   if (math_of(conv.dtype, lane.info()) == ConvMath::fma) return {};
@@ -157,7 +157,7 @@ std::optional<CudaConv::Algorithm> from_text(const std::string& text) {
 
 bool is_choice(const std::string& text) { return text.starts_with("own") || from_text(text); }
 
-// The fastest algorithm of cuDNN, or nothing if it is not clearly faster than this library's kernel.
+// The fastest algorithm of cuDNN, or nullopt if it is not clearly faster than this library's kernel.
 std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
                                            const Program* body, ConvBackend by, const OwnConv& own) {
   CudaLane& lane = *spec.cuda;

@@ -147,7 +147,7 @@ struct Matrix {
   }
 };
 
-// The step of this product. Nothing if the epilogue needs other elements than its own.
+// The step of this product. Returns nullopt if the epilogue needs other elements than its own.
 std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) {
   CudaStep step;
   step.name = "einsum";
@@ -175,7 +175,7 @@ std::optional<CudaStep> finished(const StepSpec& spec, const GemmStep& product) 
 int64_t columns_bytes(const GemmStep::Columns& how) { return (how.parts + how.wide) * 4; }
 
 // The step, in which the thread blocks of the first rows also add up the columns of the second matrix and run the
-// computations on the sums. Nothing if that is not possible.
+// computations on the sums. Returns nullopt if that is not possible.
 std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, const GemmStep& product) {
   if (!product.columns) return {};
   const GemmStep::Columns& how = *product.columns;
@@ -239,7 +239,7 @@ std::optional<CudaStep> adding_columns(CudaStep step, const StepSpec& spec, cons
 CudaRanges ranges_of(const StepSpec& spec);
 CudaSpread spread_of(const StepSpec& spec);
 
-// The kernel for `processors` multiprocessors. Nothing if the tensor cores do not support the product.
+// The kernel for `processors` multiprocessors. Returns nullopt if the tensor cores do not support the product.
 std::optional<SteppedKernel> stepped(const StepSpec& spec, int processors, Kernel apart = {}) {
   const std::optional<GemmStep> product =
       gemm_step(spec.gemm, processors, spec.shared_bytes(), spec.operands(), spec.exchanged);

@@ -13,8 +13,8 @@ namespace lockstep {
 CudaStep elementwise_step(const Program& body, bool approximate = false);
 CudaRanges elementwise_ranges(const Program& body);
 
-// The program as a source (step.h), with some of its inputs computed by other sources. Nothing if it has several
-// results or needs other elements of those inputs than its own. Approximate, as described below.
+// The program as a source (step.h), with some of its inputs computed by other sources. Returns nullopt if it has
+// several results or needs other elements of those inputs than its own. Approximate, as described below.
 std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed);
 
 // The inputs of which a range of the results along their first dimension needs only the same range; the inputs of which
@@ -28,9 +28,9 @@ std::vector<size_t> in_place_inputs(const Program& body);
 struct ElementFinish {
   std::string fields, reads, finish;  // the members of Read, and the texts of the two functions
 };
-// Nothing if the program needs other elements of `x` than its own. `approximate`: divisions and square roots may be off
-// by 2 ulp, tanh by 5 ulp, tanh in bf16 by 1 ulp. `vector_width`: the number of consecutive elements per call; if above
-// 1, `x` is an array.
+// Returns nullopt if the program needs other elements of `x` than its own. `approximate`: divisions and square roots
+// may be off by 2 ulp, tanh by 5 ulp, tanh in bf16 by 1 ulp. `vector_width`: the number of consecutive elements per
+// call; if above 1, `x` is an array.
 std::optional<ElementFinish> element_finish(const Program& body, bool approximate = false, int vector_width = 1);
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
                          const std::vector<CudaSourced>& computed = {});

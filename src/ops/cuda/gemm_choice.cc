@@ -20,7 +20,7 @@ int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 // Bytes of an element in memory.
 int64_t stored(const GemmSpec& g, GemmOperand how) { return how == GemmOperand::rounded ? 4 : size_of(g.dtype); }
 
-// The layout of a tile in shared memory. Nothing if it does not fit.
+// The layout of a tile in shared memory. Returns nullopt if it does not fit.
 std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& tile, int64_t splits, int processors,
                                    int64_t shared_bytes, GemmSources sources) {
   GemmChoice out{.tile = tile, .splits = splits};

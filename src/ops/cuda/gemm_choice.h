@@ -37,8 +37,8 @@ struct GemmChoice {
 bool has_whole_rows(const GemmSpec& spec, const GemmChoice& choice);
 
 // Selects tiles for a GPU with `processors` multiprocessors and `shared_bytes` of shared memory per thread block.
-// Nothing if no tile fits. At most `processors` thread blocks share a sum. `exchanged`: floats per row that each
-// thread block sends to all thread blocks with the same rows (CudaSpread). If not 0, all thread blocks must be
+// Returns nullopt if no tile fits. At most `processors` thread blocks share a sum. `exchanged`: floats per row that
+// each thread block sends to all thread blocks with the same rows (CudaSpread). If not 0, all thread blocks must be
 // resident at the same time and have complete rows.
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
                                        GemmSources sources = {}, int64_t exchanged = 0);

@@ -16,7 +16,7 @@ struct MatchedEpilogue {
 };
 
 // Matches `body`, whose first input is a product of matrices with this number of columns and whose second input, if
-// any, is the bias. Nothing if it is not an epilogue of cuBLASLt.
+// any, is the bias. Returns nullopt if it is not an epilogue of cuBLASLt.
 std::optional<MatchedEpilogue> epilogue_of(const Program& body, int64_t columns);
 
 }  // namespace lockstep

@@ -225,7 +225,7 @@ constexpr const char* kFinishSums = R"(  Read given;
 // The largest window that a thread can hold in registers, in pixels.
 constexpr int64_t kMostPixels = 16;
 
-// The gradient of max_pool followed by a program of its elements. Nothing if the program needs other
+// The gradient of max_pool followed by a program of its elements. Returns nullopt if the program needs other
 // elements than its own.
 std::optional<CudaStep> max_grad_finish_step(const Geometry& g, const Program& body) {
   const auto element = element_finish(body);

@@ -14,7 +14,7 @@ extern const char* const kRowProductText;
 struct RowProduct {
   int64_t most = 0, least = 0;
 };
-// Nothing if this is slower than tiles for every number of ranges.
+// Returns nullopt if this is slower than tiles for every number of ranges.
 std::optional<RowProduct> row_product(const GemmSpec& spec);
 // `rounded`: the second matrix is f32, rounded to the product's type when loaded.
 GemmStep row_product_step(const GemmSpec& spec, int64_t count, bool rounded = false);

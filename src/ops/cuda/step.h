@@ -138,7 +138,8 @@ struct CudaColumns {
 
 class SteppedKernel;
 
-// Variants of a kernel's work. Empty ones do not exist; functions return nothing if the variant is not possible.
+// Variants of a kernel's work. An empty function: no such variant. Functions return nullopt if the variant is not
+// possible for their arguments.
 struct SteppedWays {
   Kernel apart = {};                                         // as a separate launch, not combined with other rows
   std::function<SteppedKernel(int processors)> remake = {};  // for that number of the GPU's multiprocessors

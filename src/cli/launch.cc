@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/config_flags.h"
@@ -22,6 +23,7 @@
 #include "jobs/launch.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
+#include "sharding/device_table.h"
 #include "train/checkpoint_folder.h"
 
 namespace lockstep::cli {
@@ -161,9 +163,9 @@ std::string describe_recovery(const std::optional<TrainConfig>& training, bool r
 
 // The timeout that the processes use: the flag, else the variable, else the default.
 std::chrono::milliseconds heartbeat_timeout(const LaunchArguments& arguments) {
-  const char* const text = std::getenv("LOCKSTEP_HEARTBEAT_TIMEOUT");
+  const std::optional<std::string> text = environment_variable("LOCKSTEP_HEARTBEAT_TIMEOUT");
   double value = arguments.heartbeat_timeout;
-  if (value <= 0 && text) value = std::strtod(text, nullptr);
+  if (value <= 0 && text) value = std::strtod(text->c_str(), nullptr);
   return value > 0 && value <= 1e6 ? milliseconds(value) : distributed::Options{}.heartbeat_timeout;
 }
 
@@ -276,7 +278,7 @@ void add_launch_command(CLI::App& program, Action& action) {
             return text == "auto" || text == "all" ||
                            integer_between(1, detail::kMaxCpuDevices)(const_cast<std::string&>(text)).empty()
                        ? ""
-                       : "\"" + text + "\" is not auto, all or a number of at least 1";
+                       : fmt::format("\"{}\" is not auto, all or a number from 1 to {}", text, detail::kMaxCpuDevices);
           },
           "");
   add_platform_flag(*command, arguments->platform,
@@ -295,7 +297,13 @@ void add_launch_command(CLI::App& program, Action& action) {
       ->type_name("NAME");
   command->add_flag("--no-pin", arguments->no_pin, "let every process use all cores instead of a share of them");
   command->add_option("--collectives", arguments->collectives, "transport of collectives (default: auto)")
-      ->check(one_of({"auto", "shared", "tcp", "gloo"}));
+      ->type_name("auto|shared|tcp")
+      ->check(
+          [](std::string text) {
+            if (text == "gloo") text = "tcp";  // its name in earlier versions
+            return one_of({"auto", "shared", "tcp"})(text);
+          },
+          "");
   command->add_flag("--no-tls", arguments->no_tls,
                     "do not encrypt the control plane: others on the network can read its messages and join the job");
   time("--heartbeat-timeout", arguments->heartbeat_timeout, 0.001,

@@ -66,11 +66,8 @@ void check_devices(const TrainConfig& config) {
   const std::string& devices = config.devices;
   constexpr size_t kDigits = 9;  // fit into an int
   const bool number = is_digits(devices) && devices.size() <= kDigits && devices.find_first_not_of('0') != devices.npos;
-  if (devices != "auto" && devices != "all" && !number)
-    throw_error("devices: \"{}\" is not auto, all or a number of at least 1", devices);
-  if (number && std::stoi(devices) > detail::kMaxCpuDevices)
-    throw_error("devices: {} is more than the maximum of {} per process; lower devices", devices,
-                detail::kMaxCpuDevices);
+  if (devices != "auto" && devices != "all" && (!number || std::stoi(devices) > detail::kMaxCpuDevices))
+    throw_error("devices: \"{}\" is not auto, all or a number from 1 to {}", devices, detail::kMaxCpuDevices);
   if (!config.platform.empty()) check_one_of("platform", config.platform, {"auto", "cpu", "cuda"});
   const auto axes = parse_mesh(config.mesh);
   if (!axes.empty() && std::none_of(axes.begin(), axes.end(), [](const auto& axis) { return axis.first == "data"; }))

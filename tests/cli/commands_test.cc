@@ -110,10 +110,10 @@ TEST(DevicesCommand, PrintsLocalAndGlobalDevices) {
 }
 
 TEST(DevicesCommand, RejectsInvalidDeviceCounts) {
-  for (const char* wrong : {"0", "-1", "two", "3x"})
+  for (const char* wrong : {"0", "-1", "two", "3x", "131073"})
     expect_usage_error({"devices", "--devices", wrong},
                        "devices: --devices: \"" + std::string(wrong) +
-                           "\" is not auto, all or a number of at least 1; see `lockstep devices --help`");
+                           "\" is not auto, all or a number from 1 to 131072; see `lockstep devices --help`");
 }
 
 TEST(AllreduceCommand, AllReducesAOneFromEveryDevice) {

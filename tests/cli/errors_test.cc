@@ -73,11 +73,9 @@ TEST(TrainErrors, TooManyEpochs) {
 }
 
 TEST(TrainErrors, DevicesThatDoNotFit) {
-  for (const char* devices : {"0", "-1", "abc", "99999999999"})
+  for (const char* devices : {"0", "-1", "abc", "131073", "99999999999"})
     expect_refused({"--devices", devices}, 2,
-                   fmt::format("train: devices: \"{}\" is not auto, all or a number of at least 1", devices));
-  expect_refused({"--devices", "131073"}, 2,
-                 "train: devices: 131073 is more than the maximum of 131072 per process; lower devices");
+                   fmt::format("train: devices: \"{}\" is not auto, all or a number from 1 to 131072", devices));
   expect_refused({"--devices", "2", "--mesh", "model=2"}, 2,
                  "train: mesh: \"model=2\" has no axis \"data\", which shards the batch; add it, such as data=-1");
   expect_refused({"--devices", "3", "--mesh", "data=4"}, 2,
@@ -115,7 +113,7 @@ TEST(TrainErrors, ConfigurationFilesNameFileAndLine) {
   expect_bad("steps: [1, 2]\n", ":1: steps is a list; expected a single value, such as `steps: 0`");
   expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep only one");
   expect_bad("seed: 1\nmodel: resnet\n", ":2: model: unknown value \"resnet\"; choose mlp, mlp1024 or cnn");
-  expect_bad("devices: 0\n", ":1: devices: \"0\" is not auto, all or a number of at least 1");
+  expect_bad("devices: 0\n", ":1: devices: \"0\" is not auto, all or a number from 1 to 131072");
   // Settings that do not fit the data or the devices.
   expect_bad("devices: 3\nmesh: data=4\n",
              ":2: make_mesh: 'data': 4 needs 4 devices, but only 3 are available; set --devices 4 or "

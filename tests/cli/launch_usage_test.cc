@@ -17,7 +17,7 @@ TEST(LaunchCommand, WrongCommandLinesNameTheRemedy) {
         {"launch", std::string("--processes=") + wrong, "--", "train"},
         "launch: --processes: \"" + std::string(wrong) + "\" is not a whole number from 1 to 1024" + help);
   expect_usage_error({"launch", "-n", "2", "--devices", "0", "--", "train"},
-                     "launch: --devices: \"0\" is not auto, all or a number of at least 1" + help);
+                     "launch: --devices: \"0\" is not auto, all or a number from 1 to 131072" + help);
   expect_usage_error({"launch", "-n", "2", "--grace", "-1", "--", "train"},
                      "launch: --grace: \"-1\" is not a time from 0 to 86400 s" + help);
   expect_usage_error({"launch", "-n", "2", "--devcies", "8", "--", "train"},

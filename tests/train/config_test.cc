@@ -237,7 +237,7 @@ TEST(Config, InvalidValuesAreRejected) {
   expect_invalid({{"accumulate", "200"}}, "accumulate: a batch of 128 examples cannot be split into 200 micro-batches");
   for (const char* devices : {"", "0", "-1", "two", "8x", "9999999999"})
     expect_invalid({{"devices", devices}},
-                   "devices: \"" + std::string(devices) + "\" is not auto, all or a number of at least 1");
+                   "devices: \"" + std::string(devices) + "\" is not auto, all or a number from 1 to 131072");
   expect_invalid({{"warmup_steps", "5"}},
                  "warmup_steps: 5 has no effect with schedule cosine; choose schedule warmup_cosine");
   expect_invalid({{"schedule", "warmup_cosine"}, {"warmup_steps", "50"}, {"steps", "50"}},

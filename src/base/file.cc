@@ -13,6 +13,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/os/environment.h"
+
 namespace lockstep {
 namespace {
 
@@ -350,8 +352,7 @@ std::string parent_dir(const std::string& path) {
 }
 
 TempDir::TempDir() {
-  const char* root = std::getenv("TMPDIR");
-  path_ = fmt::format("{}/lockstep-XXXXXX", root && *root ? root : "/tmp");
+  path_ = environment_variable("TMPDIR").value_or("/tmp") + "/lockstep-XXXXXX";
   if (!::mkdtemp(path_.data())) throw_io_error("create folder", path_, errno);
 }
 

@@ -12,8 +12,9 @@
 
 #include "base/check.h"
 #include "base/names.h"
-#include "base/printable.h"
+#include "base/os/environment.h"
 #include "base/print_stderr.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cluster/flight_dumper.h"
@@ -257,9 +258,9 @@ void print_json(const BlameReport& found) {
 // Returns the paths of the command line, else $LOCKSTEP_FLIGHT_DIR, else the newest folder of dumps on this host.
 DumpPaths paths_of(const BlameArguments& arguments) {
   if (!arguments.paths.empty()) return {.paths = arguments.paths};
-  if (const char* const variable = std::getenv("LOCKSTEP_FLIGHT_DIR"); variable && *variable) {
-    print_stderr("lockstep: reading dumps from {}\n", variable);
-    return {.paths = {variable}};
+  if (const std::optional<std::string> variable = environment_variable("LOCKSTEP_FLIGHT_DIR")) {
+    print_stderr("lockstep: reading dumps from {}\n", *variable);
+    return {.paths = {*variable}};
   }
   std::string others;
   const std::string folder = latest_flight_folder(&others);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/os/environment.h"
 
 namespace lockstep::cli {
 namespace {
@@ -22,8 +23,8 @@ constexpr const char* kExamples = "Examples:";
 size_t terminal_width() {
   size_t width = 0;
   winsize size = {};
-  if (const char* const columns = std::getenv("COLUMNS"))
-    width = std::strtoul(columns, nullptr, 10);
+  if (const std::optional<std::string> columns = environment_variable("COLUMNS"))
+    width = std::strtoul(columns->c_str(), nullptr, 10);
   else if (::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
     width = size.ws_col;
   return width == 0 || width > 10'000 ? kWidthWithoutTerminal : std::max(width, kLeastWidth);

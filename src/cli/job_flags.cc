@@ -1,11 +1,11 @@
 #include "cli/job_flags.h"
+#include "base/os/environment.h"
 #include "cli/choice_check.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <map>
 
@@ -56,6 +56,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
   if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "use all namespaces");
   command.add_option("--on", flags.on, "the runner of the jobs (default: $LOCKSTEP_ON, else local)")
       ->check(one_of(runner_names()));
+  add_runtime_flags(command, flags.runtime, {SettingGroup::jobs});
 }
 
 CLI::Validator label_selector() {
@@ -83,16 +84,17 @@ void add_timeout_flag(CLI::App& command, std::string& timeout, const std::string
 
 std::string runner_name(const JobFlags& flags) {
   if (!flags.on.empty()) return flags.on;
-  const char* variable = std::getenv("LOCKSTEP_ON");
-  const std::string on = variable ? variable : "";
-  if (on.empty()) return "local";
+  const std::string on = environment_variable("LOCKSTEP_ON").value_or("local");
   if (std::find(runner_names().begin(), runner_names().end(), on) == runner_names().end())
     throw UsageError(fmt::format("LOCKSTEP_ON: unknown runner \"{}\";{} choose local, slurm or kubernetes", on,
                                  suggestion(on, runner_names())));
   return on;
 }
 
-std::unique_ptr<Runner> runner_for(const JobFlags& flags) { return make_runner(runner_name(flags)); }
+std::unique_ptr<Runner> runner_for(const JobFlags& flags) {
+  export_flags(flags.runtime);
+  return make_runner(runner_name(flags));
+}
 
 std::string JobFlags::lookup_namespace() const { return space.empty() ? default_namespace(runner_name(*this)) : space; }
 

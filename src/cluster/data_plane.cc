@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -14,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "cluster/address.h"
 #include "cluster/coordinator_host.h"
 #include "cluster/mpi_job.h"
@@ -256,8 +256,7 @@ ProcessFacts process_facts_from(const std::string& text) {
 std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  const char* const test = std::getenv("LOCKSTEP_TEST_HOST");
-  if (test) boot += fmt::format("/{}", test);
+  if (const auto test = environment_variable("LOCKSTEP_TEST_HOST")) boot += "/" + *test;
   // Abstract Unix sockets belong to a network namespace. Containers may have separate /dev/shm mounts.
   struct stat network {
   }, memory{};

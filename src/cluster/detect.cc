@@ -9,10 +9,9 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "cluster/detectors.h"
 #include "cluster/variables.h"
-
-extern char** environ;
 
 namespace lockstep::detail {
 namespace {
@@ -197,11 +196,7 @@ std::string full_name_in_hosts(std::string_view hosts, std::string_view host_nam
 
 LaunchEnvironment read_launch_environment() {
   LaunchEnvironment launch;
-  for (char** each = environ; each && *each; ++each) {
-    const std::string_view entry = *each;
-    if (const size_t equals = entry.find('='); equals != entry.npos)
-      launch.environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
-  }
+  launch.environment = own_environment();
   char name[HOST_NAME_MAX + 1] = {};
   if (::gethostname(name, sizeof(name) - 1) == 0) launch.host_name = name;
   try {

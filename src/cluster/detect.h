@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/environment.h"
 #include "lockstep/distributed.h"
-#include "sharding/device_table.h"  // Environment
 
 namespace lockstep::detail {
 

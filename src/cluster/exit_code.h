@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "base/os/environment.h"
 #include "lockstep/distributed.h"
 
 namespace lockstep {
@@ -11,8 +12,8 @@ namespace lockstep {
 // The podFailurePolicy of an Indexed Job ignores kRetry, with which the other processes exit. It must not ignore the
 // first cause: otherwise the job would restart without limit.
 inline int first_cause_code() {
-  const char* const text = std::getenv("LOCKSTEP_FIRST_CAUSE_CODE");
-  const int code = text ? std::atoi(text) : 0;
+  const std::optional<std::string> text = environment_variable("LOCKSTEP_FIRST_CAUSE_CODE");
+  const int code = text ? std::atoi(text->c_str()) : 0;
   return code > 0 && code < 128 ? code : distributed::retry_code();
 }
 

@@ -146,8 +146,8 @@ void FlightDumper::write(const FlightDump& dump) noexcept {
   }
 }
 
-std::string flight_folder(const char* variable, const std::string& job) {
-  if (variable && *variable) return variable;
+std::string flight_folder(const std::optional<std::string>& variable, const std::string& job) {
+  if (variable) return *variable;
   return (temporary_folder() / (kFolderName + job)).string();
 }
 

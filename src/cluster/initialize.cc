@@ -1,9 +1,9 @@
 #include <charconv>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 
 #include "base/check.h"
+#include "base/os/environment.h"
 #include "cluster/detect.h"
 #include "cluster/exit_code.h"
 #include "cluster/gpus.h"
@@ -130,7 +130,7 @@ int report_failure(const std::exception& error) {
 int retry_code() {
   detail::Environment environment;
   for (const char* name : detail::kJaxjobVariables)
-    if (const char* value = std::getenv(name)) environment.emplace(name, value);
+    if (const auto value = environment_variable(name)) environment.emplace(name, *value);
   return detail::is_jaxjob_replica(environment) ? kKubeflowRetry : kRetry;
 }
 

@@ -10,11 +10,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "base/file.h"
+#include "base/os/environment.h"
 #include "cluster/token.h"
 
 namespace lockstep {
@@ -42,10 +42,10 @@ bool parse(const char* text, JoinEvent& event) {
 }  // namespace
 
 void notify_launcher(const JoinEvent& event) {
-  const char* const name = std::getenv(kLauncherVariable);
+  const std::optional<std::string> name = environment_variable(kLauncherVariable);
   sockaddr_un address;
   socklen_t size = 0;
-  if (!name || !set_address(name, address, size)) return;
+  if (!name || !set_address(*name, address, size)) return;
   const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return;
   // The socket's queue is short: do not block on a launcher that does not read.

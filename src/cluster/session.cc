@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/os/environment.h"
 #include "base/print_stderr.h"
 #include "cluster/address_auth.h"
 #include "cluster/exit_code.h"
@@ -113,7 +113,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   if (const auto failure = control_->failure()) throw CommAborted(describe(*failure));
   flight_ = std::make_unique<FlightDumper>(
       recorder, FlightDumper::Options{.origin = {job, info.process_id, info.process_count},
-                                      .folder = flight_folder(std::getenv("LOCKSTEP_FLIGHT_DIR"), job),
+                                      .folder = flight_folder(environment_variable("LOCKSTEP_FLIGHT_DIR"), job),
                                       .log = log_to_stderr});
   flight_->handle_signal();
   World::instance().join({.process_index = info.process_id,
@@ -222,8 +222,7 @@ void Session::throw_cause(const std::exception& error) {
 }
 
 void Session::set_flight_folder(const std::string& folder) {
-  const char* const chosen = std::getenv("LOCKSTEP_FLIGHT_DIR");
-  if (!chosen || !*chosen) flight_->set_folder(folder);
+  if (!environment_variable("LOCKSTEP_FLIGHT_DIR")) flight_->set_folder(folder);
 }
 
 Session::~Session() {

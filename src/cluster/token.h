@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/os/environment.h"
 #include "cluster/control_channel.h"
-#include "sharding/device_table.h"  // Environment
 
 namespace lockstep {
 

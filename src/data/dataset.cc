@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/os/environment.h"
 #include "base/print_stderr.h"
 #include "base/runtime_settings.h"
 #include "data/idx.h"

@@ -1,16 +1,16 @@
 #include "hardware/gpu_lanes.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
 #include <mutex>
 
 #include "base/check.h"
+#include "base/os/environment.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxGpuLanes = 64;
+constexpr const char* kGpuLanesVariable = "LOCKSTEP_CUDA_LANES";
+constexpr int64_t kMaxGpuLanes = 64;
 
 struct Assignment {
   std::mutex mutex;
@@ -22,11 +22,7 @@ Assignment& process_assignment() {
 }
 
 size_t parse_gpu_lanes(const std::string& text) {
-  size_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > kMaxGpuLanes)
-    throw_error("lanes: LOCKSTEP_CUDA_LANES is \"{}\"; give a number from 1 to {}, or unset it", text, kMaxGpuLanes);
-  return n;
+  return static_cast<size_t>(number_in_variable("lanes", kGpuLanesVariable, text, 1, kMaxGpuLanes));
 }
 
 }  // namespace
@@ -48,10 +44,7 @@ int default_gpu_device_count(const std::vector<int>& gpus, const std::optional<s
   return static_cast<int>(variable ? parse_gpu_lanes(*variable) : gpus.size());
 }
 
-std::optional<std::string> gpu_lanes_variable() {
-  const char* const text = std::getenv("LOCKSTEP_CUDA_LANES");
-  return text && *text ? std::optional<std::string>(text) : std::nullopt;
-}
+std::optional<std::string> gpu_lanes_variable() { return environment_variable(kGpuLanesVariable); }
 
 void set_assigned_gpus(std::vector<int> gpus, std::string why_none) {
   Assignment& assignment = process_assignment();

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/os/environment.h"
 #include "jobs/gang.h"
 #include "jobs/hosts.h"
-#include "sharding/device_table.h"  // Environment
 
 namespace lockstep {
 

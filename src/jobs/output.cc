@@ -9,8 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstdlib>
 #include <cstring>
+
+#include "base/os/environment.h"
 
 namespace lockstep {
 namespace {
@@ -18,9 +19,7 @@ namespace {
 constexpr size_t kMaxPending = 1 << 20;
 constexpr size_t kLastLines = 20, kMaxLastLineBytes = 1000;
 
-bool is_terminal(int fd) {
-  return ::isatty(fd) == 1 && environment_variable("TERM") != "dumb";
-}
+bool is_terminal(int fd) { return ::isatty(fd) == 1 && environment_variable("TERM") != "dumb"; }
 
 bool is_same_file(int a, int b) {
   struct stat first = {}, second = {};
@@ -80,7 +79,7 @@ JobOutput::JobOutput(const OutputOptions& options)
     : options_(options), err_(std::make_unique<OutputQueue>(options.err)), can_draw_(is_terminal(options.err)) {
   // Two queues to one file would mix lines.
   if (!is_same_file(options.out, options.err)) out_ = std::make_unique<OutputQueue>(options.out);
-  const bool color = !is_set("NO_COLOR");
+  const bool color = !environment_variable("NO_COLOR");
   const bool color_out = color && is_terminal(options.out), color_err = color && can_draw_;
   if (!options.logs.empty()) options.files->make_dirs(options.logs);
   for (int i = 0; i < options.processes; ++i) {

@@ -1,11 +1,11 @@
 #include "plan/cuda_plan.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/check.h"
 #ifdef LOCKSTEP_WITH_CUDA
+#include "base/os/environment.h"
 #include "lane/cuda/cuda_lane.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/step.h"

@@ -2,18 +2,16 @@
 // thread.
 #pragma once
 
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/os/environment.h"
 #include "hardware/gpus.h"
 #include "lockstep/devices.h"
 
 namespace lockstep::detail {
-
-using Environment = std::map<std::string, std::string>;
 
 // The maximum number of CPU devices of a process.
 inline constexpr int kMaxCpuDevices = 131072;

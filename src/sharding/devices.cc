@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
@@ -22,11 +21,7 @@ constexpr std::string_view kPlatformVariable = "LOCKSTEP_PLATFORM";
 constexpr std::string_view kXlaFlag = "--xla_force_host_platform_device_count=";
 
 int parse_count(std::string_view text, std::string_view where) {
-  int n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size() || n < 1 || n > kMaxCpuDevices)
-    throw_error("devices: {} is \"{}\"; set it to a number from 1 to {}, or unset it", where, text, kMaxCpuDevices);
-  return n;
+  return static_cast<int>(number_in_variable("devices", where, text, 1, kMaxCpuDevices));
 }
 
 // The value of the flag. The last occurrence wins, as in XLA.
@@ -72,7 +67,7 @@ Environment device_variables() {
   Environment environment;
   auto read = [&](std::string_view name) {
     const std::string key(name);
-    if (const char* value = std::getenv(key.c_str())) environment[key] = value;
+    if (const auto value = environment_variable(key.c_str())) environment[key] = *value;
   };
   for (std::string_view variable : kVariables) read(variable);
   read(kXlaVariable);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/os/environment.h"
 #include "train/logging.h"
 
 namespace lockstep {
@@ -16,23 +17,17 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.1;
 
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0';
-}
-
 // Whether the stream is a terminal on which a line can be overwritten.
 bool can_redraw(std::FILE* stream) {
-  const char* term = std::getenv("TERM");
   const int fd = ::fileno(stream);
-  return fd >= 0 && ::isatty(fd) == 1 && !(term != nullptr && std::strcmp(term, "dumb") == 0);
+  return fd >= 0 && ::isatty(fd) == 1 && environment_variable("TERM") != "dumb";
 }
 
 int64_t terminal_width(std::FILE* stream) {
   winsize size = {};
   if (::ioctl(::fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* columns = std::getenv("COLUMNS");
-  const int64_t width = columns != nullptr ? std::atoll(columns) : 0;
+  const std::optional<std::string> columns = environment_variable("COLUMNS");
+  const int64_t width = columns ? std::atoll(columns->c_str()) : 0;
   return width > 0 ? width : 80;
 }
 
@@ -43,7 +38,7 @@ class ConsoleLogger final : public Logger {
         every_(options.every),
         clock_(std::move(clock)),
         redraws_(can_redraw(options.stream)),
-        color_(redraws_ && options.color && !is_set("NO_COLOR")),
+        color_(redraws_ && options.color && !environment_variable("NO_COLOR")),
         terminal_(options.stream) {}
 
   ~ConsoleLogger() override {

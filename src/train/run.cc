@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <limits>
 #include <sstream>
 
@@ -13,6 +12,7 @@
 #include "base/crc32c.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "base/print_stderr.h"
 #include "cluster/session.h"
 #include "comm/world.h"
@@ -200,8 +200,7 @@ void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
 
 // With LOCKSTEP_VERBOSE, prints how many examples this process has read: only its own part of each batch.
 void report_examples_read(const Loader& train) {
-  const char* verbose = std::getenv("LOCKSTEP_VERBOSE");
-  if (verbose && *verbose && std::string_view(verbose) != "0")
+  if (environment_variable("LOCKSTEP_VERBOSE").value_or("0") != "0")
     print_stderr("lockstep: process {} has read {} of {}\n", process_index(), counted(train.examples_read(), "example"),
                  train.count());
 }

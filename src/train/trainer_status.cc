@@ -203,7 +203,7 @@ std::shared_ptr<Logger> trainer_status_logger() {
   detail::Environment environment;
   for (const char* name :
        {"KUBEFLOW_TRAINER_SERVER_URL", "KUBEFLOW_TRAINER_SERVER_CA_CERT", "KUBEFLOW_TRAINER_SERVER_TOKEN"})
-    if (const char* value = std::getenv(name)) environment[name] = value;
+    if (const auto value = environment_variable(name)) environment[name] = *value;
   try {
     const std::optional<detail::TrainerStatusOptions> options = detail::trainer_status_options(environment);
     return options ? detail::trainer_status_logger(*options, detail::LogClock::real()) : nullptr;

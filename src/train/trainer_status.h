@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/os/environment.h"
 #include "lockstep/loggers.h"
-#include "sharding/device_table.h"  // Environment
 #include "train/log_file.h"
 
 namespace lockstep::detail {

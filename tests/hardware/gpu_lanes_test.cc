@@ -45,7 +45,7 @@ TEST(GpuLanes, RejectsNonNumericCount) {
   for (const char* value : {"0", "65", "two", "2x", "-1"})
     EXPECT_THROWS(
         assign_gpus_to_lanes({0}, 1, value), Error,
-        std::string("lanes: LOCKSTEP_CUDA_LANES is \"") + value + "\"; give a number from 1 to 64, or unset it");
+        std::string("lanes: LOCKSTEP_CUDA_LANES is \"") + value + "\"; set it to a number from 1 to 64, or unset it");
   EXPECT_THROWS(default_gpu_device_count({0}, "many"), Error, "LOCKSTEP_CUDA_LANES is \"many\"");
 }
 

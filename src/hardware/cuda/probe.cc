@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 
+#include "base/os/environment.h"
 #include "hardware/gpu_lanes.h"
 #include "hardware/gpus.h"
 #include "lockstep/error.h"
@@ -35,7 +35,7 @@ std::string visible_text(const CudaFacts& facts) {
 
 CudaFacts cuda_facts() {
   CudaFacts out;
-  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) out.visible = visible;
+  out.visible = environment_variable_even_if_empty("CUDA_VISIBLE_DEVICES");
   out.device_files = nvidia_hardware_present();
   if (!out.device_files) return out;
   out.driver_library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;

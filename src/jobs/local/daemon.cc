@@ -15,6 +15,7 @@
 #include <list>
 
 #include "base/json.h"
+#include "base/os/environment.h"
 #include "cluster/detect.h"
 #include "jobs/local/detach.h"
 #include "jobs/local/pod_log.h"

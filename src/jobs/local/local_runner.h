@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "base/os/environment.h"
 #include "jobs/runner.h"
-#include "sharding/device_table.h"  // Environment
 
 namespace lockstep {
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/os/environment.h"
 #include "jobs/local/pod_folder.h"
 #include "jobs/model/job.h"
-#include "sharding/device_table.h"  // Environment
 
 namespace lockstep {
 

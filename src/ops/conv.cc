@@ -164,8 +164,9 @@ Grads filter_grad_vjp(const Vjp& v) {
   return grads;
 }
 
-// ---- batching: the batch is merged into the images, into the channels of each group or, if both operands are batched,
-// into the groups
+// ---- batching: if only the images are batched, the rule merges the batch into them. It has no factor for a batch of
+// filters, or for the images of a filter's gradient: that batch is merged into the channels of each group or, if both
+// operands are batched, into the groups.
 
 // Splits dimension d into extents `a` and `b`.
 Value split_dim(Value x, size_t d, int64_t a, int64_t b) {
@@ -218,12 +219,9 @@ Batched no_results(const Batch& b) {
 
 Batched conv2d_batch(const Batch& b) {
   if (b.size == 0) return no_results(b);
+  if (!b.batched[1]) return batch_by_rule(b);
   ConvOptions o = conv_options(b.attrs);
   const Value x = b.in[0], w = b.in[1];
-  if (!b.batched[1]) {
-    const Value y = conv2d(merge_dims(x, 0), w, o);
-    return split_dim(y, 0, b.size, x.shape()[1]);
-  }
   if (!b.batched[0]) return split_out_grouped(conv2d(x, join_in_grouped(w, o.groups), o), o.groups, b.size);
   o.groups *= b.size;
   return split_out(conv2d(join_in(x, 3), join_in(w, 3), o), 3, b.size);
@@ -231,13 +229,10 @@ Batched conv2d_batch(const Batch& b) {
 
 Batched input_grad_batch(const Batch& b) {
   if (b.size == 0) return no_results(b);
+  if (!b.batched[1]) return batch_by_rule(b);
   ConvOptions o = conv_options(b.attrs);
   const Value dy = b.in[0], w = b.in[1];
   const Shape& shape = b.attrs.ints("shape");
-  if (!b.batched[1]) {
-    const Value dx = conv2d_input_grad(merge_dims(dy, 0), w, times(shape, 0, b.size), o);
-    return split_dim(dx, 0, b.size, shape[0]);
-  }
   if (!b.batched[0]) {
     const Value dx = conv2d_input_grad(dy, join_in(w, 2), times(shape, 3, b.size), o);
     return split_out_grouped(dx, o.groups, b.size);
@@ -290,6 +285,7 @@ constinit const Op conv2d_op = {
     .type = conv2d_type,
     .vjp = conv2d_vjp,
     .batch = conv2d_batch,
+    .fixed_rank = true,
     .local = local_groups,
     .with_epilogue = &conv2d_fused_op,
     .cpu = conv2d_cpu,
@@ -304,6 +300,7 @@ constinit const Op conv2d_input_grad_op = {
     .type = input_grad_type,
     .vjp = input_grad_vjp,
     .batch = input_grad_batch,
+    .fixed_rank = true,
     .local = local_groups,
     .cpu = conv2d_input_grad_cpu,
     .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::input_grad>),

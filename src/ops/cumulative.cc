@@ -65,12 +65,6 @@ Rule arg_rule(Types in, const Attrs& attrs) {
   return {{term}, {kept}, term.substr(axis, 1)};
 }
 
-Batched next_axis_batch(const Batch& b) {
-  Attrs attrs = b.attrs;
-  attrs.set("axis", b.attrs.integer("axis") + 1);
-  return b.builder.emit(b.op, b.in, std::move(attrs));
-}
-
 template <bool kGreatest, class T>
 bool beyond(T x, T best) {
   return kGreatest ? x > best : x < best;
@@ -223,7 +217,7 @@ constexpr Op make_arg_row(std::string_view name) {
   return {.name = name,
           .rule = arg_rule,
           .type = arg_type<kGreatest>,
-          .batch = next_axis_batch,
+          .dim_attrs = {{"axis", DimAttr::dims}},
           .cpu = arg_cpu<kGreatest>,
           .cuda = LOCKSTEP_CUDA(arg_cuda<kGreatest>)};
 }
@@ -237,7 +231,7 @@ constinit const Op cumsum_op = {.name = "cumsum",
                                 .rule = cumsum_rule,
                                 .type = cumsum_type,
                                 .vjp = cumsum_vjp,
-                                .batch = next_axis_batch,
+                                .dim_attrs = {{"axis", DimAttr::dims}},
                                 .fold = cumsum_fold,
                                 .alias = in_place,
                                 .cpu = cumsum_cpu,

@@ -82,6 +82,7 @@ class Factors {
     const int i = used_++;
     return static_cast<char>(i < 26 ? 'a' + i : 'A' + i - 26);
   }
+  int left() const { return 52 - used_; }
   std::string next(int64_t n) {
     std::string out;
     for (int64_t i = 0; i < n; ++i) out += next();

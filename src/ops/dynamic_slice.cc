@@ -49,25 +49,18 @@ Value emit_update(Value x, Value update, std::span<const Value> starts, int64_t 
   return emit(update_slice_op, in, {{"batch_dims", batch_dims}});
 }
 
-// The operands with the batch axis merged in. If no start is batched and batch_dims is 0, it becomes an ordinary
-// dimension with start 0 (`plain`); otherwise a batch dimension. `first` is the number of operands before the starts.
-struct BatchedBlock {
-  Values in;
-  bool plain;
-};
-BatchedBlock take_batch(const Batch& b, size_t first) {
-  const bool plain =
-      b.attrs.integer("batch_dims") == 0 &&
-      std::none_of(b.batched.begin() + static_cast<std::ptrdiff_t>(first), b.batched.end(), [](bool x) { return x; });
-  BatchedBlock block{{}, plain};
-  for (size_t i = 0; i < first; ++i) block.in.push_back(with_batch(b, i));
-  if (plain) {
-    block.in.push_back(full(b.builder, {DType::i32, {}}, 0));
-    block.in.insert(block.in.end(), b.in.begin() + static_cast<std::ptrdiff_t>(first), b.in.end());
-  } else {
-    for (size_t i = first; i < b.in.size(); ++i) block.in.push_back(with_batch(b, i));
-  }
-  return block;
+// Whether the batch becomes an ordinary dimension with start 0: no start is batched, and there are no batch dimensions.
+// Then one block is moved, and not one for each example as with a batch dimension, which the rule would add. `first` is
+// the number of operands before the starts.
+bool is_batch_ordinary(const Batch& b, size_t first) {
+  return b.attrs.integer("batch_dims") == 0 && std::none_of(b.batched.begin() + static_cast<std::ptrdiff_t>(first),
+                                                            b.batched.end(), [](bool x) { return x; });
+}
+// The starts, with that of the batch.
+Values with_start_of_batch(const Batch& b, size_t first) {
+  Values starts{full(b.builder, {DType::i32, {}}, 0)};
+  starts.insert(starts.end(), b.in.begin() + static_cast<std::ptrdiff_t>(first), b.in.end());
+  return starts;
 }
 
 Dims block_sizes(const Shape& block, int64_t batch_dims) { return Dims(block.begin() + batch_dims, block.end()); }
@@ -138,10 +131,9 @@ Grads dynamic_slice_vjp(const Vjp& v) {
 }
 
 Batched dynamic_slice_batch(const Batch& b) {
-  const BatchedBlock block = take_batch(b, 1);
-  const std::span<const Value> starts = std::span(block.in).subspan(1);
-  if (block.plain) return emit_slice(block.in[0], starts, prepend(b.size, b.attrs.ints("sizes")), 0);
-  return emit_slice(block.in[0], starts, b.attrs.ints("sizes"), b.attrs.integer("batch_dims") + 1);
+  if (!is_batch_ordinary(b, 1)) return batch_by_rule(b);
+  const Value x = with_batch(b, 0);
+  return emit_slice(x, with_start_of_batch(b, 1), prepend(b.size, b.attrs.ints("sizes")), 0);
 }
 
 Attrs dynamic_slice_local(const LocalEqnContext& v) {
@@ -214,9 +206,9 @@ Grads update_slice_vjp(const Vjp& v) {
 }
 
 Batched update_slice_batch(const Batch& b) {
-  const BatchedBlock block = take_batch(b, 2);
-  return emit_update(block.in[0], block.in[1], std::span(block.in).subspan(2),
-                     block.plain ? 0 : b.attrs.integer("batch_dims") + 1);
+  if (!is_batch_ordinary(b, 2)) return batch_by_rule(b);
+  const Value x = with_batch(b, 0), update = with_batch(b, 1);
+  return emit_update(x, update, with_start_of_batch(b, 2), 0);
 }
 
 Value update_slice_fold(const Fold& f) {
@@ -249,6 +241,7 @@ constinit const Op dynamic_slice_op = {.name = "dynamic_slice",
                                        .type = dynamic_slice_type,
                                        .vjp = dynamic_slice_vjp,
                                        .batch = dynamic_slice_batch,
+                                       .dim_attrs = {{"batch_dims", DimAttr::leading}},
                                        .local = dynamic_slice_local,
                                        .fold = dynamic_slice_fold,
                                        .cpu = dynamic_slice_cpu,
@@ -258,6 +251,7 @@ constinit const Op update_slice_op = {.name = "update_slice",
                                       .type = update_slice_type,
                                       .vjp = update_slice_vjp,
                                       .batch = update_slice_batch,
+                                      .dim_attrs = {{"batch_dims", DimAttr::leading}},
                                       .fold = update_slice_fold,
                                       .alias = update_slice_alias,
                                       .cpu = update_slice_cpu,

@@ -61,24 +61,6 @@ Grads einsum_vjp(const Vjp& v) {
   return grads;
 }
 
-char unused_letter(const std::string& spec) {
-  for (char c = 'z'; c >= 'a'; --c)
-    if (!has_index(spec, c)) return c;
-  for (char c = 'Z'; c >= 'A'; --c)
-    if (!has_index(spec, c)) return c;
-  throw_error("einsum: \"{}\" uses all 52 letters", spec);
-}
-
-Batched einsum_batch(const Batch& b) {
-  const std::string& spec = b.attrs.get<std::string>("spec");
-  Rule r = parse_rule(spec);
-  const char z = unused_letter(spec);
-  for (size_t i = 0; i < 2; ++i)
-    if (b.batched[i]) r.in[i].insert(r.in[i].begin(), z);
-  r.out[0].insert(r.out[0].begin(), z);
-  return einsum(r.in[0] + "," + r.in[1] + "->" + r.out[0], b.in[0], b.in[1]);
-}
-
 // Removes transposes of operands, and broadcasts along letters that the other operand and the result also have.
 Value einsum_fold(const Fold& f) {
   Rule r = parse_rule(f.attrs.get<std::string>("spec"));
@@ -144,7 +126,7 @@ constinit const Op einsum_op = {
     .pending = PendingReduction::sum,
     .type = einsum_type,
     .vjp = einsum_vjp,
-    .batch = einsum_batch,
+    .dim_attrs = {{"spec", DimAttr::rule}},
     .fold = einsum_fold,
     .with_epilogue = &einsum_fused_op,
     .cpu = einsum_cpu,

@@ -222,6 +222,14 @@ Value trunc_div(Value a, Value b) {
 
 constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }
 
+// The GPU functions of a line of elementwise.def.
+constexpr CudaExpression cuda_functions([[maybe_unused]] std::string_view op) {
+#define APPROXIMATION(name, function, bf16_function) \
+  if (op == #name) return {nullptr, #function, #bf16_function};
+#include "ops/elementwise.def"
+  return {};
+}
+
 }  // namespace
 
 // ---- The rows of elementwise.def
@@ -238,11 +246,11 @@ constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }
       .rule = pointwise_rule,                                               \
       .type = same_type<name_##_op, dtypes, 1>,                             \
       .vjp = is_none(#gradient) ? nullptr : name_##_vjp,                    \
-      .batch = batch_pointwise,                                             \
       .fold = fold<name_##_op, fold_>,                                      \
       .loop = find_loop<LoopId::name_>,                                     \
       .alias = alias_same_width,                                            \
       .cpu = cpu_kernel<name_##_op>,                                        \
+      .cuda_expression = cuda_functions(#name_),                            \
   };
 #define BINARY(name_, linear_, dtypes, cost, expression, gradient_a, gradient_b, fold_)  \
   Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); }                     \
@@ -256,22 +264,22 @@ constexpr bool is_none(std::string_view gradient) { return gradient == "none"; }
       .rule = pointwise_rule,                                                            \
       .type = same_type<name_##_op, dtypes, 2>,                                          \
       .vjp = is_none(#gradient_a) ? nullptr : name_##_vjp,                               \
-      .batch = batch_pointwise,                                                          \
       .fold = fold<name_##_op, fold_>,                                                   \
       .loop = find_loop<LoopId::name_>,                                                  \
       .alias = alias_same_width,                                                         \
       .cpu = cpu_kernel<name_##_op>,                                                     \
+      .cuda_expression = cuda_functions(#name_),                                         \
   };
 #define LOCKSTEP_TEST(name_, dtypes, operands)         \
   constinit const Op name_##_op = {                    \
       .name = #name_,                                  \
       .rule = pointwise_rule,                          \
       .type = bool_type<name_##_op, dtypes, operands>, \
-      .batch = batch_pointwise,                        \
       .fold = fold<name_##_op, fold_nothing>,          \
       .loop = find_loop<LoopId::name_>,                \
       .alias = alias_same_width,                       \
       .cpu = cpu_kernel<name_##_op>,                   \
+      .cuda_expression = cuda_functions(#name_),       \
   };
 #define PREDICATE(name_, dtypes, cost, expression)       \
   Value name_(Value x) { return emit(name_##_op, {x}); } \
@@ -339,7 +347,6 @@ constinit const Op select_op = {
     .rule = pointwise_rule,
     .type = select_type,
     .vjp = select_vjp,
-    .batch = batch_pointwise,
     .fold = fold<select_op, fold_select>,
     .loop = select_loop,
     .alias = alias_same_width,
@@ -351,22 +358,22 @@ constinit const Op cast_op = {
     .rule = pointwise_rule,
     .type = cast_type,
     .vjp = cast_vjp,
-    .batch = batch_pointwise,
     .fold = fold<cast_op, fold_same_type>,
     .loop = cast_loop,
     .alias = alias_same_width,
     .cpu = cpu_kernel<cast_op>,
+    .cuda_expression = {.text = "math::cast<{0}>({1})"},
 };
 
 constinit const Op bitcast_op = {
     .name = "bitcast",
     .rule = pointwise_rule,
     .type = bitcast_type,
-    .batch = batch_pointwise,
     .fold = fold<bitcast_op, fold_same_type>,
     .loop = bitcast_loop,
     .alias = alias_same_width,
     .cpu = cpu_kernel<bitcast_op>,
+    .cuda_expression = {.text = "__builtin_bit_cast({0}, {1})"},
 };
 
 // ---- Queries about rows

@@ -45,6 +45,8 @@ Kernel fused_kernel(const Program& body, const KernelSpec& spec) {
   };
 }
 
+const Op& row_of_group(const Op* head) { return head ? *head->with_epilogue : fused_op; }
+
 Kernel elementwise_kernel(const Op& op, const KernelSpec& spec) {
   Builder builder;
   Values in;

@@ -9,6 +9,9 @@ namespace lockstep {
 // The kernel of a program that TiledProgram can compile. It runs on the pool, in ranges large enough to be worth a thread.
 Kernel fused_kernel(const Program& body, const KernelSpec& spec);
 
+// The row that computes a group of elementwise equations: as the epilogue of `head`, or on its own if head is null.
+const Op& row_of_group(const Op* head);
+
 // The kernel of one elementwise op.
 Kernel elementwise_kernel(const Op& op, const KernelSpec& spec);
 

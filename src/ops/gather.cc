@@ -111,10 +111,11 @@ Grads gather_vjp(const Vjp& v) {
   return {scatter_add(zeros, indices, v.ct(), axis, v.attrs.integer("batch_dims")), {}};
 }
 
+// By the rule, an operand that is not batched would be copied for each example.
 Batched gather_batch(const Batch& b) {
   const int64_t axis = b.attrs.integer("axis"), batch_dims = b.attrs.integer("batch_dims");
   if (b.batched[0] && !b.batched[1] && batch_dims == 0) return gather(b.in[0], b.in[1], axis + 1, 0);
-  if (b.batched[0]) return gather(b.in[0], with_batch(b, 1), axis + 1, batch_dims + 1);
+  if (b.batched[0]) return batch_by_rule(b);
   // Only the indices are batched: the batch is one more dimension of the indices, which is at `axis` of the result.
   const Value indices = transpose(b.in[1], move_dim(b.in[1].rank(), 0, batch_dims));
   const Value taken = gather(b.in[0], indices, axis, batch_dims);
@@ -210,11 +211,10 @@ Grads scatter_add_vjp(const Vjp& v) {
   return grads;
 }
 
+// By the rule, indices that are not batched would be copied for each example.
 Batched scatter_add_batch(const Batch& b) {
-  const int64_t axis = b.attrs.integer("axis"), batch_dims = b.attrs.integer("batch_dims");
-  if (!b.batched[1] && batch_dims == 0) return scatter_add(with_batch(b, 0), b.in[1], with_batch(b, 2), axis + 1, 0);
-  const Value x = with_batch(b, 0), indices = with_batch(b, 1), updates = with_batch(b, 2);
-  return scatter_add(x, indices, updates, axis + 1, batch_dims + 1);
+  if (b.batched[1] || b.attrs.integer("batch_dims") != 0) return batch_by_rule(b);
+  return scatter_add(with_batch(b, 0), b.in[1], with_batch(b, 2), b.attrs.integer("axis") + 1, 0);
 }
 
 Value scatter_add_fold(const Fold& f) { return count(f.in[2].shape()) == 0 ? f.in[0] : Value(); }
@@ -296,6 +296,7 @@ constinit const Op gather_op = {.name = "gather",
                                 .type = gather_type,
                                 .vjp = gather_vjp,
                                 .batch = gather_batch,
+                                .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
                                 .cpu = gather_cpu,
                                 .cuda = LOCKSTEP_CUDA(gather_cuda)};
 constinit const Op scatter_add_op = {.name = "scatter_add",
@@ -303,6 +304,7 @@ constinit const Op scatter_add_op = {.name = "scatter_add",
                                      .type = scatter_add_type,
                                      .vjp = scatter_add_vjp,
                                      .batch = scatter_add_batch,
+                                     .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
                                      .fold = scatter_add_fold,
                                      .alias = scatter_add_alias,
                                      .cpu = scatter_add_cpu,

@@ -206,61 +206,78 @@ Kernel all_to_all_kernel(const KernelSpec& spec) {
 
 Value emit1(const Op& op, Value x, Attrs attrs) { return x.builder().emit(op, Values{x}, std::move(attrs))[0]; }
 
+using Kind = LaneCollective::Kind;
+constexpr LaneCollective kAllReduce = {Kind::all_reduce, &lane_all_reduce_op, &lane_all_reduce_start_op,
+                                       &lane_all_reduce_done_op};
+constexpr LaneCollective kAllGather = {Kind::all_gather, &lane_all_gather_op, &lane_all_gather_start_op,
+                                       &lane_all_gather_done_op};
+constexpr LaneCollective kReduceScatter = {Kind::reduce_scatter, &lane_reduce_scatter_op, &lane_reduce_scatter_start_op,
+                                           &lane_reduce_scatter_done_op};
+constexpr LaneCollective kAllToAll = {Kind::all_to_all, &lane_all_to_all_op};
+
+bool is_whole(const Op& op, Kind kind) {
+  return op.collective && op.collective->kind == kind && op.collective->whole == &op;
+}
+
 }  // namespace
+
+bool is_all_reduce(const Eqn& eqn) { return is_whole(*eqn.op, Kind::all_reduce); }
+bool is_all_gather(const Eqn& eqn) { return is_whole(*eqn.op, Kind::all_gather); }
+bool is_reduce_scatter(const Eqn& eqn) { return is_whole(*eqn.op, Kind::reduce_scatter); }
 
 constinit const Op lane_all_reduce_op = {.name = "lane_all_reduce",
                                          .type = all_reduce_type,
                                          .alias = all_reduce_alias,
-                                         .is_collective = true,
+                                         .collective = &kAllReduce,
                                          .cpu = all_reduce_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_reduce_kernel)};
 constinit const Op lane_all_reduce_start_op = {.name = "lane_all_reduce_start",
                                                .type = all_reduce_type,
                                                .alias = all_reduce_alias,
-                                               .is_collective = true,
+                                               .collective = &kAllReduce,
                                                .cpu = all_reduce_start_kernel,
                                                .cuda = LOCKSTEP_CUDA(all_reduce_start_kernel)};
 constinit const Op lane_all_reduce_done_op = {.name = "lane_all_reduce_done",
                                               .type = all_reduce_type,
                                               .alias = all_reduce_alias,
-                                              .is_collective = true,
+                                              .collective = &kAllReduce,
                                               .cpu = all_reduce_done_kernel,
                                               .cuda = LOCKSTEP_CUDA(all_reduce_done_kernel)};
 constinit const Op lane_all_gather_op = {.name = "lane_all_gather",
                                          .type = lane_all_gather_type,
-                                         .is_collective = true,
+                                         .collective = &kAllGather,
                                          .cpu = all_gather_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_gather_kernel)};
 constinit const Op lane_all_gather_start_op = {.name = "lane_all_gather_start",
                                                .type = lane_all_gather_type,
-                                               .is_collective = true,
+                                               .collective = &kAllGather,
                                                .cpu = all_gather_start_kernel,
                                                .cuda = LOCKSTEP_CUDA(all_gather_start_kernel)};
 constinit const Op lane_all_gather_done_op = {.name = "lane_all_gather_done",
                                               .type = done_type,
                                               .alias = done_alias,
-                                              .is_collective = true,
+                                              .collective = &kAllGather,
                                               .cpu = done_kernel,
                                               .cuda = LOCKSTEP_CUDA(done_kernel)};
 constinit const Op lane_reduce_scatter_op = {.name = "lane_reduce_scatter",
                                              .type = reduce_scatter_type,
-                                             .is_collective = true,
+                                             .collective = &kReduceScatter,
                                              .cpu = reduce_scatter_kernel,
                                              .cuda = LOCKSTEP_CUDA(reduce_scatter_kernel)};
 constinit const Op lane_reduce_scatter_start_op = {.name = "lane_reduce_scatter_start",
                                                    .type = reduce_scatter_type,
-                                                   .is_collective = true,
+                                                   .collective = &kReduceScatter,
                                                    .cpu = reduce_scatter_start_kernel,
                                                    .cuda = LOCKSTEP_CUDA(reduce_scatter_start_kernel)};
 constinit const Op lane_reduce_scatter_done_op = {.name = "lane_reduce_scatter_done",
                                                   .type = done_type,
                                                   .alias = done_alias,
-                                                  .is_collective = true,
+                                                  .collective = &kReduceScatter,
                                                   .cpu = done_kernel,
                                                   .cuda = LOCKSTEP_CUDA(done_kernel)};
 constinit const Op lane_all_to_all_op = {.name = "lane_all_to_all",
                                          .type = lane_all_to_all_type,
-                                         .is_collective = true,
+                                         .collective = &kAllToAll,
                                          .cpu = all_to_all_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_to_all_kernel)};
 

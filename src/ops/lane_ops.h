@@ -20,6 +20,11 @@
 
 namespace lockstep {
 
+// Whether an equation is all of such a collective, not only its start or its completion.
+bool is_all_reduce(const Eqn&);
+bool is_all_gather(const Eqn&);
+bool is_reduce_scatter(const Eqn&);
+
 // The lanes that take part: the axes of the group, and this lane's index in it.
 struct LaneGroup {
   std::vector<std::string> axes;

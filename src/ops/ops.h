@@ -14,10 +14,12 @@ namespace lockstep {
 // Every row.
 std::span<const Op* const> all_ops();
 
-// Batching of pointwise ops: operands that are not batched are broadcast along the batch axis.
-Batched batch_pointwise(const Batch&);
+// Batching as the op's rule says: the batch is a new leading dimension, or is merged into the first one for rows of
+// fixed rank. Operands that have the batch's factor in the rule and are not batched are broadcast. REQUIRES: the rule
+// lets the batch be sharded, and has it in all results and all batched operands.
+Batched batch_by_rule(const Batch&);
 
-// `x` with a leading batch axis: itself when it is batched, else broadcast.
+// An operand with a leading batch axis: itself when it is batched, else broadcast.
 Value with_batch(const Batch&, size_t operand);
 
 }  // namespace lockstep

@@ -77,11 +77,12 @@ Grads pad_vjp(const Vjp& v) {
   return {to_x, sub(total(v.ct()), total(to_x))};
 }
 
+// The value is a scalar. A batch of them takes another equation: a selection between each of them and x padded with 0.
 Batched pad_batch(const Batch& b) {
+  if (!b.batched[1]) return batch_by_rule(b);
   const Dims lo = prepend(0, b.attrs.ints("lo")), hi = prepend(0, b.attrs.ints("hi")),
              interior = prepend(0, b.attrs.ints("interior"));
   const Value x = with_batch(b, 0);
-  if (!b.batched[1]) return pad(x, b.in[1], lo, hi, interior);
   const Value padded = pad(x, full(b.builder, {x.dtype(), {}}, 0), lo, hi, interior);
   const Value inside = full(b.builder, {DType::boolean, x.shape()}, 0);
   const Value outside = pad(inside, full(b.builder, {DType::boolean, {}}, 1), lo, hi, interior);
@@ -150,11 +151,12 @@ Rule concatenate_rule(Types in, const Attrs& attrs) {
   Factors factors;
   const std::string shared = factors.next(in[0].rank());
   Rule rule{{}, {shared}, shared.substr(axis, 1)};
-  // Operands of the same extent share a factor, which is never sharded: there may be hundreds of operands.
+  // Operands of the same extent share a factor, which is never sharded: there may be hundreds of operands. If there are
+  // more extents than letters, the others share the last one.
   std::map<int64_t, char> by_extent;
   for (const Type& each : in) {
-    const auto [at, fresh] = by_extent.try_emplace(each.shape[axis]);
-    if (fresh) rule.unsharded += at->second = factors.next();
+    const auto [at, fresh] = by_extent.try_emplace(each.shape[axis], rule.unsharded.back());
+    if (fresh && factors.left() > 0) rule.unsharded += at->second = factors.next();
     rule.in.push_back(shared);
     rule.in.back()[axis] = at->second;
   }
@@ -172,12 +174,6 @@ Grads concatenate_vjp(const Vjp& v) {
     starts[axis] = limits[axis];
   }
   return grads;
-}
-
-Batched concatenate_batch(const Batch& b) {
-  Values in;
-  for (size_t i = 0; i < b.in.size(); ++i) in.push_back(with_batch(b, i));
-  return concatenate(in, b.attrs.integer("axis") + 1);
 }
 
 Value concatenate_fold(const Fold& f) {
@@ -215,21 +211,23 @@ Kernel concatenate_cpu(const KernelSpec& spec) {
 
 }  // namespace
 
-constinit const Op pad_op = {.name = "pad",
-                             .linear = Linear::all,
-                             .rule = pad_rule,
-                             .type = pad_type,
-                             .vjp = pad_vjp,
-                             .batch = pad_batch,
-                             .fold = pad_fold,
-                             .cpu = pad_cpu,
-                             .cuda = LOCKSTEP_CUDA(pad_cuda)};
+constinit const Op pad_op = {
+    .name = "pad",
+    .linear = Linear::all,
+    .rule = pad_rule,
+    .type = pad_type,
+    .vjp = pad_vjp,
+    .batch = pad_batch,
+    .dim_attrs = {{"lo", DimAttr::offsets}, {"hi", DimAttr::offsets}, {"interior", DimAttr::offsets}},
+    .fold = pad_fold,
+    .cpu = pad_cpu,
+    .cuda = LOCKSTEP_CUDA(pad_cuda)};
 constinit const Op concatenate_op = {.name = "concatenate",
                                      .linear = Linear::all,
                                      .rule = concatenate_rule,
                                      .type = concatenate_type,
                                      .vjp = concatenate_vjp,
-                                     .batch = concatenate_batch,
+                                     .dim_attrs = {{"axis", DimAttr::dims}},
                                      .fold = concatenate_fold,
                                      .cpu = concatenate_cpu,
                                      .cuda = LOCKSTEP_CUDA(concatenate_cuda)};

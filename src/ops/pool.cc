@@ -120,29 +120,6 @@ Grads max_pool_pick_vjp(const Vjp& v) {
 Grads sum_pool_vjp(const Vjp& v) { return {sum_pool_grad(v.ct(), v.in[0].shape(), pooling_options(v.attrs))}; }
 Grads sum_pool_grad_vjp(const Vjp& v) { return {sum_pool(v.ct(), pooling_options(v.attrs))}; }
 
-// Merges the batch into the images.
-Batched batch_images(const Batch& b) {
-  Values in;
-  for (size_t i = 0; i < b.in.size(); ++i) {
-    const Value x = with_batch(b, i);
-    Shape shape = x.shape();
-    shape[1] *= shape[0];
-    shape.erase(shape.begin());
-    in.push_back(reshape(x, shape));
-  }
-  const int64_t images = b.in[0].shape()[b.batched[0] ? 1 : 0];
-  Attrs attrs = b.attrs;
-  if (attrs.find("shape")) {
-    Shape shape = attrs.ints("shape");
-    shape[0] *= b.size;
-    attrs.set("shape", shape);
-  }
-  const Value y = emit(b.op, in, attrs);
-  Shape shape = prepend(b.size, y.shape());
-  shape[1] = images;
-  return reshape(y, shape);
-}
-
 }  // namespace
 
 PoolingOptions pooling_options(const Attrs& attrs) { return checked_pool_options("pool", attrs); }
@@ -152,7 +129,7 @@ constinit const Op max_pool_op = {
     .rule = pooled_rule,
     .type = max_pool_type,
     .vjp = max_pool_vjp,
-    .batch = batch_images,
+    .fixed_rank = true,
     .cpu = max_pool_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max>),
 };
@@ -170,7 +147,7 @@ constinit const Op max_pool_grad_op = {
     .rule = max_pool_grad_rule,
     .type = max_pool_grad_type,
     .vjp = max_pool_grad_vjp,
-    .batch = batch_images,
+    .fixed_rank = true,
     .with_epilogue = &max_pool_grad_fused_op,
     .cpu = max_pool_grad_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max_grad>),
@@ -181,7 +158,7 @@ constinit const Op max_pool_pick_op = {
     .rule = max_pool_pick_rule,
     .type = max_pool_pick_type,
     .vjp = max_pool_pick_vjp,
-    .batch = batch_images,
+    .fixed_rank = true,
     .cpu = max_pool_pick_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::pick>),
 };
@@ -192,7 +169,7 @@ constinit const Op sum_pool_op = {
     .rule = pooled_rule,
     .type = sum_pool_type,
     .vjp = sum_pool_vjp,
-    .batch = batch_images,
+    .fixed_rank = true,
     .cpu = sum_pool_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::sum>),
 };
@@ -203,7 +180,7 @@ constinit const Op sum_pool_grad_op = {
     .rule = sum_pool_grad_rule,
     .type = sum_pool_grad_type,
     .vjp = sum_pool_grad_vjp,
-    .batch = batch_images,
+    .fixed_rank = true,
     .local = with_local_shape,
     .cpu = sum_pool_grad_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::sum_grad>),

@@ -161,8 +161,6 @@ Attrs random_bits_local(const LocalEqnContext& v) {
   return attrs;
 }
 
-Batched random_bits_batch(const Batch& b) { return b.builder.emit(b.op, b.in, b.attrs); }
-
 // Bits [begin, begin + n) of one key; one call of the cipher for each high word of the counter.
 void count_from(const Cipher& cipher, const Key& key, uint64_t begin, uint64_t n, uint32_t* out) {
   while (n > 0) {
@@ -243,9 +241,10 @@ Rule threefry_rule(Types in, const Attrs&) {
   return {{keys + word, counters, counters}, {counters, counters}, word};
 }
 
+// By the rule, a single key would be copied for each example.
 Batched threefry_batch(const Batch& b) {
-  const bool one_key = !b.batched[0] && b.in[0].rank() == 1;
-  const Value in[] = {one_key ? b.in[0] : with_batch(b, 0), with_batch(b, 1), with_batch(b, 2)};
+  if (b.batched[0] || b.in[0].rank() > 1) return batch_by_rule(b);
+  const Value in[] = {b.in[0], with_batch(b, 1), with_batch(b, 2)};
   return b.builder.emit(b.op, in, b.attrs);
 }
 
@@ -271,7 +270,6 @@ Kernel threefry_cpu(const KernelSpec& spec) {
 constinit const Op random_bits_op = {.name = "random_bits",
                                      .rule = random_bits_rule,
                                      .type = random_bits_type,
-                                     .batch = random_bits_batch,
                                      .local = random_bits_local,
                                      .cpu = random_bits_cpu,
                                      .cuda = LOCKSTEP_CUDA(random_bits_cuda)};

@@ -68,8 +68,6 @@ Rule prod_rule(Types in, const Attrs& attrs) {
   return rule;
 }
 
-Batched reduce_batch(const Batch& b) { return b.builder.emit(b.op, b.in, {{"axes", plus(b.attrs.ints("axes"), 1)}}); }
-
 // ---- gradients
 
 Dims kept_dims(int64_t rank, const Dims& axes) {
@@ -124,7 +122,7 @@ Grads prod_vjp(const Vjp& v) {
 
 // ---- folding
 
-// The result for `n` elements equal to `value`, or nothing if it would not be exact.
+// The result for `n` elements equal to `value`, or nullopt if it would not be exact.
 template <ReduceKind kR>
 std::optional<Attr> reduce_full(DType dtype, const Attr& value, int64_t n) {
   if (n == 0) return std::nullopt;
@@ -203,7 +201,7 @@ constexpr Op make_row(std::string_view name, Linear linear, PendingReduction pen
           .pending = pending,
           .type = reduce_type<kR>,
           .vjp = vjp,
-          .batch = reduce_batch,
+          .dim_attrs = {{"axes", DimAttr::dims}},
           .fold = reduce_fold<kR>,
           .cpu = reduce_cpu<kR>,
           .cuda = LOCKSTEP_CUDA(reduce_cuda<kR>)};

@@ -143,12 +143,6 @@ Grads sort_vjp(const Vjp& v) {
   return grads;
 }
 
-Batched sort_batch(const Batch& b) {
-  Values in;
-  for (size_t i = 0; i < b.in.size(); ++i) in.push_back(with_batch(b, i));
-  return sort(in, b.attrs.integer("axis") + 1, b.attrs.get<bool>("descending"));
-}
-
 Kernel sort_cpu(const KernelSpec& spec) {
   const int64_t axis = spec.attrs.integer("axis");
   const Shape& shape = spec.in[0].shape;
@@ -235,14 +229,13 @@ constinit const Op sort_op = {.name = "sort",
                               .type = sort_type,
                               .forward = sort_forward,
                               .vjp = sort_vjp,
-                              .batch = sort_batch,
+                              .dim_attrs = {{"axis", DimAttr::dims}},
                               .cpu = sort_cpu,
                               .cuda = LOCKSTEP_CUDA(sort_cuda<false>)};
 constinit const Op top_k_op = {.name = "top_k",
                                .rule = top_k_rule,
                                .type = top_k_type,
                                .vjp = top_k_vjp,
-                               .batch = batch_pointwise,
                                .cpu = top_k_cpu,
                                .cuda = LOCKSTEP_CUDA(sort_cuda<true>)};
 

@@ -60,10 +60,6 @@ Grads broadcast_vjp(const Vjp& v) {
   return {reduce_sum(v.ct(), summed)};
 }
 
-Batched broadcast_batch(const Batch& b) {
-  return broadcast(b.in[0], prepend(b.size, b.attrs.ints("shape")), prepend(0, plus(b.attrs.ints("dims"), 1)));
-}
-
 Value broadcast_fold(const Fold& f) {
   const Value x = f.in[0];
   if (x.type() == f.type) return x;
@@ -99,7 +95,8 @@ std::vector<Type> reshape_type(Types in, const Attrs& attrs) {
 }
 
 // An unchanged dimension has the same factor before and after. Of dimensions that are split or merged, the outermost
-// before and after share a factor whose steps cover the same elements of both; the others are not sharded.
+// before and after share a factor whose steps cover the same elements of both; the others are not sharded. If there are no
+// elements, only equal leading dimensions share factors.
 Rule reshape_rule(Types in, const Attrs& attrs) {
   const Shape &a = in[0].shape, &b = attrs.ints("shape");
   Factors factors;
@@ -109,11 +106,6 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
     term += letters;
     rule.unsharded += letters;
   };
-  if (count(a) == 0) {
-    take(rule.in[0], a.size());
-    take(rule.out[0], b.size());
-    return rule;
-  }
   auto share = [&](int64_t in_step, int64_t out_step) {
     const char letter = factors.next();
     rule.in[0] += letter;
@@ -121,8 +113,10 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
     if (in_step > 1) rule.in_step[0][letter] = in_step;
     if (out_step > 1) rule.out_step[0][letter] = out_step;
   };
+  const bool empty = count(a) == 0;
   size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {
+    if (empty && a[i] != b[j]) break;
     if (a[i] == b[j]) {
       share(1, 1);
       ++i, ++j;
@@ -154,8 +148,6 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
 }
 
 Grads reshape_vjp(const Vjp& v) { return {reshape(v.ct(), v.in[0].shape())}; }
-
-Batched reshape_batch(const Batch& b) { return reshape(b.in[0], prepend(b.size, b.attrs.ints("shape"))); }
 
 Value reshape_fold(const Fold& f) {
   if (f.in[0].type() == f.type) return f.in[0];
@@ -193,8 +185,6 @@ Rule transpose_rule(Types in, const Attrs& attrs) {
 }
 
 Grads transpose_vjp(const Vjp& v) { return {transpose(v.ct(), inverse(v.attrs.ints("permutation")))}; }
-
-Batched transpose_batch(const Batch& b) { return transpose(b.in[0], prepend(0, plus(b.attrs.ints("permutation"), 1))); }
 
 Value transpose_fold(const Fold& f) {
   const Dims& permutation = f.attrs.ints("permutation");
@@ -269,11 +259,6 @@ Grads slice_vjp(const Vjp& v) {
   return {pad(v.ct(), full(v.ct().builder(), {v.ct().dtype(), {}}, 0), starts, hi, interior)};
 }
 
-Batched slice_batch(const Batch& b) {
-  return slice(b.in[0], prepend(0, b.attrs.ints("starts")), prepend(b.size, b.attrs.ints("limits")),
-               prepend(1, b.attrs.ints("strides")));
-}
-
 Attrs slice_local(const LocalEqnContext& v) {
   Attrs attrs = v.attrs;
   Dims limits = attrs.ints("limits");
@@ -332,8 +317,6 @@ Rule reverse_rule(Types in, const Attrs& attrs) {
 
 Grads reverse_vjp(const Vjp& v) { return {reverse(v.ct(), v.attrs.ints("axes"))}; }
 
-Batched reverse_batch(const Batch& b) { return reverse(b.in[0], plus(b.attrs.ints("axes"), 1)); }
-
 Value reverse_fold(const Fold& f) {
   const Dims& axes = f.attrs.ints("axes");
   auto still = [&](int64_t d) { return f.type.shape[static_cast<size_t>(d)] <= 1; };
@@ -366,7 +349,7 @@ constinit const Op broadcast_op = {.name = "broadcast",
                                    .rule = broadcast_rule,
                                    .type = broadcast_type,
                                    .vjp = broadcast_vjp,
-                                   .batch = broadcast_batch,
+                                   .dim_attrs = {{"shape", DimAttr::extents}, {"dims", DimAttr::mapping}},
                                    .local = with_local_shape,
                                    .fold = broadcast_fold,
                                    .view = broadcast_view,
@@ -376,7 +359,7 @@ constinit const Op reshape_op = {.name = "reshape",
                                  .rule = reshape_rule,
                                  .type = reshape_type,
                                  .vjp = reshape_vjp,
-                                 .batch = reshape_batch,
+                                 .dim_attrs = {{"shape", DimAttr::extents}},
                                  .local = with_local_shape,
                                  .fold = reshape_fold,
                                  .view = dense_result_view,
@@ -387,33 +370,33 @@ constinit const Op transpose_op = {.name = "transpose",
                                    .rule = transpose_rule,
                                    .type = transpose_type,
                                    .vjp = transpose_vjp,
-                                   .batch = transpose_batch,
+                                   .dim_attrs = {{"permutation", DimAttr::mapping}},
                                    .fold = transpose_fold,
                                    .view = transpose_view,
                                    .cpu = view_kernel<transpose_view>};
-constinit const Op slice_op = {.name = "slice",
-                               .linear = Linear::one,
-                               .rule = slice_rule,
-                               .type = slice_type,
-                               .vjp = slice_vjp,
-                               .batch = slice_batch,
-                               .local = slice_local,
-                               .fold = slice_fold,
-                               .view = slice_view,
-                               .cpu = view_kernel<slice_view>};
+constinit const Op slice_op = {
+    .name = "slice",
+    .linear = Linear::one,
+    .rule = slice_rule,
+    .type = slice_type,
+    .vjp = slice_vjp,
+    .dim_attrs = {{"starts", DimAttr::offsets}, {"limits", DimAttr::extents}, {"strides", DimAttr::strides}},
+    .local = slice_local,
+    .fold = slice_fold,
+    .view = slice_view,
+    .cpu = view_kernel<slice_view>};
 constinit const Op reverse_op = {.name = "reverse",
                                  .linear = Linear::one,
                                  .rule = reverse_rule,
                                  .type = reverse_type,
                                  .vjp = reverse_vjp,
-                                 .batch = reverse_batch,
+                                 .dim_attrs = {{"axes", DimAttr::dims}},
                                  .fold = reverse_fold,
                                  .view = reverse_view,
                                  .cpu = view_kernel<reverse_view>};
 constinit const Op stop_gradient_op = {.name = "stop_gradient",
                                        .linear = Linear::one,
                                        .rule = pointwise_rule,
-                                       .batch = batch_pointwise,
                                        .view = dense_result_view,
                                        .alias = same_memory,
                                        .cpu = view_kernel<dense_result_view>};

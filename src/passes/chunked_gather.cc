@@ -8,16 +8,13 @@
 
 #include "base/check.h"
 #include "ops/elementwise.h"
-#include "ops/ops.h"
+#include "ops/lane_ops.h"
 #include "ops/shape_ops.h"
 #include "passes/eqn_cost.h"
 #include "passes/passes.h"
 
 namespace lockstep {
 namespace {
-
-bool is_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
-bool is_scatter(const Eqn& eqn) { return eqn.op == &lane_reduce_scatter_op; }
 
 // A view whose attributes do not depend on extents (a transpose), so that it is the same equation for every chunk.
 bool is_chunkable_view(const Eqn& eqn) { return eqn.op->view && eqn.op->rule && !eqn.op->local; }
@@ -67,7 +64,7 @@ class RegionFinder {
 
   // The region of a collective whose operand is divided along `dim`; nullopt if that is not possible.
   std::optional<ChunkRegion> region(size_t collective, size_t dim) const {
-    return is_gather(p_.eqns[collective]) ? gather_region(collective, dim) : scatter_region(collective, dim);
+    return is_all_gather(p_.eqns[collective]) ? gather_region(collective, dim) : scatter_region(collective, dim);
   }
 
   // The size of the largest array that has to be copied: operands that are sliced, and results that are concatenated.
@@ -84,7 +81,7 @@ class RegionFinder {
       count_sliced(use.product);
       bytes = std::max(bytes, p_.types[p_.eqns[use.product.eqn].out[0]].bytes());
     }
-    if (is_scatter(p_.eqns[collective])) count_sliced(region.product);
+    if (is_reduce_scatter(p_.eqns[collective])) count_sliced(region.product);
     return bytes;
   }
 
@@ -109,7 +106,7 @@ class RegionFinder {
   // The equation with its operand `t` divided along `dim`, and the dimension of its result that is thereby divided.
   std::optional<std::pair<ChunkedEqn, size_t>> from_operand(size_t i, size_t t, size_t dim) const {
     const Eqn& eqn = p_.eqns[i];
-    if (!eqn.op->rule || eqn.out.size() != 1 || eqn.op->is_collective) return std::nullopt;
+    if (!eqn.op->rule || eqn.out.size() != 1 || eqn.op->is_collective()) return std::nullopt;
     const Rule rule = rule_of(eqn);
     const char factor = rule.in[t][dim];
     const size_t at = rule.out[0].find(factor);
@@ -120,7 +117,7 @@ class RegionFinder {
   // The equation with its result divided along `dim`, and the dimension of operand `t` that must be divided, or npos.
   std::optional<std::pair<ChunkedEqn, size_t>> from_result(size_t i, size_t t, size_t dim) const {
     const Eqn& eqn = p_.eqns[i];
-    if (!eqn.op->rule || eqn.out.size() != 1 || eqn.op->is_collective) return std::nullopt;
+    if (!eqn.op->rule || eqn.out.size() != 1 || eqn.op->is_collective()) return std::nullopt;
     const Rule rule = rule_of(eqn);
     const char factor = rule.out[0][dim];
     if (!can_chunk(rule, factor)) return std::nullopt;
@@ -129,7 +126,7 @@ class RegionFinder {
 
   bool is_product(size_t i) const {
     const Eqn& eqn = p_.eqns[i];
-    return eqn.op->rule && eqn.op->pending == PendingReduction::sum && !eqn.op->is_collective && !eqn.op->loop &&
+    return eqn.op->rule && eqn.op->pending == PendingReduction::sum && !eqn.op->is_collective() && !eqn.op->loop &&
            eqn.out.size() == 1;
   }
 
@@ -240,15 +237,16 @@ class ChunkWriter {
   ChunkWriter(const Program& p, const std::vector<ChunkedCollective>& decided) : p_(p), map_(p.types.size()) {
     const RegionFinder finder(p);
     for (const ChunkedCollective& each : decided) {
-      LOCKSTEP_CHECK(each.eqn < p.eqns.size() && (is_gather(p.eqns[each.eqn]) || is_scatter(p.eqns[each.eqn])),
-                     "equation {} is not a gather or scatter", each.eqn);
+      LOCKSTEP_CHECK(
+          each.eqn < p.eqns.size() && (is_all_gather(p.eqns[each.eqn]) || is_reduce_scatter(p.eqns[each.eqn])),
+          "equation {} is not a gather or scatter", each.eqn);
       const auto region = finder.region(each.eqn, each.dim);
       LOCKSTEP_CHECK(region, "equation {} cannot be done in chunks along dimension {}", each.eqn, each.dim);
       regions_.push_back({each, *region});
     }
     for (size_t k = 0; k < regions_.size(); ++k) {
       const auto& [each, region] = regions_[k];
-      if (is_gather(p.eqns[each.eqn])) {
+      if (is_all_gather(p.eqns[each.eqn])) {
         replaced_.insert(each.eqn);
         for (size_t u = 0; u < region.uses.size(); ++u) {
           for (const ChunkedEqn& view : region.uses[u].views) replaced_.insert(view.eqn);
@@ -268,7 +266,7 @@ class ChunkWriter {
     for (size_t i = 0; i < p_.eqns.size(); ++i) {
       if (const auto here = emit_.find(i); here != emit_.end()) {
         const auto& [decided, region] = regions_[here->second.first];
-        if (is_gather(p_.eqns[decided.eqn]))
+        if (is_all_gather(p_.eqns[decided.eqn]))
           gather(decided, region, region.uses[here->second.second]);
         else
           scatter(decided, region);
@@ -390,8 +388,8 @@ std::vector<ChunkedCollective> choose_chunks(const Program& p, const ChunkOption
   std::set<size_t> taken;  // an equation is divided along one factor only
   for (size_t i = 0; i < p.eqns.size(); ++i) {
     const Eqn& eqn = p.eqns[i];
-    if (!is_gather(eqn) && !is_scatter(eqn)) continue;
-    const Type& array = p.types[is_gather(eqn) ? eqn.out[0] : eqn.in[0]];
+    if (!is_all_gather(eqn) && !is_reduce_scatter(eqn)) continue;
+    const Type& array = p.types[is_all_gather(eqn) ? eqn.out[0] : eqn.in[0]];
     const auto lanes = static_cast<int64_t>(eqn.attrs.ints("counts").size());
     const int64_t chunk = std::max({array.bytes() / (lanes * options.chunks_per_piece), options.min_bytes,
                                     lanes * options.min_bytes_per_lane, int64_t{1}});
@@ -410,7 +408,7 @@ std::vector<ChunkedCollective> choose_chunks(const Program& p, const ChunkOption
     if (!best) continue;
     std::vector<size_t> products;
     for (const GatherUse& use : best->second.uses) products.push_back(use.product.eqn);
-    if (is_scatter(eqn)) products.push_back(best->second.product.eqn);
+    if (is_reduce_scatter(eqn)) products.push_back(best->second.product.eqn);
     if (std::any_of(products.begin(), products.end(), [&](size_t at) { return taken.count(at) > 0; })) continue;
     taken.insert(products.begin(), products.end());
     out.push_back(best->first);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/ops.h"
+#include "ops/lane_ops.h"
 #include "passes/eqn_cost.h"
 
 namespace lockstep {
@@ -40,9 +40,9 @@ class UpdateMover {
     for (size_t i = 0; i < p_.eqns.size(); ++i) {
       const Eqn& eqn = p_.eqns[i];
       for (ValueId id : eqn.out) maker_[id] = i;
-      if (eqn.op == &lane_reduce_scatter_op && p_.types[eqn.out[0]].bytes() >= options_.min_bytes)
+      if (is_reduce_scatter(eqn) && p_.types[eqn.out[0]].bytes() >= options_.min_bytes)
         origin_[eqn.out[0]] = Origin::scatter;
-      if (eqn.op->is_collective) continue;
+      if (eqn.op->is_collective()) continue;
       Origin origin = Origin::inputs;
       for (ValueId id : eqn.in) origin = std::max(origin, origin_[id]);
       const bool cheap = is_free(eqn) || eqn.op->loop;
@@ -56,7 +56,7 @@ class UpdateMover {
 
   bool depends_on_inputs_only(size_t i) const {
     const Eqn& eqn = p_.eqns[i];
-    return !eqn.op->is_collective && !eqn.out.empty() && origin_[eqn.out[0]] == Origin::inputs;
+    return !eqn.op->is_collective() && !eqn.out.empty() && origin_[eqn.out[0]] == Origin::inputs;
   }
 
   void find_last_uses() {
@@ -84,7 +84,7 @@ class UpdateMover {
       for (ValueId id : eqn.in) {
         if (origin_[id] == Origin::inputs)
           after = std::max(after, free_at[id]);
-        else if (p_.eqns[maker_[id]].op->is_collective && options_.scatter_wait > 0)
+        else if (p_.eqns[maker_[id]].op->is_collective() && options_.scatter_wait > 0)
           after = std::max(after, expensive.n_after(maker_[id], options_.scatter_wait, i + 1) - 1);
         else
           after = std::max(after, after_[maker_[id]]);

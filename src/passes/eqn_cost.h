@@ -11,7 +11,7 @@
 namespace lockstep {
 
 // Views and constants cost nothing wherever they are placed.
-inline bool is_free(const Eqn& eqn) { return eqn.op->view || (eqn.in.empty() && !eqn.op->is_collective); }
+inline bool is_free(const Eqn& eqn) { return eqn.op->view || (eqn.in.empty() && !eqn.op->is_collective()); }
 
 // Results of up to this size may be kept until they are needed.
 inline constexpr int64_t kSmallBytes = 4096;
@@ -23,7 +23,7 @@ class ExpensiveEqns {
   explicit ExpensiveEqns(const Program& p) {
     for (size_t i = 0; i < p.eqns.size(); ++i) {
       const Eqn& eqn = p.eqns[i];
-      if (eqn.op->is_collective || eqn.op->loop || eqn.op->alias || is_free(eqn)) continue;
+      if (eqn.op->is_collective() || eqn.op->loop || eqn.op->alias || is_free(eqn)) continue;
       if (std::any_of(eqn.in.begin(), eqn.in.end(), [&](ValueId id) { return p.types[id].bytes() > kSmallBytes; }))
         indices_.push_back(i);
     }

@@ -11,7 +11,7 @@
 #include <functional>
 
 #include "base/check.h"
-#include "ops/ops.h"
+#include "ops/fused.h"
 #include "passes/passes.h"
 
 namespace lockstep {
@@ -37,7 +37,7 @@ class Fuser {
       seen_.push_back(0);
       members_.push_back({static_cast<int>(i)});
       head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
-      if (!p.eqns[i].op->is_collective) continue;
+      if (!p.eqns[i].op->is_collective()) continue;
       if (collective >= 0) next_collective_[static_cast<size_t>(collective)] = static_cast<int>(i);
       previous_collective_[i] = collective;
       collective = static_cast<int>(i);
@@ -100,7 +100,7 @@ class Fuser {
   // Whether the result is much smaller than the operand.
   bool is_reduction(int i) const {
     const auto bytes = [&](ValueId id) { return p_.types[id].bytes(); };
-    return !elementwise(static_cast<size_t>(i)) && !eqn(i).op->view && !eqn(i).op->is_collective &&
+    return !elementwise(static_cast<size_t>(i)) && !eqn(i).op->view && !eqn(i).op->is_collective() &&
            eqn(i).out.size() == 1 && eqn(i).in.size() == 1 &&
            kMuchSmaller * bytes(eqn(i).out[0]) <= bytes(eqn(i).in[0]);
   }
@@ -223,7 +223,7 @@ class Fuser {
         }
     Attrs attrs = head >= 0 ? eqn(head).attrs : Attrs{};
     attrs.set("body", std::make_shared<const Program>(body.take(results)));
-    const Op& op = head >= 0 ? *eqn(head).op->with_epilogue : fused_op;
+    const Op& op = row_of_group(head >= 0 ? eqn(head).op : nullptr);
     const Values out = b.emit(op, operands, std::move(attrs));
     for (size_t k = 0; k < out.size(); ++k) map[result_ids[k]] = out[k];
   }

@@ -4,13 +4,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "ops/ops.h"
+#include "ops/lane_ops.h"
 #include "passes/eqn_cost.h"
 
 namespace lockstep {
 namespace {
-
-bool is_weight_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
 
 // The uses of values, and which values are cheap to compute from inputs.
 class GatherUses {
@@ -66,8 +64,7 @@ std::vector<Regather> choose_regathers(const Program& p, const RegatherOptions& 
   std::vector<Regather> out;
   for (size_t i = 0; i < p.eqns.size(); ++i) {
     const Eqn& eqn = p.eqns[i];
-    if (!is_weight_gather(eqn) || p.types[eqn.out[0]].bytes() < options.min_bytes || !uses.is_cheap(eqn.in[0]))
-      continue;
+    if (!is_all_gather(eqn) || p.types[eqn.out[0]].bytes() < options.min_bytes || !uses.is_cheap(eqn.in[0])) continue;
     const auto [users, views] = uses.of(eqn.out[0]);
     for (size_t k = 1; k < users.size(); ++k)
       if (expensive.count_before(users[k]) > expensive.count_before(users[k - 1] + 1) + options.keep_within)
@@ -96,7 +93,7 @@ Program apply_regathers(const Program& p, const std::vector<Regather>& regathers
   for (size_t i = 0; i < p.eqns.size(); ++i) {
     for (; next < regathers.size() && regathers[next].use == i; ++next) {
       const size_t from = regathers[next].gather;
-      LOCKSTEP_CHECK(from < i && is_weight_gather(p.eqns[from]), "equation {} is not a gather before {}", from, i);
+      LOCKSTEP_CHECK(from < i && is_all_gather(p.eqns[from]), "equation {} is not a gather before {}", from, i);
       copy(p.eqns[from], true);
       // Later views are of the new copy anyway.
       for (size_t view : uses.of(p.eqns[from].out[0]).second)

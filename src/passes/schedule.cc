@@ -7,16 +7,12 @@
 #include <utility>
 
 #include "base/check.h"
-#include "ops/ops.h"
+#include "ops/lane_ops.h"
 #include "passes/eqn_cost.h"
 #include "passes/passes.h"
 
 namespace lockstep {
 namespace {
-
-bool is_all_reduce(const Eqn& eqn) { return eqn.op == &lane_all_reduce_op; }
-bool is_all_gather(const Eqn& eqn) { return eqn.op == &lane_all_gather_op; }
-bool is_reduce_scatter(const Eqn& eqn) { return eqn.op == &lane_reduce_scatter_op; }
 
 // Moves small elementwise equations on the results of all-reduces down, and those that produce operands up, so that
 // more all-reduces are ready before the first result is needed. Nothing else moves.
@@ -276,7 +272,7 @@ class CollectiveScheduler {
   bool computes_between(size_t begin, size_t end) const {
     return std::any_of(p_.eqns.begin() + static_cast<std::ptrdiff_t>(begin),
                        p_.eqns.begin() + static_cast<std::ptrdiff_t>(end),
-                       [](const Eqn& eqn) { return !eqn.op->is_collective && !is_free(eqn); });
+                       [](const Eqn& eqn) { return !eqn.op->is_collective() && !is_free(eqn); });
   }
 
   const Program& p_;
@@ -286,11 +282,12 @@ class CollectiveScheduler {
   std::map<std::pair<std::string, std::string>, size_t> open_;  // by axes and kind: the bucket being filled
 };
 
-// The start and done ops of a gather or scatter.
-std::pair<const Op*, const Op*> start_and_done(const Eqn& eqn) {
-  LOCKSTEP_CHECK(is_all_gather(eqn) || is_reduce_scatter(eqn), "{} is not a gather or scatter", eqn.op->name);
-  if (is_all_gather(eqn)) return {&lane_all_gather_start_op, &lane_all_gather_done_op};
-  return {&lane_reduce_scatter_start_op, &lane_reduce_scatter_done_op};
+// The collective that an equation does, which can be asynchronous.
+const LaneCollective& asynchronous(const Eqn& eqn) {
+  const LaneCollective* collective = eqn.op->collective;
+  LOCKSTEP_CHECK(collective && collective->whole == eqn.op && collective->start, "{} cannot be asynchronous",
+                 eqn.op->name);
+  return *collective;
 }
 
 // Writes one lane's program with its collectives at the positions of the schedule.
@@ -329,12 +326,13 @@ class ScheduleWriter {
       Values in;
       for (size_t i : bucket.members)
         for (ValueId id : p_.eqns[i].in) in.push_back(map_[id]);
-      Attrs attrs = p_.eqns[bucket.members[0]].attrs;
+      const Eqn& first = p_.eqns[bucket.members[0]];
+      Attrs attrs = first.attrs;
       if (bucket.done == bucket.start) {
-        define(bucket, b_.emit(lane_all_reduce_op, in, std::move(attrs)));
+        define(bucket, b_.emit(*first.op, in, std::move(attrs)));
       } else {
         attrs.set("id", static_cast<int64_t>(next_));
-        started_[next_] = b_.emit(lane_all_reduce_start_op, in, std::move(attrs));
+        started_[next_] = b_.emit(*asynchronous(first).start, in, std::move(attrs));
       }
     }
   }
@@ -343,7 +341,8 @@ class ScheduleWriter {
     for (size_t k = 0; k < next_; ++k) {
       const Bucket& bucket = schedule_.buckets[k];
       if (bucket.done != position || bucket.start == position) continue;
-      define(bucket, b_.emit(lane_all_reduce_done_op, started_[k], {{"id", static_cast<int64_t>(k)}}));
+      const Op& done = *asynchronous(p_.eqns[bucket.members[0]]).done;
+      define(bucket, b_.emit(done, started_[k], {{"id", static_cast<int64_t>(k)}}));
     }
   }
 
@@ -354,7 +353,7 @@ class ScheduleWriter {
   void start_async(const Eqn& eqn) {
     Attrs attrs = eqn.attrs;
     attrs.set("id", id_of(async_started_++));
-    map_[eqn.out[0]] = b_.emit(*start_and_done(eqn).first, Values{map_[eqn.in[0]]}, std::move(attrs))[0];
+    map_[eqn.out[0]] = b_.emit(*asynchronous(eqn).start, Values{map_[eqn.in[0]]}, std::move(attrs))[0];
   }
 
   void finish_async(size_t position) {
@@ -362,7 +361,7 @@ class ScheduleWriter {
       if (schedule_.async[k].done != position) continue;
       const Eqn& eqn = p_.eqns[schedule_.async[k].start];
       Value& result = map_[eqn.out[0]];
-      result = b_.emit(*start_and_done(eqn).second, Values{map_[eqn.in[0]], result}, {{"id", id_of(k)}})[0];
+      result = b_.emit(*asynchronous(eqn).done, Values{map_[eqn.in[0]], result}, {{"id", id_of(k)}})[0];
     }
   }
 

@@ -1,4 +1,4 @@
-// Batching. Copies equations without batched operands; rewrites the others by the `batch` column of their op.
+// Batching. Copies equations without batched operands; rewrites the others by their op's rule, or by its `batch` column.
 #include <algorithm>
 
 #include "base/check.h"
@@ -66,7 +66,7 @@ BatchedProgram batch(const Program& original, const std::vector<bool>& batched_i
       continue;
     }
     const Batch context{*eqn.op, eqn.attrs, in, which, size, b, kSubPrograms, axis};
-    const auto [out, out_batched] = eqn.op->batch ? eqn.op->batch(context) : batch_pointwise(context);
+    const auto [out, out_batched] = eqn.op->batch ? eqn.op->batch(context) : batch_by_rule(context);
     for (size_t k = 0; k < eqn.out.size(); ++k) {
       const Type& t = program.types[eqn.out[k]];
       LOCKSTEP_CHECK(out[k].type() == (out_batched[k] ? with_axis(t) : t),

@@ -105,7 +105,7 @@ class Planner {
   void assign_constants() {
     for (const Eqn* eqn : steps_) {
       bool all = true;
-      all &= !eqn->op->is_collective;  // collectives cannot run at compile time
+      all &= !eqn->op->is_collective();  // collectives cannot run at compile time
       for (ValueId id : eqn->in) all &= slot_[base(id)].kind == MemorySlot::constant;
       for (ValueId id : eqn->out) all &= slot_[id].kind == MemorySlot::none && bytes(id) <= kMaxConstantBytes;
       if (!all) continue;
@@ -296,7 +296,7 @@ class Planner {
                             comm_,
                             plan_.in_flight_,
                             nullptr};
-      waits = eqn->op->is_collective;
+      waits = eqn->op->is_collective();
       if (on_gpu) {
         const KernelSpec device{in, out, eqn->attrs, pool_, alias, compile_on(cuda_), comm_, plan_.in_flight_, cuda_};
         instruction.kernel = detail::gpu_kernel(*eqn->op, device, host, instruction.text, waits);

@@ -273,8 +273,8 @@ struct Op {
   Batched (*batch)(const Batch&) = nullptr;
   DimAttrs dim_attrs = {};
   bool fixed_rank = false;  // operands have a fixed number of dimensions: a batch is merged into the first of them
-  Attrs (*local)(const LocalEqnContext&) = nullptr;          // attributes on one shard; null: unchanged
-  Value (*fold)(const Fold&) = nullptr;                      // null: never simplified
+  Attrs (*local)(const LocalEqnContext&) = nullptr;                       // attributes on one shard; null: unchanged
+  Value (*fold)(const Fold&) = nullptr;                                   // null: never simplified
   View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: not a view
   // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 do not occur: registers hold
   // them as f32.

@@ -25,7 +25,7 @@ inline Lines ops_of(const Program& p) {
   Lines out;
   for (const Eqn& eqn : p.eqns) {
     std::string line(eqn.op->name);
-    if (eqn.op->is_collective && eqn.attrs.find("axes"))
+    if (eqn.op->is_collective() && eqn.attrs.find("axes"))
       line += " " + eqn.attrs.get<std::string>("axes") + " " + std::to_string(eqn.in.size());
     out.push_back(line);
   }

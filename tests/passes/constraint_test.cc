@@ -26,7 +26,7 @@ Lines collectives_under(const Program& p, const CutConstraints& in = {}, const C
   const Program local = partition(p, kTwoLanes, place(p, kTwoLanes, in, out), 0);
   Lines lines;
   for (const Eqn& eqn : local.eqns) {
-    if (eqn.op->is_collective) lines.push_back(fmt::format("{} {}", eqn.op->name, to_string(local.types[eqn.in[0]])));
+    if (eqn.op->is_collective()) lines.push_back(fmt::format("{} {}", eqn.op->name, to_string(local.types[eqn.in[0]])));
     EXPECT_FALSE(eqn.op->annotation) << print(local);
   }
   return lines;

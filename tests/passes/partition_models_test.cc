@@ -79,7 +79,7 @@ Lines collectives_of(const Program& p, const LaneGrid& grid, const Layouts& said
   const Program local = partition(p, grid, place(p, grid, said.in, said.out), 0);
   Lines out;
   for (const Eqn& eqn : local.eqns) {
-    if (!eqn.op->is_collective) continue;
+    if (!eqn.op->is_collective()) continue;
     std::string line = std::string(eqn.op->name) + " " + eqn.attrs.get<std::string>("axes");
     for (ValueId id : eqn.in) line += " " + to_string(local.types[id]);
     out.push_back(line);

@@ -21,7 +21,7 @@ const LaneGrid kGrid{{{"data", 2, 1}, {"model", 2, 1}}};
 std::vector<std::string> collectives(const Program& p) {
   std::vector<std::string> out;
   for (const Eqn& eqn : p.eqns) {
-    if (!eqn.op->is_collective) continue;
+    if (!eqn.op->is_collective()) continue;
     std::string line = std::string(eqn.op->name) + " " + eqn.attrs.get<std::string>("axes");
     for (ValueId id : eqn.in) line += " " + to_string(p.types[id]);
     out.push_back(line);

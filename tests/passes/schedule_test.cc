@@ -199,7 +199,7 @@ TEST(Schedule, FusionKeepsTheOrderOfCollectives) {
   const Program p = lower(b.take(Values{first, add(e, second)}));
   Lines kinds;
   for (const Eqn& eqn : p.eqns)
-    if (eqn.op->is_collective) kinds.push_back(eqn.attrs.get<std::string>("kind"));
+    if (eqn.op->is_collective()) kinds.push_back(eqn.attrs.get<std::string>("kind"));
   EXPECT_EQ(kinds, Lines({"sum", "max"}));
 }
 

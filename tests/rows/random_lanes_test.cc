@@ -53,7 +53,7 @@ struct Choice {
 std::vector<Choice> choices() {
   std::vector<Choice> out;
   for (const Op* op : all_ops()) {
-    if (op->is_collective || kNotGenerated.contains(op->name)) continue;
+    if (op->is_collective() || kNotGenerated.contains(op->name)) continue;
     Choice choice{op, {}};
     for (const Sample& sample : row_of(*op).samples)
       if (is_usable(sample)) choice.samples.push_back(&sample);

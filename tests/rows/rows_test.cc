@@ -32,7 +32,7 @@ class TracedRows : public Rows {};
 std::vector<const Op*> ops_where(bool (*wanted)(const Op&)) {
   std::vector<const Op*> out;
   for (const Op* op : all_ops())
-    if (wanted(*op) && !op->is_collective) out.push_back(op);  // collectives between lanes have their own tests
+    if (wanted(*op) && !op->is_collective()) out.push_back(op);  // collectives between lanes have their own tests
   return out;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/md5.h"
+#include "base/digest.h"
 #include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 

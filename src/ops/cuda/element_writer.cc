@@ -179,10 +179,7 @@ const std::string& ElementWriter::operand(ValueId v) {
 // than any of them.
 const char* ElementWriter::approximation_of(const Op& op, DType dtype) const {
   if (!options_.approximate || cuda_math() != CudaMath::tf32) return nullptr;
-#define APPROXIMATION(name, function, bf16_function) \
-  if (&op == &name##_op) return dtype == DType::bf16 ? #bf16_function : #function;
-#include "ops/elementwise.def"
-  return nullptr;
+  return dtype == DType::bf16 ? op.cuda_expression.bf16_approximation : op.cuda_expression.approximation;
 }
 
 void ElementWriter::compute(const Eqn& eqn) {
@@ -192,10 +189,8 @@ void ElementWriter::compute(const Eqn& eqn) {
   for (ValueId id : eqn.in) arguments += (arguments.empty() ? "" : ", ") + operand(id);
   const char* result = register_name(t);
   std::string what;
-  if (eqn.op == &cast_op)
-    what = fmt::format("math::cast<{}>({})", result, arguments);
-  else if (eqn.op == &bitcast_op)
-    what = fmt::format("__builtin_bit_cast({}, {})", result, arguments);
+  if (const char* text = eqn.op->cuda_expression.text)
+    what = fmt::format(fmt::runtime(text), result, arguments);
   else if (const char* function = approximation_of(*eqn.op, t))
     what = fmt::format("{}({})", function, arguments);
   else

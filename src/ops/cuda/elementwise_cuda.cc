@@ -155,9 +155,9 @@ CudaRanges elementwise_ranges(const Program& body) {
 
 namespace {
 
-// Whether the program only rounds an f32 to 16 bits.
+// Whether the program only rounds an f32 to 16 bits. No other equation has these types.
 bool is_only_rounded(const Program& body) {
-  return body.inputs.size() == 1 && body.eqns.size() == 1 && body.eqns[0].op == &cast_op &&
+  return body.inputs.size() == 1 && body.eqns.size() == 1 && body.eqns[0].in.size() == 1 &&
          body.eqns[0].in[0] == body.inputs[0] && body.outputs[0] == body.eqns[0].out[0] &&
          body.types[body.inputs[0]].dtype == DType::f32 && is_16_bit(body.types[body.outputs[0]].dtype);
 }

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "base/md5.h"
+#include "base/digest.h"
 #include "ops/cuda/gemm_choice.h"
 #include "ops/cuda/step.h"
 #include "ops/cuda/text.h"

@@ -52,6 +52,7 @@ void add_apply_command(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<ApplyArguments>();
   add_files_flag(*command, arguments->files)->required();
   add_job_flags(*command, arguments->flags);
+  add_runtime_flags(*command, arguments->flags.runtime, {SettingGroup::logs});
   command->add_flag("--dry-run", arguments->dry_run, "check the manifests without starting anything");
   add_examples(*command, {"lockstep apply -f job.yaml", "lockstep apply -f jobs/ --on slurm"});
   command->callback([arguments, &action] { action = [arguments] { return apply(*arguments); }; });

@@ -71,6 +71,9 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
     CLI::Option* option = add_flag_of(app, flags, key)->group(std::string(key.group));
     if (!key.metavar.empty()) option->type_name(std::string(key.metavar));
   }
+  add_runtime_flags(app, flags.runtime,
+                    {SettingGroup::devices, SettingGroup::process, SettingGroup::communication, SettingGroup::run,
+                     SettingGroup::cache});
   add_footer(app,
              "Exit codes:\n"
              "  0        success\n"

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "cli/runtime_flags.h"
 #include "train/config.h"
 
 namespace lockstep::cli {
@@ -15,6 +16,7 @@ struct ConfigFlags {
   std::string file;           // CONFIG, or --config
   bool print_config = false;  // --print-config: show the settings instead of using them
   ConfigMap given;            // the flags that were given, by key
+  RuntimeFlags runtime;       // flags that are not settings of the run, such as --gpu-timeout
 };
 
 // Adds the flags, in groups with their defaults, and a footer with exit codes and examples. REQUIRES: flags outlives

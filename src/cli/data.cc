@@ -11,6 +11,7 @@
 #include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/runtime_flags.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -19,6 +20,7 @@ namespace {
 struct DataArguments {
   std::string name;
   std::string dir;
+  RuntimeFlags cache;
 };
 
 // Prints events of a download: a line per file and note, and on a terminal a progress line.
@@ -70,6 +72,7 @@ class FetchPrinter {
 };
 
 int fetch(const DataArguments& arguments) {
+  export_flags(arguments.cache);
   FetchPrinter printer;
   const std::string folder = fetch_dataset(
       arguments.name, {.dir = arguments.dir, .progress = [&](const DataEvent& event) { printer(event); }});
@@ -98,6 +101,7 @@ bool is_absent(const std::vector<DataCheck>& checks) {
 }
 
 int verify(const DataArguments& arguments) {
+  export_flags(arguments.cache);
   const bool all = arguments.name.empty();
   int verified = 0;
   for (const std::string& name : all ? dataset_names() : std::vector<std::string>{arguments.name}) {
@@ -126,6 +130,7 @@ void add_data_command(CLI::App& program, Action& action) {
   CLI::App* fetcher = data->add_subcommand("fetch", "download a data set and verify its published checksums");
   fetcher->add_option("NAME", arguments->name, "the data set")->required()->check(known);
   fetcher->add_option("--dir", arguments->dir, "folder for the files (default: the cache)")->type_name("DIR");
+  add_runtime_flags(*fetcher, arguments->cache, {SettingGroup::cache});
   add_examples(*fetcher, {"lockstep data fetch mnist", "lockstep data fetch fashion-mnist --dir data"});
   fetcher->callback([arguments, &action] { action = [arguments] { return fetch(*arguments); }; });
 
@@ -135,6 +140,7 @@ void add_data_command(CLI::App& program, Action& action) {
   verifier->add_option("--dir", arguments->dir, "folder with the files (default: the cache)")
       ->type_name("DIR")
       ->needs(name);
+  add_runtime_flags(*verifier, arguments->cache, {SettingGroup::cache});
   add_examples(*verifier, {"lockstep data verify", "lockstep data verify mnist --dir data"});
   verifier->callback([arguments, &action] { action = [arguments] { return verify(*arguments); }; });
   add_examples(*data, {"lockstep data fetch mnist", "lockstep data verify mnist"});

@@ -1,18 +1,22 @@
-// The flags --devices and --platform of commands other than train. Used by the main thread only.
+// The flags for devices and processes of commands other than train. Used by the main thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 #include <string>
 
+#include "cli/runtime_flags.h"
+
 namespace lockstep::cli {
 
 struct DevicesFlags {
   std::string devices = "auto";
   std::string platform;  // empty: not given
+  RuntimeFlags runtime;
 };
 
-// Adds --devices auto|all|N and --platform auto|cpu|cuda. REQUIRES: flags outlives the parse.
+// Adds --devices auto|all|N, --platform auto|cpu|cuda, and the runtime settings of devices and processes. REQUIRES: flags
+// outlives the parse.
 void add_devices_flags(CLI::App& app, DevicesFlags& flags);
 
 // Adds --platform alone.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/runtime_flags.h"
 #include "jobs/runner.h"
 
 namespace lockstep::cli {
@@ -18,6 +19,7 @@ struct JobFlags {
   std::string on;     // --on; empty: $LOCKSTEP_ON, else "local"
   std::string space;  // --namespace; empty: default_namespace() of jobs/runner.h
   bool all_spaces = false;
+  RuntimeFlags runtime;
 
   // The namespace whose jobs are listed; empty: all namespaces.
   std::string list_namespace() const { return all_spaces ? "" : lookup_namespace(); }
@@ -25,7 +27,7 @@ struct JobFlags {
   std::string lookup_namespace() const;
 };
 
-// Adds --on, --namespace and, if `may_take_all`, --all-namespaces. REQUIRES: flags outlives the parse.
+// Adds --on, --state-dir, --namespace and, if `may_take_all`, --all-namespaces. REQUIRES: flags outlives the parse.
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all = false);
 
 // Adds --timeout, which takes a duration such as 60s. REQUIRES: `timeout` outlives the parse.

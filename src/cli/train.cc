@@ -104,6 +104,7 @@ void add_train_command(CLI::App& program, Action& action) {
   add_config_flags(*command, *flags);
   command->callback([flags, &action] {
     action = [flags] {
+      export_flags(flags->runtime);
       KeyLines lines;
       const TrainConfig config = resolve_config(*flags, &lines);
       if (flags->print_config) {

@@ -1,0 +1,57 @@
+#include "cli/runtime_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace lockstep::cli {
+namespace {
+
+std::string title_of(SettingGroup group) {
+  switch (group) {
+    case SettingGroup::devices:
+      return "Devices";
+    case SettingGroup::process:
+      return "Processes";
+    case SettingGroup::communication:
+      return "Communication";
+    case SettingGroup::run:
+      return "Logging";
+    default:
+      return "Options";
+  }
+}
+
+CLI::Option* add_runtime_flag(CLI::App& app, RuntimeFlags& flags, const detail::RuntimeSetting& setting) {
+  const std::string name(setting.flag), help(setting.help);
+  const auto store = [&flags, &setting](const std::string& text) {
+    if (const std::string error = setting_error(setting, text); !error.empty())
+      throw CLI::ValidationError(std::string(setting.flag), error);
+    flags[std::string(setting.variable)] = text;
+  };
+  if (setting.metavar.empty())
+    return app
+        .add_flag_callback(
+            name, [store, &setting] { store(setting.variable_value("")); }, help)
+        ->take_last();
+  return app.add_option_function<std::string>(name, store, fmt::format("{} (default: {})", help, setting.initial))
+      ->type_name(std::string(setting.metavar))
+      ->take_last();
+}
+
+}  // namespace
+
+void add_runtime_flags(CLI::App& app, RuntimeFlags& flags, const std::vector<SettingGroup>& groups,
+                       const std::vector<std::string_view>& except) {
+  for (const detail::RuntimeSetting& setting : detail::runtime_settings())
+    if (std::ranges::find(groups, setting.group) != groups.end() &&
+        std::ranges::find(except, setting.flag) == except.end())
+      add_runtime_flag(app, flags, setting)->group(title_of(setting.group));
+}
+
+void export_flags(const RuntimeFlags& flags) {
+  for (const auto& [variable, value] : flags) ::setenv(variable.c_str(), value.c_str(), 1);
+}
+
+}  // namespace lockstep::cli

@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "base/printable.h"
 #include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "cli/diagnosis.h"
 #include "cli/help.h"
+#include "cli/runtime_flags.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {
@@ -21,6 +23,7 @@ struct DoctorArguments {
   double timeout = 3;
   bool json = false, ready = false;
   std::string platform;
+  RuntimeFlags runtime;
 };
 
 const char* answer_of(const detail::DetectorResult& result) {
@@ -210,9 +213,13 @@ int check_ready(const distributed::Options& options, std::chrono::milliseconds t
 }
 
 int run(const DoctorArguments& arguments) {
+  export_flags(arguments.runtime);
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(arguments.timeout * 1000));
-  if (arguments.ready) return check_ready(arguments.options, timeout);
-  const Diagnosis found = diagnose(arguments.options, detail::read_launch_environment(), timeout, arguments.platform);
+  distributed::Options options = arguments.options;
+  if (options.network_interface.empty())
+    options.network_interface = environment_variable("LOCKSTEP_INTERFACE").value_or("");
+  if (arguments.ready) return check_ready(options, timeout);
+  const Diagnosis found = diagnose(options, detail::read_launch_environment(), timeout, arguments.platform);
   if (arguments.json)
     print_json(found);
   else
@@ -248,6 +255,7 @@ void add_doctor_command(CLI::App& program, Action& action) {
   command->add_flag("--json", arguments->json, "print JSON");
   command->add_flag("--ready", arguments->ready,
                     "check only whether process 0 of the job is reachable, for the readiness probe of a pod");
+  add_runtime_flags(*command, arguments->runtime, {SettingGroup::process});
   add_footer(*command,
              "Exit codes:\n"
              "  0  no problems found; with --ready: process 0 is reachable\n"

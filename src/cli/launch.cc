@@ -18,6 +18,7 @@
 #include "cli/devices_flag.h"
 #include "cli/help.h"
 #include "cli/number_check.h"
+#include "cli/runtime_flags.h"
 #include "cluster/detect.h"
 #include "data/process.h"
 #include "jobs/launch.h"
@@ -32,12 +33,12 @@ namespace {
 struct LaunchArguments {
   int processes = 0;  // 0: not given
   std::string devices = "auto", platform, hosts, ssh = "ssh", program, collectives;
-  int lanes = 0, port = 0;
-  double heartbeat_timeout = 0, collective_timeout = 0;  // 0: not given
+  int port = 0;
+  RuntimeFlags runtime;
   double grace = 15, stop_timeout = 300, restart_delay = 1;
   int max_restarts = 0;
   std::string logs;
-  bool no_pin = false, no_tls = false, quiet_ranks = false;
+  bool no_pin = false, quiet_ranks = false;
 };
 
 constexpr const char* kExample = "such as `lockstep launch -n 2 --devices 8 -- train --model mlp`";
@@ -106,13 +107,8 @@ std::vector<std::string> variables_of(const LaunchArguments& arguments) {
   if (arguments.devices != "auto" && arguments.devices != "all")
     out.push_back("LOCKSTEP_NUM_CPU_DEVICES=" + arguments.devices);
   if (!arguments.platform.empty()) out.push_back("LOCKSTEP_PLATFORM=" + arguments.platform);
-  if (arguments.lanes > 0) out.push_back(fmt::format("LOCKSTEP_CPU_LANES={}", arguments.lanes));
   if (!arguments.collectives.empty()) out.push_back("LOCKSTEP_COLLECTIVES=" + arguments.collectives);
-  if (arguments.no_tls) out.push_back("LOCKSTEP_TLS=off");
-  if (arguments.heartbeat_timeout > 0)
-    out.push_back(fmt::format("LOCKSTEP_HEARTBEAT_TIMEOUT={}", arguments.heartbeat_timeout));
-  if (arguments.collective_timeout > 0)
-    out.push_back(fmt::format("LOCKSTEP_COLLECTIVE_TIMEOUT={}", arguments.collective_timeout));
+  for (const auto& [variable, value] : arguments.runtime) out.push_back(fmt::format("{}={}", variable, value));
   return out;
 }
 
@@ -163,9 +159,11 @@ std::string describe_recovery(const std::optional<TrainConfig>& training, bool r
 
 // The timeout that the processes use: the flag, else the variable, else the default.
 std::chrono::milliseconds heartbeat_timeout(const LaunchArguments& arguments) {
-  const std::optional<std::string> text = environment_variable("LOCKSTEP_HEARTBEAT_TIMEOUT");
-  double value = arguments.heartbeat_timeout;
-  if (value <= 0 && text) value = std::strtod(text->c_str(), nullptr);
+  constexpr const char* kVariable = "LOCKSTEP_HEARTBEAT_TIMEOUT";
+  const auto flag = arguments.runtime.find(kVariable);
+  const std::string text =
+      flag != arguments.runtime.end() ? flag->second : environment_variable(kVariable).value_or("");
+  const double value = std::strtod(text.c_str(), nullptr);
   return value > 0 && value <= 1e6 ? milliseconds(value) : distributed::Options{}.heartbeat_timeout;
 }
 
@@ -283,7 +281,6 @@ void add_launch_command(CLI::App& program, Action& action) {
           "");
   add_platform_flag(*command, arguments->platform,
                     "device type of each process (default: $LOCKSTEP_PLATFORM, else auto)");
-  number("--lanes", arguments->lanes, 1, 1024, "lanes of each process, which divide its cores (default: 1)");
   command
       ->add_option("--hosts", arguments->hosts,
                    "hosts and their process slots: a,b:4, or @FILE with a line such as `b slots=4` for each host")
@@ -304,12 +301,10 @@ void add_launch_command(CLI::App& program, Action& action) {
             return one_of({"auto", "shared", "tcp"})(text);
           },
           "");
-  command->add_flag("--no-tls", arguments->no_tls,
-                    "do not encrypt the control plane: others on the network can read its messages and join the job");
-  time("--heartbeat-timeout", arguments->heartbeat_timeout, 0.001,
-       "time without a heartbeat after which a process counts as lost (default: 10)");
-  time("--collective-timeout", arguments->collective_timeout, 0.001,
-       "longest wait for other processes in a collective (default: 60)");
+  // The launched processes are not started by MPI.
+  add_runtime_flags(*command, arguments->runtime,
+                    {SettingGroup::devices, SettingGroup::cache, SettingGroup::communication},
+                    {"--collectives", "--mpi-threads"});
   number("--max-restarts", arguments->max_restarts, 0, 1'000'000,
          "restart all processes up to N times when one is lost or crashes (default: 0)");
   time("--restart-delay", arguments->restart_delay, 0,
@@ -321,9 +316,9 @@ void add_launch_command(CLI::App& program, Action& action) {
   command->add_option("--logs", arguments->logs, "folder for the output of each process: rank_0.log, ...")
       ->type_name("DIR");
   command->add_flag("--quiet-ranks", arguments->quiet_ranks, "show only the output of process 0");
-  group_flags(*command, "Processes",
-              {"--processes", "--devices", "--platform", "--lanes", "--hosts", "--ssh", "--program", "--no-pin"});
-  group_flags(*command, "Communication", {"--port", "--collectives", "--no-tls", "--collective-timeout"});
+  group_flags(*command, "Processes", {"--processes", "--hosts", "--ssh", "--program", "--no-pin"});
+  group_flags(*command, "Devices", {"--devices", "--platform"});
+  group_flags(*command, "Communication", {"--port", "--collectives"});
   group_flags(*command, "Failures and restarts",
               {"--heartbeat-timeout", "--max-restarts", "--restart-delay", "--grace", "--stop-timeout"});
   group_flags(*command, "Output", {"--logs", "--quiet-ranks"});

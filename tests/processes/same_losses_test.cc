@@ -64,8 +64,8 @@ TEST(ProcessLosses, EqualWithMicroBatches) {
 }
 
 TEST(ProcessLosses, EqualWithSeveralLanesPerProcess) {
-  expect_near(losses({"-n", "2", "--devices", "4", "--lanes", "2"}, kMlp), alone(kMlp));
-  expect_near(losses({"-n", "2", "--devices", "4", "--lanes", "2"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
+  expect_near(losses({"-n", "2", "--devices", "4", "--cpu-lanes", "2"}, kMlp), alone(kMlp));
+  expect_near(losses({"-n", "2", "--devices", "4", "--cpu-lanes", "2"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
 }
 
 // Devices that do not divide by the lanes of a process use fewer lanes.
@@ -73,7 +73,7 @@ TEST(ProcessLosses, EqualIfDevicesDoNotDivideByLanes) {
   for (const char* devices : {"1", "3"}) {
     SCOPED_TRACE(devices);
     for (const char* stage : {"0", "3"})
-      expect_near(losses({"-n", "2", "--devices", devices, "--lanes", "2"}, kMlp + Words{"--zero", stage}),
+      expect_near(losses({"-n", "2", "--devices", devices, "--cpu-lanes", "2"}, kMlp + Words{"--zero", stage}),
                   alone(kMlp));
   }
 }

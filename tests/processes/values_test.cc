@@ -21,7 +21,7 @@ TEST(HostValues, AreCombined) {
 TEST(DistributedArray, IsMadeOfProcessLocalData) {
   expect_fine("pieces", 2);
   expect_fine("pieces", 3, {"--devices", "2"});
-  expect_fine("pieces", 2, {"--devices", "4", "--lanes", "2"});
+  expect_fine("pieces", 2, {"--devices", "4", "--cpu-lanes", "2"});
 }
 
 TEST(HostValues, SynchronizeOnlyUnderOneName) { expect_fine("names", 2); }

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "base/check.h"
-#include "base/md5.h"
+#include "base/digest.h"
 #include "data/bytes.h"
 
 namespace lockstep {

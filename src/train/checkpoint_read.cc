@@ -9,13 +9,13 @@
 
 #include "array/node.h"
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/printable.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
 #include "train/manifest.h"
 #include "train/overlap.h"
 #include "train/safetensors.h"
-#include "train/sha256.h"
 
 namespace lockstep::detail {
 namespace {

@@ -9,14 +9,15 @@
 
 #include "array/node.h"
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/printable.h"
+#include "base/text_bytes.h"
 #include "lockstep/version.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
 #include "train/manifest.h"
 #include "train/overlap.h"
 #include "train/safetensors.h"
-#include "train/sha256.h"
 
 namespace lockstep::detail {
 namespace {
@@ -27,7 +28,6 @@ static_assert(std::endian::native == std::endian::little, "checkpoints contain a
 constexpr int64_t kWriteWindow = int64_t{1} << 20;
 
 using Bytes = std::span<const uint8_t>;
-Bytes bytes_of(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 
 // The index of a mesh in `meshes`, compared by names and sizes of axes; a new mesh is appended. -1 for a mesh without
 // axes.
@@ -205,7 +205,7 @@ void write_shard(FileSystem& files, const std::string& folder, CheckpointContent
   }
   HashingWriter out(files, folder, shard);
   out.write(
-      bytes_of(encode_safetensors(tensors, {{"written_by", info.written_by}, {"step", std::to_string(info.step)}})));
+      text_bytes(encode_safetensors(tensors, {{"written_by", info.written_by}, {"step", std::to_string(info.step)}})));
   for (const PieceIndex& item : items)
     write_piece(out, type_of(info, item), piece_of(info, item).box, contents.data[item.entry]);
   out.finish();
@@ -256,7 +256,7 @@ CheckpointInfo write_part(FileSystem& files, const std::string& folder, Checkpoi
 
 void write_manifest(FileSystem& files, const std::string& folder, const CheckpointInfo& info) {
   const std::unique_ptr<FileWriter> manifest = files.create(folder + "/" + kManifest);
-  manifest->write(bytes_of(encode_manifest(info)));
+  manifest->write(text_bytes(encode_manifest(info)));
   manifest->finish();
 }
 

@@ -9,9 +9,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/json.h"
 #include "base/printable.h"
-#include "train/sha256.h"
+#include "base/text_bytes.h"
 
 namespace lockstep::detail {
 namespace {
@@ -25,7 +26,7 @@ constexpr std::string_view kClose = "\"\n}\n";
 constexpr size_t kHex = 64;
 
 std::string sum_of(std::string_view text) {
-  return sha256_hex({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return sha256_hex(text_bytes(text));
 }
 
 OrderedJson encode_number(double value) {  // JSON has neither NaN nor infinities

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "array/node.h"
+#include "base/digest.h"
 #include "base/faulty_files.h"
 #include "base/throws.h"
 #include "lockstep/device_put.h"
@@ -18,7 +19,6 @@
 #include "train/eight_devices.h"
 #include "train/manifest.h"
 #include "train/overlap.h"
-#include "train/sha256.h"
 
 namespace lockstep {
 namespace {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/digest.h"
 #include "base/faulty_files.h"
 #include "base/throws.h"
 #include "lockstep/device_put.h"
@@ -17,7 +18,6 @@
 #include "train/checkpoints.h"
 #include "train/manifest.h"
 #include "train/safetensors.h"
-#include "train/sha256.h"
 
 namespace lockstep {
 namespace {
@@ -89,7 +89,7 @@ TEST(Checkpoint, InspectReadsTheManifestOnly) {
   ASSERT_EQ(info.shards.size(), 1u);
   EXPECT_EQ(info.shards[0].file, "shard-00000-of-00001.safetensors");
   EXPECT_EQ(info.shards[0].bytes, disk().size(info.path + "/" + info.shards[0].file));
-  EXPECT_EQ(info.shards[0].sha256, detail::sha256_hex(disk().read_file(info.path + "/" + info.shards[0].file)));
+  EXPECT_EQ(info.shards[0].sha256, sha256_hex(disk().read_file(info.path + "/" + info.shards[0].file)));
 }
 
 TEST(Checkpoint, LoadedArraysHaveNoShardingByDefault) {
@@ -453,7 +453,7 @@ TEST(FindCheckpoint, ByStep) {
   EXPECT_EQ(find_checkpoint(dir.path(), "00000009", ignore)->step, 9);
   EXPECT_EQ(find_checkpoint(dir.path(), "step_00000009", ignore)->step, 9);
   EXPECT_THROWS(find_checkpoint(dir.path(), "7", ignore), Error,
-                "no checkpoint of step 7; " + dir.path() + " has steps 9, 10");
+                "no checkpoint of step 7; steps available in " + dir.path() + ": 9, 10");
 }
 
 TEST(FindCheckpoint, WithoutAFolder) {
@@ -472,7 +472,7 @@ TEST(FindCheckpoint, ByPath) {
   EXPECT_EQ(find_checkpoint(dir.path(), dir.path() + "/a/", ignore)->step, 10);
   EXPECT_THROWS(find_checkpoint(dir.path(), dir.path() + "/b", ignore), Error,
                 dir.path() + "/b does not exist; give \"auto\", \"none\", a step or the path of a checkpoint; " +
-                    dir.path() + " has steps 3");
+                    "steps available in " + dir.path() + ": 3");
   disk().make_dirs(dir.path() + "/c");
   EXPECT_THROWS(find_checkpoint(dir.path(), dir.path() + "/c", ignore), Error, "is neither a complete checkpoint");
   EXPECT_THROWS(load_checkpoint(dir.path() + "/c/step_00000001"), Error, "does not exist; check the path");

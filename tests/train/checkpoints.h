@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "array/node.h"
+#include "base/digest.h"
 #include "base/file.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/half.h"
-#include "train/sha256.h"
 
 namespace lockstep {
 
@@ -25,7 +25,7 @@ inline void ignore(const std::string&) {}
 inline std::string with_checksum(const std::string& manifest) {
   const std::string key = ",\n  \"sha256\": \"";
   const std::string body = manifest.substr(0, manifest.rfind(key));
-  return body + key + detail::sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()}) + "\"\n}\n";
+  return body + key + sha256_hex({reinterpret_cast<const uint8_t*>(body.data()), body.size()}) + "\"\n}\n";
 }
 
 // Changes the manifest at `path` and updates its checksum.

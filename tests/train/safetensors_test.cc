@@ -4,7 +4,6 @@
 
 #include "base/printable.h"
 #include "base/throws.h"
-#include "train/sha256.h"
 
 namespace lockstep::detail {
 namespace {
@@ -159,19 +158,6 @@ TEST_F(Safetensors, GapsOverlapsAndWrongEndsAreRejected) {
   EXPECT_THROWS(two("[0,2]", "[0,2]", 2), Error, "overlap");
   EXPECT_THROWS(two("[0,2]", "[2,4]", 3), Error, "ends within \"b\": it has 3 bytes of data, but needs 4");
   EXPECT_THROWS(two("[0,2]", "[2,4]", 5), Error, "has 1 bytes after its last tensor");
-}
-
-TEST(Sha256, MatchesTheStandardTestVectors) {
-  const std::string text = "abc", half = text.substr(0, 1);
-  const auto span = [](const std::string& s) {
-    return std::span(reinterpret_cast<const uint8_t*>(s.data()), s.size());
-  };
-  EXPECT_EQ(sha256_hex(span(text)), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  Sha256 pieces;
-  pieces.update(span(half));
-  pieces.update(span("bc"));
-  EXPECT_EQ(pieces.hex(), sha256_hex(span(text)));
 }
 
 }  // namespace

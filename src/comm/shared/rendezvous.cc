@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/md5.h"
+#include "base/digest.h"
+#include "base/text_bytes.h"
 #include "comm/shared/segment.h"
 #include "comm/shared/wait.h"
 
@@ -24,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 std::string hash(const std::string& text) {
-  return md5_hex({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return md5_hex(text_bytes(text));
 }
 
 // One rank's way through the rendezvous.

@@ -18,7 +18,8 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/md5.h"
+#include "base/digest.h"
+#include "base/text_bytes.h"
 #include "lane/memory.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -120,7 +121,7 @@ Descriptor receive_file(const Descriptor& connection) {
 
 std::string segment_name(const std::string& key) {
   return fmt::format("lockstep-{}-{}", ::geteuid(),
-                     md5_hex({reinterpret_cast<const uint8_t*>(key.data()), key.size()}));
+                     md5_hex(text_bytes(key)));
 }
 
 std::string mebibytes(double bytes) { return fmt::format("{:.3g} MiB", bytes / (1 << 20)); }

@@ -5,16 +5,14 @@
 #include <chrono>
 #include <span>
 
+#include "base/digest.h"
 #include "base/file.h"
-#include "base/md5.h"
+#include "base/text_bytes.h"
 #include "lane/cuda/code.h"
 
 namespace lockstep {
 namespace {
 
-std::span<const uint8_t> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 }  // namespace
 
@@ -58,7 +56,7 @@ bool is_clearly_faster(const TimedGraph& one, const TimedGraph& other) {
 
 std::string AutotuneCache::file_of(const std::string& key) const {
   const std::string folder = cuda_cache_folder();
-  return folder.empty() ? "" : fmt::format("{}/{}.{}", folder, md5_hex(bytes_of(key)), kind_);
+  return folder.empty() ? "" : fmt::format("{}/{}.{}", folder, md5_hex(text_bytes(key)), kind_);
 }
 
 std::string AutotuneCache::find(const std::string& key, const std::function<bool(const std::string&)>& is_valid) {
@@ -83,7 +81,7 @@ std::string AutotuneCache::store(const std::string& key, const std::string& choi
   if (!is_first || path.empty()) return at->second;
   try {
     FileSystem::real().make_dirs(parent_dir(path));
-    FileSystem::real().write_atomic(path, bytes_of(choice));
+    FileSystem::real().write_atomic(path, text_bytes(choice));
   } catch (const IoError&) {  // the next run autotunes again
   }
   return choice;

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/file.h"
-#include "base/md5.h"
 #include "base/runtime_settings.h"
 #include "lane/memory.h"
 

@@ -1,4 +1,4 @@
-#include "base/md5.h"
+#include "base/digest.h"
 
 #include <gtest/gtest.h>
 
@@ -40,6 +40,15 @@ TEST(Md5, DoesNotDependOnThePieces) {
 
 TEST(Md5, HashesAMillionLetters) {
   EXPECT_EQ(md5_hex(std::vector<uint8_t>(1000000, 'a')), "7707d6ae4e027c70eea2a935c2296f21");
+}
+
+TEST(Sha256, MatchesTheVectorsOfFips180) {
+  EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256_hex(bytes("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  Sha256 pieces;
+  pieces.update(bytes("a"));
+  pieces.update(bytes("bc"));
+  EXPECT_EQ(pieces.hex(), sha256_hex(bytes("abc")));
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ struct Options {
   // Use only this detector, such as "slurm". Empty: try all in order. "none": run as a single process.
   std::string cluster_detection_method = {};
   std::string coordinator_bind_address = {};  // where process 0 listens; empty: coordinator_address
+  // Port of process 0 where the launcher provides only its host: Slurm, Indexed Jobs and JobSets.
+  std::optional<int> coordinator_port = {};
   std::chrono::milliseconds initialization_timeout{300'000};
   std::chrono::milliseconds heartbeat_timeout{10'000};
   std::chrono::milliseconds shutdown_timeout{300'000};
@@ -46,16 +48,21 @@ struct Options {
   std::string collectives = "auto";
   // "eth0", "ib*", "^docker*"; empty: the interface that routes to the coordinator.
   std::string network_interface = {};
-  std::string token = {};  // the job's shared secret; empty: LOCKSTEP_TOKEN, or the file LOCKSTEP_TOKEN_FILE
+  // The job's shared secret, or a file that contains it. Both empty: LOCKSTEP_TOKEN, else the file LOCKSTEP_TOKEN_FILE.
+  std::string token = {}, token_file = {};
+  bool insecure = false;  // without a token, accept every process and do not encrypt (LOCKSTEP_INSECURE=1)
   // TLS of the control plane. By default the keys are derived from the token. Or give all three PEM files
   // (LOCKSTEP_TLS_CA, LOCKSTEP_TLS_CERTIFICATE, LOCKSTEP_TLS_KEY). `tls = false` (LOCKSTEP_TLS=off) turns
   // encryption off.
   std::string tls_ca = {}, tls_certificate = {}, tls_key = {};
   bool tls = true;
+  // Folder for flight records; not set: LOCKSTEP_FLIGHT_DIR, else `flight/` of the run or a temporary folder.
+  std::optional<std::string> flight_dir = {};
 };
 
 // Joins the job. Options that keep their default value can be set by environment variables: those named above,
-// LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds, LOCKSTEP_INITIALIZATION_TIMEOUT,
+// LOCKSTEP_COORDINATOR, LOCKSTEP_COORDINATOR_PORT, LOCKSTEP_NUM_PROCESSES, LOCKSTEP_PROCESS_ID,
+// LOCKSTEP_LOCAL_DEVICE_IDS, LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds, LOCKSTEP_INITIALIZATION_TIMEOUT,
 // LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
 //
 // Throws Error when called twice, after devices were used, or with missing or invalid values. Throws CommTimeout when

@@ -1,15 +1,13 @@
 #include "cluster/detect.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <climits>
 #include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
 #include "base/os/environment.h"
+#include "base/os/host_name.h"
 #include "cluster/detectors.h"
 #include "cluster/variables.h"
 
@@ -194,11 +192,25 @@ std::string full_name_in_hosts(std::string_view hosts, std::string_view host_nam
   return "";
 }
 
+LaunchEnvironment read_launch_environment(const distributed::Options& options) {
+  LaunchEnvironment launch = read_launch_environment();
+  if (const std::optional<int> port = options.coordinator_port) {
+    if (*port < 1 || *port > kLastPort)
+      throw_error("initialize: coordinator_port is {}; ports are numbers from 1 to {}", *port, kLastPort);
+    launch.environment["LOCKSTEP_COORDINATOR_PORT"] = std::to_string(*port);
+  }
+  if (!options.token_file.empty()) {
+    launch.environment.erase("LOCKSTEP_TOKEN");
+    launch.environment["LOCKSTEP_TOKEN_FILE"] = options.token_file;
+  }
+  if (options.insecure) launch.environment["LOCKSTEP_INSECURE"] = "1";
+  return launch;
+}
+
 LaunchEnvironment read_launch_environment() {
   LaunchEnvironment launch;
   launch.environment = own_environment();
-  char name[HOST_NAME_MAX + 1] = {};
-  if (::gethostname(name, sizeof(name) - 1) == 0) launch.host_name = name;
+  launch.host_name = own_host_name();
   try {
     const std::vector<uint8_t> bytes = FileSystem::real().read_file("/etc/hosts", 16 << 20);
     launch.full_host_name = full_name_in_hosts(std::string(bytes.begin(), bytes.end()), launch.host_name);

@@ -23,6 +23,9 @@ struct LaunchEnvironment {
 
 // Reads those of this process. The full name comes from /etc/hosts, where Kubernetes writes it; DNS is not queried.
 LaunchEnvironment read_launch_environment();
+// The same, with the variables that the options replace: coordinator_port, token_file and insecure. Throws
+// Error for an invalid port.
+LaunchEnvironment read_launch_environment(const distributed::Options&);
 
 // The fully qualified name of a host in the text of /etc/hosts; empty if not found.
 std::string full_name_in_hosts(std::string_view hosts, std::string_view host_name);

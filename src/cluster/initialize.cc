@@ -52,6 +52,7 @@ Options with_variables(Options options, const detail::Environment& environment) 
   text("LOCKSTEP_TLS_CA", options.tls_ca, "");
   text("LOCKSTEP_TLS_CERTIFICATE", options.tls_certificate, "");
   text("LOCKSTEP_TLS_KEY", options.tls_key, "");
+  if (!options.flight_dir) options.flight_dir = environment_variable("LOCKSTEP_FLIGHT_DIR");
   std::string tls;
   text("LOCKSTEP_TLS", tls, "");
   if (!tls.empty() && tls != "on" && tls != "off")
@@ -82,7 +83,7 @@ void initialize(const Options& given) {
   if (state().initialized) throw_error("initialize: it was already called; call it once per process");
   if (detail::DeviceTable::instance().used())
     throw_error("initialize: devices are already in use; call it before anything that uses devices or computes");
-  const detail::LaunchEnvironment where = detail::read_launch_environment();
+  const detail::LaunchEnvironment where = detail::read_launch_environment(given);
   const Options options = with_variables(given, where.environment);
   const detail::ClusterInfo info = detail::detect(options, where);
   if (info.process_count > 1) {

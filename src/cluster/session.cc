@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/os/environment.h"
 #include "base/print_stderr.h"
 #include "cluster/address_auth.h"
 #include "cluster/exit_code.h"
@@ -44,7 +43,7 @@ JoinOptions join_options(const distributed::Options& options, const detail::Clus
   join.coordinator = detail::parse_address(info.coordinator, "the coordinator's address");
   if (!info.bind_address.empty())
     join.bind_address = detail::parse_address(info.bind_address, "the address to listen at");
-  const detail::Environment environment = detail::read_launch_environment().environment;
+  const detail::Environment environment = detail::read_launch_environment(options).environment;
   Admission admission = find_admission(options.token, info, environment, log_to_stderr);
   join.token = std::move(admission.token);
   join.replica_names = std::move(admission.replica_names);
@@ -113,7 +112,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   if (const auto failure = control_->failure()) throw CommAborted(describe(*failure));
   flight_ = std::make_unique<FlightDumper>(
       recorder, FlightDumper::Options{.origin = {job, info.process_id, info.process_count},
-                                      .folder = flight_folder(environment_variable("LOCKSTEP_FLIGHT_DIR"), job),
+                                      .folder = flight_folder(options_.flight_dir, job),
                                       .log = log_to_stderr});
   flight_->handle_signal();
   World::instance().join({.process_index = info.process_id,
@@ -222,7 +221,7 @@ void Session::throw_cause(const std::exception& error) {
 }
 
 void Session::set_flight_folder(const std::string& folder) {
-  if (!environment_variable("LOCKSTEP_FLIGHT_DIR")) flight_->set_folder(folder);
+  if (!options_.flight_dir) flight_->set_folder(folder);
 }
 
 Session::~Session() {

@@ -38,7 +38,7 @@ class Session {
   std::vector<std::string> exchange(const std::string& channel, const std::string& own);
   void report_failure(const std::string& message, bool retryable);
   int failure_code() const;
-  // Sets the folder for flight records, unless LOCKSTEP_FLIGHT_DIR is set.
+  // Sets the folder for flight records, unless Options::flight_dir is set.
   void set_flight_folder(const std::string& folder);
 
  private:

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/throws.h"
 #include "cluster/variables.h"
 #include "support/variable.h"
 
@@ -192,6 +193,23 @@ TEST(Detect, LaunchEnvironmentIsThatOfThisProcess) {
   const LaunchEnvironment launch = read_launch_environment();
   EXPECT_EQ(launch.environment.at("LOCKSTEP_TEST_VARIABLE"), "a=b");
   EXPECT_FALSE(launch.host_name.empty());
+}
+
+TEST(Detect, OptionsOverrideTheirVariables) {
+  const ScopedVariable port("LOCKSTEP_COORDINATOR_PORT", "1"), token("LOCKSTEP_TOKEN", "x");
+  distributed::Options options;
+  EXPECT_EQ(read_launch_environment(options).environment.at("LOCKSTEP_COORDINATOR_PORT"), "1");
+  options.coordinator_port = 2;
+  options.token_file = "secret";
+  options.insecure = true;
+  const Environment environment = read_launch_environment(options).environment;
+  EXPECT_EQ(environment.at("LOCKSTEP_COORDINATOR_PORT"), "2");
+  EXPECT_EQ(environment.at("LOCKSTEP_TOKEN_FILE"), "secret");
+  EXPECT_EQ(environment.count("LOCKSTEP_TOKEN"), 0u);
+  EXPECT_EQ(environment.at("LOCKSTEP_INSECURE"), "1");
+  options.coordinator_port = 65536;
+  EXPECT_THROWS(read_launch_environment(options), Error,
+                "initialize: coordinator_port is 65536; ports are numbers from 1 to 65535");
 }
 
 }  // namespace

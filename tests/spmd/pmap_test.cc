@@ -1,5 +1,6 @@
 // pmap: values, the axes that go to devices, donation and gradients.
 #include "array/near.h"
+#include "lane/lanes.h"
 #include "lockstep/lockstep.h"
 
 namespace lockstep {
@@ -60,6 +61,17 @@ TEST(Pmap, DonatesItsArguments) {
   const Array q = f(p, g);
   EXPECT_TEXT(q, "f32[2,3] [[-0.5, -1.5, -2.5], [-0.5, -1.5, -2.5]]");
   EXPECT_THROWS(p.to_vector<float>(), Error, "donated");
+}
+
+// One lane holds the elements of all devices, so nothing has to be distributed.
+TEST(Pmap, OnOneLaneArgumentsAreUsedAsTheyAre) {
+  if (Lanes::local().count() > 1) GTEST_SKIP() << "several lanes";
+  const auto doubled = [](Array x) { return x * 2.f; };
+  Array x = ones({2, 3});
+  const float* const memory = x.data<float>().data();
+  EXPECT_EQ(pmap(doubled)(x).sharding(), jit(vmap(doubled))(x).sharding());
+  const Array y = pmap(doubled, {.donate = {0}})(x);
+  EXPECT_EQ(y.data<float>().data(), memory);
 }
 
 TEST(Pmap, GradientsOfCopiesAreEachDevicesOwn) {

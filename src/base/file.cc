@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/os/environment.h"
+#include "base/os/host_name.h"
 
 namespace lockstep {
 namespace {
@@ -286,12 +287,12 @@ std::vector<uint8_t> FileSystem::read_file(const std::string& path, int64_t most
 
 void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> bytes) {
   static std::atomic<int> serial = 0;
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);  // hosts that share the folder may have equal process numbers
-  // The name cannot be guessed, so that no other user can create the file first.
+  // Hosts that share the folder may have equal process numbers. The name cannot be guessed, so that no other user can
+  // create the file first.
   uint64_t random = 0;
   if (::getentropy(&random, sizeof(random)) != 0) random = 0;
-  const std::string temporary = fmt::format("{}.{}.{}.{}.{:016x}.tmp", path, host, ::getpid(), ++serial, random);
+  const std::string temporary =
+      fmt::format("{}.{}.{}.{}.{:016x}.tmp", path, own_host_name(), ::getpid(), ++serial, random);
   try {
     write(temporary, bytes);
     rename(temporary, path);

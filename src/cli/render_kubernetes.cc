@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/print_stderr.h"
+#include "base/text_bytes.h"
 #include "cli/choice_check.h"
 #include "cli/help.h"
 #include "cli/render.h"
@@ -23,10 +24,6 @@ struct RenderKubernetesArguments {
   std::string kind = "indexed-job", variables, template_file, output, write_templates;
   std::vector<std::string> set;
 };
-
-std::span<const uint8_t> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 std::string footer() {
   std::string text = "Variables:\n";
@@ -43,9 +40,9 @@ int write_templates(const std::string& folder) {
     if (files.exists(path))
       throw UsageError(fmt::format("render kubernetes: {} already exists; choose another folder", path));
   }
-  for (const auto& [name, text] : builtin_templates()) files.write_atomic(folder + "/" + name, bytes_of(text));
-  print_stderr("lockstep: wrote {} templates to {}; use one with --template {}/{}\n", builtin_templates().size(), folder, folder,
-      "indexed-job.yaml.j2");
+  for (const auto& [name, text] : builtin_templates()) files.write_atomic(folder + "/" + name, text_bytes(text));
+  print_stderr("lockstep: wrote {} templates to {}; use one with --template {}/{}\n", builtin_templates().size(),
+               folder, folder, "indexed-job.yaml.j2");
   return kDone;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/os/host_name.h"
 #include "cluster/naming.h"
 
 namespace lockstep {
@@ -33,16 +34,11 @@ uint64_t random_incarnation() {
   return value;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 // REQUIRES: answer.outcome == Outcome::failed.
 Failure failure_in(const Answer& answer) { return answer.failure.value_or(Failure{.message = answer.text}); }
 
 ControlOptions completed(ControlOptions options) {
-  if (options.host.empty()) options.host = host_name();
+  if (options.host.empty()) options.host = own_host_name();
   return options;
 }
 
@@ -52,11 +48,10 @@ Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options
     : options_(completed(std::move(options))), incarnation_(random_incarnation()), channel_(std::move(channel)) {
   // The coordinator's timeout answer lists the missing processes, so the channel's own timeout must come later.
   const nanoseconds timeout = std::min(options_.initialization_timeout, kLongestCall);
-  Answer answer = channel_->call(request(request::Register{.process_count = options_.process_count,
-                                                           .host = options_.host,
-                                                           .pid = ::getpid(),
-                                                           .timeout = timeout}),
-                                 timeout + options_.heartbeat_timeout);
+  Answer answer = channel_->call(
+      request(request::Register{
+          .process_count = options_.process_count, .host = options_.host, .pid = ::getpid(), .timeout = timeout}),
+      timeout + options_.heartbeat_timeout);
   switch (answer.outcome) {
     case Outcome::ok:
       break;

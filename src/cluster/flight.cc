@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/os/host_name.h"
 #include "base/printable.h"
 
 namespace lockstep {
@@ -25,11 +26,6 @@ constexpr std::array<const char*, 3> kOutcomes = {"under way", "done", "failed"}
 template <class Clock>
 int64_t nanoseconds_of() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
-
-std::string own_host_name() {
-  std::array<char, 256> name = {};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 std::string boot() {

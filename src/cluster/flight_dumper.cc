@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/text_bytes.h"
 
 namespace lockstep {
 namespace {
@@ -135,7 +136,7 @@ void FlightDumper::write(const FlightDump& dump) noexcept {
     const std::string path = folder_ + "/" + flight_file_name(dump);
     const std::string text = to_json(dump);
     options_.files->make_dirs(folder_);
-    options_.files->write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    options_.files->write_atomic(path, text_bytes(text));
     if (options_.log)
       options_.log(fmt::format(
           "flight record of process {} written to {} (last {}); run `lockstep blame {}` to find the slow or missing "

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/os/environment.h"
+#include "base/text_bytes.h"
 
 namespace lockstep {
 namespace {
@@ -31,10 +32,6 @@ std::string prefix_of(int process, bool color) {
   constexpr std::array<int, 6> kColors = {36, 33, 32, 35, 34, 31};
   return color ? fmt::format("\033[{}m[{}]\033[0m", kColors[static_cast<size_t>(process) % kColors.size()], process)
                : fmt::format("[{}]", process);
-}
-
-std::span<const uint8_t> output_bytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
 winsize size_of(int fd) {
@@ -114,7 +111,7 @@ void JobOutput::write_log(int number, Process& process, Stream stream, const Out
   if (line.ends) text += '\n';
   process.open = line.ends ? -1 : static_cast<int>(stream);
   try {
-    process.log->write(output_bytes(text));
+    process.log->write(text_bytes(text));
   } catch (const IoError& error) {
     process.log.reset();
     print_message(fmt::format("the log of process {} ends here: {}", number, error.what()));

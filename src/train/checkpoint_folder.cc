@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/os/host_name.h"
 #include "train/manifest.h"
 
 namespace lockstep::detail {
@@ -24,12 +25,6 @@ std::optional<int64_t> parse_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
   return value;
-}
-
-std::string host_name() {
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return host;
 }
 
 struct HiddenFolder {
@@ -66,7 +61,7 @@ class FoldersInUse {
   }
   std::string add(int64_t step, const char* kind) {
     static std::atomic<int64_t> serial = 0;
-    std::string name = fmt::format(".{}.{}-{}-{}-{}", step_name(step), kind, host_name(), ::getpid(), ++serial);
+    std::string name = fmt::format(".{}.{}-{}-{}-{}", step_name(step), kind, own_host_name(), ::getpid(), ++serial);
     const std::lock_guard lock(mutex_);
     names_.insert(name);
     return name;
@@ -87,7 +82,7 @@ class FoldersInUse {
 
 // Whether the folder's writer may still be running. A writer on another host is assumed dead, since only one may write.
 bool in_use(const std::string& name, const HiddenFolder& hidden) {
-  if (hidden.host != host_name()) return false;
+  if (hidden.host != own_host_name()) return false;
   if (hidden.pid == ::getpid()) return FoldersInUse::instance().has(name);
   return hidden.pid > 0 && (::kill(static_cast<pid_t>(hidden.pid), 0) == 0 || errno != ESRCH);
 }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/os/host_name.h"
 #include "base/print_stderr.h"
 #include "base/printable.h"
 
@@ -29,12 +30,6 @@ Locking lock_now(int file, const std::string& path) {
   return Locking::done;
 }
 
-std::string host_name() {
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return host;
-}
-
 std::string read_line(int file) {
   char text[512];
   const ssize_t size = ::pread(file, text, sizeof(text), 0);
@@ -47,7 +42,7 @@ std::string read_line(int file) {
 void write_holder(int file) {
   const std::string before = read_line(file);
   if (!before.empty() && !before.starts_with("pid ")) return;
-  const std::string text = fmt::format("pid {} on host {}\n", ::getpid(), host_name());
+  const std::string text = fmt::format("pid {} on host {}\n", ::getpid(), own_host_name());
   if (::ftruncate(file, 0) == 0) (void)!::pwrite(file, text.data(), text.size(), 0);
 }
 
@@ -59,7 +54,7 @@ std::string read_holder(int file) {
 // A network file system may keep the lock of a crashed host for a long time. A job that moved to this host must be able
 // to continue, so a lock of another host only causes a warning.
 bool is_on_other_host(const std::string& holder) {
-  return holder.starts_with("pid ") && !holder.ends_with(" on host " + host_name());
+  return holder.starts_with("pid ") && !holder.ends_with(" on host " + own_host_name());
 }
 
 }  // namespace

@@ -6,16 +6,14 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/text_bytes.h"
+
 namespace lockstep::detail {
 namespace {
 
 constexpr double kFlushSeconds = 1;
 constexpr size_t kFlushBytes = 1 << 20;
 constexpr int64_t kMostLogBytes = int64_t{16} << 30;  // of the file of a resumed run
-
-std::span<const uint8_t> text_bytes(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 }  // namespace
 

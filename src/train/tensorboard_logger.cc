@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "base/os/host_name.h"
 #include "train/logging.h"
 #include "train/tfevents.h"
 
@@ -26,9 +27,7 @@ std::string event_path(const std::string& dir, FileSystem& files, double now) {
     const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), other);
     if (error == std::errc()) second = std::max(second, other + 1);
   }
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("{}/{}{:010}.{}.{}.0", dir, kPrefix, second, host, ::getpid());
+  return fmt::format("{}/{}{:010}.{}.{}.0", dir, kPrefix, second, own_host_name(), ::getpid());
 }
 
 std::string markdown_table(const RunInfo& info) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/crc32c.h"
+#include "base/text_bytes.h"
 
 namespace lockstep::detail {
 namespace {
@@ -17,7 +18,7 @@ void append_le(std::string& out, T bits) {
 
 // The format stores CRCs rotated and offset, because CRCs of data that contains CRCs are weak.
 uint32_t masked_crc(std::string_view bytes) {
-  const uint32_t sum = crc32c({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  const uint32_t sum = crc32c(text_bytes(bytes));
   return std::rotr(sum, 15) + 0xa282ead8u;
 }
 

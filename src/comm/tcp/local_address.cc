@@ -4,16 +4,14 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
-#include <array>
-#include <climits>
 #include <cstring>
 #include <memory>
 #include <optional>
 
 #include "base/check.h"
 #include "base/os/descriptor.h"
+#include "base/os/host_name.h"
 
 namespace lockstep::detail {
 
@@ -61,12 +59,11 @@ LocalAddress local_address(const std::string& address, const std::string& interf
     throw_error("tcp: no network interface \"{}\" with an address on this host; list them with `ip address`",
                 interface);
   }
-  std::array<char, HOST_NAME_MAX + 1> own_name = {};
-  gethostname(own_name.data(), HOST_NAME_MAX);
-  if (const auto found = of_name(address.empty() ? own_name.data() : address)) return *found;
+  const std::string name = address.empty() ? own_host_name() : address;
+  if (const auto found = of_name(name)) return *found;
   throw_error(
       "tcp: \"{}\" is not an address of this host; give one that the other ranks can reach, or a network interface",
-      address.empty() ? own_name.data() : address);
+      name);
 }
 
 }  // namespace lockstep::detail

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/text_bytes.h"
 
 namespace lockstep {
 namespace {
@@ -49,7 +50,7 @@ JobTime current_time() { return std::chrono::floor<std::chrono::seconds>(std::ch
 
 void write_json(FileSystem& files, const std::string& path, const Json& value) {
   const std::string text = value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  files.write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  files.write_atomic(path, text_bytes(text));
 }
 
 Json read_json(const std::string& path) {

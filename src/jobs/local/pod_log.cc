@@ -6,12 +6,10 @@
 #include <cstdlib>
 #include <span>
 
+#include "base/text_bytes.h"
+
 namespace lockstep {
 namespace {
-
-std::span<const uint8_t> bytes_of(std::string_view text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
 
 int64_t size_of(FileSystem& files, const std::string& path) {
   try {
@@ -57,7 +55,7 @@ void PodLog::append(std::string_view text) {
   const int64_t before = size_;
   try {
     if (size_ > 0 && size_ + static_cast<int64_t>(both.size()) > limit_) rotate();
-    files_.append(path_, bytes_of(both));
+    files_.append(path_, text_bytes(both));
     size_ += static_cast<int64_t>(both.size());
     missing_lines_ = missing_bytes_ = 0;
     inside_line_ = !both.ends_with('\n');
@@ -80,7 +78,7 @@ void PodLog::rotate() {
   const int64_t oldest = size_of(files_, path_ + ".1");
   if (oldest > 0) {
     try {
-      files_.write_atomic(path_ + ".dropped", bytes_of(std::to_string(dropped_bytes(files_, path_) + oldest)));
+      files_.write_atomic(path_ + ".dropped", text_bytes(std::to_string(dropped_bytes(files_, path_) + oldest)));
     } catch (const IoError&) {  // the count is only informative
     }
   }

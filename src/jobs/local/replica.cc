@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/text_bytes.h"
 #include "cluster/token.h"
 #include "jobs/launch.h"
 #include "jobs/local/pod_log.h"
@@ -178,10 +179,10 @@ int prepare_attempt(const LocalJob& job, const StateDir& state, const std::set<i
   files.remove_tree(unfinished);
   files.make_dirs(unfinished);
   const std::string token = make_token() + "\n";
-  files.write(unfinished + "/token", {reinterpret_cast<const uint8_t*>(token.data()), token.size()});
+  files.write(unfinished + "/token", text_bytes(token));
   const int port = choose_port(job.job.spec.container.port, taken_ports);
   const std::string port_text = std::to_string(port) + "\n";
-  files.write(unfinished + "/port", {reinterpret_cast<const uint8_t*>(port_text.data()), port_text.size()});
+  files.write(unfinished + "/port", text_bytes(port_text));
   const std::vector<std::vector<int>> cpus = split_cpus(replicas > 1 ? allowed_cpus() : std::vector<int>(), replicas);
   for (int i = 0; i < replicas; ++i) {
     const PodFolder final_folder = state.pod_folder(job.job, attempt, i);

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/text_bytes.h"
 #include "cluster/detect.h"
 #include "jobs/local/log_reader.h"
 #include "jobs/local/pod_folder.h"  // JSON files
@@ -196,7 +197,7 @@ class SlurmRunner final : public Runner {
   void submit(SlurmJob& job) {
     const std::string path = folder_of(job.job) + "/script.sh";
     const std::string text = render(job, [](std::string_view) {});
-    files_.write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    files_.write_atomic(path, text_bytes(text));
     files_.remove(logs_of(job.job) + "/ended");
     job.id = slurm_.submit(
         {.script = path, .folder = job.folder, .output = logs_of(job.job) + "/script.log", .comment = comment_of(job)});

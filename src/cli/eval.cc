@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/print_stderr.h"
+#include "cli/checkpoint_argument.h"
 #include "cli/command.h"
 #include "cli/devices_flag.h"
 #include "cli/help.h"
@@ -62,18 +64,33 @@ void print(const EvalResult& result) {
   }
 }
 
+// Loads the checkpoint at `path`, or the newest complete one of a folder.
+Checkpoint load_evaluated(const std::string& path) {
+  if (!FileSystem::real().exists(path))
+    throw_error("eval: {} does not exist; give a checkpoint, or a folder of checkpoints", path);
+  check_checkpoint_argument("eval", path);
+  // find_checkpoint() reads a value of --resume: without the slash, "100" is a step and "auto" is not a path.
+  const auto as_eval = [](const std::string& text) {
+    constexpr std::string_view kResume = "resume: ";
+    return text.starts_with(kResume) ? "eval: " + text.substr(kResume.size()) : text;
+  };
+  const auto print_note = [&](const std::string& text) { print_stderr("lockstep: {}\n", as_eval(text)); };
+  const bool is_keyword = path == "auto" || path == "none" || path.find_first_not_of("0123456789") == path.npos;
+  try {
+    return find_checkpoint("", is_keyword ? path + "/" : path, print_note).value();
+  } catch (const Error& error) {
+    throw Error(as_eval(error.what()));
+  }
+}
+
 int run(const EvalArguments& arguments) {
-  const auto print_note = [](const std::string& text) { print_stderr("lockstep: {}\n", text); };
   if (!arguments.dataset.empty()) check_dataset_flag(arguments.dataset);
-  if (!FileSystem::real().exists(arguments.checkpoint))
-    throw_error("eval: {} does not exist; give a checkpoint, or a folder of checkpoints", arguments.checkpoint);
-  const std::optional<Checkpoint> checkpoint = find_checkpoint("", arguments.checkpoint, print_note);
-  if (!checkpoint) throw_error("eval: no checkpoint in {}", arguments.checkpoint);
-  TrainConfig config = from_map(checkpoint->config, arguments.checkpoint);
+  const Checkpoint checkpoint = load_evaluated(arguments.checkpoint);
+  TrainConfig config = from_map(checkpoint.config, arguments.checkpoint);
   use_devices(arguments.devices);
 
   ImageDataset test = load_test_set(arguments, config);
-  const int64_t classes = classes_of(*checkpoint, arguments.checkpoint);
+  const int64_t classes = classes_of(checkpoint, arguments.checkpoint);
   if (test.classes > classes)
     throw_error("eval: the data has {} classes but the model has {}; select the model's data set with --dataset",
                 test.classes, classes);
@@ -83,8 +100,8 @@ int run(const EvalArguments& arguments) {
   config.checkpoint_dir.clear();
   config.shard.clear();
   config.zero = 0;
-  Engine engine = make_engine(config, shape, make_mesh({"data"}), std::max<int64_t>(checkpoint->step, 1), {});
-  const TrainState state = engine.restore(*checkpoint);
+  Engine engine = make_engine(config, shape, make_mesh({"data"}), std::max<int64_t>(checkpoint.step, 1), {});
+  const TrainState state = engine.restore(checkpoint);
   print(engine.evaluate(state, to_arrays(std::move(test)), arguments.batch_size));
   return kDone;
 }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/printable.h"
+#include "cli/checkpoint_argument.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "lockstep/checkpoint.h"
@@ -25,6 +26,7 @@ struct FoundCheckpoint {
 };
 
 FoundCheckpoint find(const std::string& path) {
+  check_checkpoint_argument("inspect", path);
   if (FileSystem::real().exists(path + "/manifest.json")) return {.path = path, .others = {}};
   std::vector<int64_t> steps = list_checkpoints(path);
   // Without any checkpoint, reading the path reports why.

@@ -25,7 +25,7 @@ std::string known_steps(const std::string& dir) {
   if (dir.empty()) return "the run has no checkpoint folder: set --checkpoint-dir";
   const std::vector<int64_t> steps = list_checkpoints(dir);
   return steps.empty() ? fmt::format("{} has no checkpoints", dir)
-                       : fmt::format("{} has steps {}", dir, fmt::join(steps, ", "));
+                       : fmt::format("steps available in {}: {}", dir, fmt::join(steps, ", "));
 }
 
 // The steps of all checkpoints in `dir`, complete or not.

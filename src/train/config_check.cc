@@ -46,6 +46,12 @@ void check_dataset(const std::string& dataset) {
     throw_error("dataset: \"{}\" is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS", dataset);
 }
 
+void check_data_dir(const TrainConfig& config) {
+  const bool has_files = config.dataset != "synthetic" && config.dataset.find(',') == std::string::npos;
+  if (!has_files && !config.data_dir.empty())
+    throw_error("data_dir: \"{}\" has no effect with dataset {}; remove data_dir", config.data_dir, config.dataset);
+}
+
 void check_stream(const TrainConfig& config) {
   check_one_of("stream", config.stream, {"auto", "on", "off"});
   if (config.stream == "on" && config.dataset == "synthetic")
@@ -155,6 +161,7 @@ void validate(const TrainConfig& config) {
   check_limits(config);
   check_one_of("model", config.model, model_names());
   check_dataset(config.dataset);
+  check_data_dir(config);
   check_stream(config);
   check_length(config);
   check_devices(config);

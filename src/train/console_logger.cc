@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/names.h"
 #include "base/os/environment.h"
 #include "train/logging.h"
 
@@ -51,7 +52,7 @@ class ConsoleLogger final : public Logger {
     began_ = clock_.steady_seconds();
     first_step_ = -1;
     std::string text = info.title;
-    if (total_ > 0) text += fmt::format("{}{} steps", text.empty() ? "" : ": ", total_);
+    if (total_ > 0) text += (text.empty() ? "" : ": ") + counted(total_, "step");
     if (info.first_step > 0) text += fmt::format("{}resumed after step {}", text.empty() ? "" : ", ", info.first_step);
     if (!text.empty()) line(text);
   }

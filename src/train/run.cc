@@ -238,7 +238,7 @@ class Run {
     // Find and check the checkpoint before any folder is changed, so that errors leave nothing behind.
     const ImageShape shape{train.rows(), train.cols(), train.classes()};
     if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
-    TrainState state = start(make_engine(config_, shape, mesh, total, {}), total);
+    TrainState state = start(make_checked_engine(shape, mesh, total), total);
     lock_folder(std::chrono::seconds(0));
     move_old_checkpoints(state.step);
     if (is_first_process()) write_config(config_);
@@ -267,6 +267,15 @@ class Run {
   }
 
  private:
+  // An engine without loggers. Throws SettingsError if the rules of --shard do not fit the model or the mesh.
+  Engine make_checked_engine(const ImageShape& shape, const Mesh& mesh, int64_t total) const {
+    try {
+      return make_engine(config_, shape, mesh, total, {});
+    } catch (const Error& error) {
+      throw SettingsError("shard", error.what());
+    }
+  }
+
   // Prevents two runs from overwriting each other's checkpoints. `patience` gives a run that is just ending time to
   // exit. It is 0 for a folder that did not exist at the first look: a run that holds its lock has just started.
   void lock_folder(std::chrono::seconds patience) {
@@ -322,8 +331,8 @@ class Run {
       print_stderr("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
       print_stderr(
-          "lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; fix the "
-          "disk, then run the same command to resume from the previous checkpoint\n",
+          "lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; free disk "
+          "space, then rerun the command: it resumes from the newest complete checkpoint, if there is one\n",
           outcome.step, config_.checkpoint_dir);
   }
 
@@ -342,13 +351,18 @@ class Run {
   }
 
   RunOutcome conclude(RunOutcome outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
+    const bool complete = !outcome.ended_by_alarm && !outcome.stopped;
+    if (complete && is_first_process()) print_result(outcome, result, steps_per_epoch, seconds);
+    // Problems come after the result: the last line of a replica that failed is shown as the reason.
     report_problems(outcome);
-    if (outcome.ended_by_alarm || outcome.stopped) return outcome;
-    if (is_first_process() && !config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
-      print_stderr("checkpoints are in {}\n", config_.checkpoint_dir);
     for (const Expectation& expectation : expectations_)
-      if (!holds(expectation, result.metrics)) outcome.expectations_met = false;
-    if (!is_first_process()) return outcome;
+      if (complete && !holds(expectation, result.metrics)) outcome.expectations_met = false;
+    return outcome;
+  }
+
+  void print_result(const RunOutcome& outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
+    if (!config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
+      print_stderr("checkpoints are in {}\n", config_.checkpoint_dir);
     double accuracy = 0;
     for (const auto& [name, value] : result.metrics)
       if (name == "test_accuracy") accuracy = value;
@@ -356,7 +370,6 @@ class Run {
     fmt::print(options_.out, "{} test accuracy {:.2f} % after {} ({:.4g} epoch{}) in {:.1f} s\n", config_.model,
                100 * accuracy, counted(outcome.step, "step"), epochs, epochs == 1 ? "" : "s", seconds);
     std::fflush(options_.out);
-    return outcome;
   }
 
   const TrainConfig& config_;

@@ -87,6 +87,19 @@ TEST(TrainErrors, DevicesThatDoNotFit) {
                  "train: --expect-devices is 2, but 1 device is available; nothing was started");
 }
 
+TEST(TrainErrors, ShardingRulesThatDoNotFitTheModel) {
+  expect_refused({"--devices", "2", "--shard", "dens/0/w=data"}, 2,
+                 "plan: rule \"dens/0/w=data\" matches no parameter; did you mean \"dense/0/w\"? the parameters are "
+                 "\"dense/0/w\", \"dense/0/b\", \"dense/1/w\", \"dense/1/b\", \"dense/2/w\", \"dense/2/b\"");
+}
+
+TEST(TrainErrors, DataFolderWithoutEffect) {
+  expect_refused({"--data-dir", "d"}, 2,
+                 "train: data_dir: \"d\" has no effect with dataset " + small_dataset() + "; remove data_dir");
+  expect_refused({"--dataset", "synthetic", "--data-dir", "d"}, 2,
+                 "train: data_dir: \"d\" has no effect with dataset synthetic; remove data_dir");
+}
+
 TEST(TrainErrors, SettingsWithoutEffectAreReported) {
   const RunningProgram::Result mesh = train({"--steps", "1", "--devices", "8", "--mesh", "data=3"});
   EXPECT_EQ(mesh.exit_code, 0);
@@ -204,10 +217,10 @@ TEST(TrainErrors, ResumeFromAMissingCheckpointIsAnError) {
   const std::string run = dir.path() + "/run", none = dir.path() + "/none";
   ASSERT_EQ(train({"--steps", "4", "--checkpoint-every", "2", "--checkpoint-dir", run}).exit_code, 0);
   const Words flags = {"--steps", "8", "--checkpoint-dir", run, "--resume"};
-  expect_refused(flags + Words{"3"}, 1, "resume: no checkpoint of step 3; " + run + " has steps 2, 4");
+  expect_refused(flags + Words{"3"}, 1, "resume: no checkpoint of step 3; steps available in " + run + ": 2, 4");
   expect_refused(flags + Words{none}, 1,
                  "resume: " + none + " does not exist; give \"auto\", \"none\", a step or the path of a checkpoint; " +
-                     run + " has steps 2, 4");
+                     "steps available in " + run + ": 2, 4");
   expect_refused(flags + Words{dir.path()}, 1,
                  "resume: " + dir.path() +
                      " is neither a complete checkpoint (it has no manifest.json) nor a folder of checkpoints; check "

@@ -131,6 +131,33 @@ TEST(UserFiles, NamesInCheckpointsAreEscaped) {
   }
 }
 
+TEST(UserFiles, CheckpointsAreFolders) {
+  const TempDir dir;
+  const std::string file = dir.path() + "/manifest.json";
+  FileSystem::real().write(file, std::vector<uint8_t>());
+  for (const char* command : {"eval", "inspect"}) {
+    const ProcessResult result = run_lockstep({command, file});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(result.output, fmt::format("lockstep: {}: {} is a file; give the folder of a checkpoint, or a folder of "
+                                         "checkpoints\n",
+                                         command, file));
+  }
+}
+
+TEST(UserFiles, EvalNamesItselfWhenItSkipsACheckpoint) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/run";
+  Checkpoint checkpoint;
+  checkpoint.step = 1;
+  checkpoint.arrays = {{"params/w", ones(Shape{2}, f32)}};
+  save_checkpoint(run, checkpoint);
+  FileSystem::real().write(run + "/step_00000001/manifest.json", std::vector<uint8_t>());
+  const ProcessResult result = run_lockstep({"eval", run});
+  EXPECT_EQ(result.exit_code, 1);
+  expect_contains(result.output, "lockstep: eval: skipping step 1: checkpoint: ");
+  expect_contains(result.output, "lockstep: eval: no checkpoint in " + run + " is complete; use another folder\n");
+}
+
 TEST(UserFiles, OutputFollowsALink) {
   const TempDir dir;
   const std::string target = dir.path() + "/target", link = dir.path() + "/link";

@@ -102,6 +102,16 @@ TEST(Train, UnmetExpectationIsExitCode3WithBothValues) {
   expect_contains(result.out, "mlp test accuracy ");
 }
 
+TEST(Train, ReasonOfAFailureIsTheLastLine) {
+  const detail::ProcessResult result =
+      run_lockstep({"train", "--dataset", "synthetic", "--steps", "1", "--quiet", "--expect", "test_accuracy>=0.99"});
+  EXPECT_EQ(result.exit_code, 3);
+  const std::vector<std::string> lines = lines_of(result.output);
+  ASSERT_EQ(lines.size(), 2u) << result.output;
+  expect_contains(lines[0], "mlp test accuracy ");
+  expect_contains(lines[1], "lockstep: expected test_accuracy>=0.99, but test_accuracy is ");
+}
+
 TEST(Train, AlarmNamesTheLayerAndTrainingContinues) {
   const RunningProgram::Result result = train({"--steps", "15", "--optimizer", "sgd", "--learning-rate", "1e30"});
   EXPECT_EQ(result.exit_code, 0);

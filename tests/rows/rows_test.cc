@@ -3,6 +3,8 @@
 #include "rows/rows.h"
 
 #include <map>
+#include <random>
+#include <string>
 
 #include "ops/control.h"
 #ifdef LOCKSTEP_WITH_CUDA
@@ -28,6 +30,7 @@ class Rows : public testing::TestWithParam<const Op*> {
 };
 class RowsWithGradient : public Rows {};
 class TracedRows : public Rows {};
+class DerivedRows : public Rows {};  // their batching is derived from their rule
 
 std::vector<const Op*> ops_where(bool (*wanted)(const Op&)) {
   std::vector<const Op*> out;
@@ -49,6 +52,8 @@ INSTANTIATE_TEST_SUITE_P(Op, Rows, testing::ValuesIn(ops_where([](const Op&) { r
 INSTANTIATE_TEST_SUITE_P(Op, RowsWithGradient,
                          testing::ValuesIn(ops_where([](const Op& op) { return op.vjp != nullptr; })), op_name);
 INSTANTIATE_TEST_SUITE_P(Op, TracedRows, testing::ValuesIn(ops_where(traced)), op_name);
+INSTANTIATE_TEST_SUITE_P(Op, DerivedRows,
+                         testing::ValuesIn(ops_where([](const Op& op) { return op.rule && !op.batch; })), op_name);
 
 TEST_P(Rows, HasSamplesAndAReference) {
   ASSERT_NO_THROW(row());
@@ -187,14 +192,20 @@ TEST_P(RowsWithGradient, SecondGradientMatchesFiniteDifference) {
   }
 }
 
-// Operand i of all examples, stacked.
-HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
-  const Type& one = examples[0][i].type;
+HostArray stack(const HostArrays& examples) {
+  const Type& one = examples[0].type;
   HostArray out({one.dtype, prepend(static_cast<int64_t>(examples.size()), one.shape)});
   for (size_t b = 0; b < examples.size(); ++b)
-    std::memcpy(out.buffer->data() + static_cast<int64_t>(b) * one.bytes(), examples[b][i].buffer->data(),
+    std::memcpy(out.buffer->data() + static_cast<int64_t>(b) * one.bytes(), examples[b].buffer->data(),
                 static_cast<size_t>(one.bytes()));
   return out;
+}
+
+// Operand i of all examples, stacked.
+HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
+  HostArrays each;
+  for (const HostArrays& example : examples) each.push_back(example[i]);
+  return stack(each);
 }
 
 // Whether every operand that is computed from operand 0 is batched if operand 0 is.
@@ -264,6 +275,53 @@ TEST_P(TracedRows, BatchMatchesLoop) {
   }
 }
 
+// A choice of at least one operand.
+std::vector<bool> any_operands(const Sample& sample, std::mt19937& random) {
+  while (true) {
+    std::vector<bool> chosen;
+    for (size_t i = 0; i < sample.in.size(); ++i) chosen.push_back(random() % 2 == 0);
+    if (std::find(chosen.begin(), chosen.end(), true) != chosen.end() && consistent(sample, chosen)) return chosen;
+  }
+}
+
+// A batch of `outer` batches of `inner` examples, each operand batched or not in both.
+void expect_batches_are_loops(const Op& op, const Sample& sample, std::mt19937& random, bool relative) {
+  const std::vector<bool> in_inner = any_operands(sample, random), in_outer = any_operands(sample, random);
+  const size_t inner = 1 + random() % 3, outer = 1 + random() % 3;
+  std::vector<std::vector<HostArrays>> examples(outer);  // [outer][inner][operand]
+  for (auto& each : examples)
+    for (size_t i = 0; i < inner; ++i) each.push_back(make_inputs(sample, static_cast<uint32_t>(random())));
+  HostArrays inputs;
+  for (size_t x = 0; x < sample.in.size(); ++x) {
+    HostArrays parts;
+    for (size_t o = 0; o < (in_outer[x] ? outer : 1); ++o)
+      parts.push_back(in_inner[x] ? stack(examples[o], x) : examples[o][0][x]);
+    inputs.push_back(in_outer[x] ? stack(parts) : parts[0]);
+  }
+  const Program one = program_of(op, sample);
+  const BatchedProgram once = batch(one, in_inner, static_cast<int64_t>(inner), {});
+  const BatchedProgram twice = batch(once.program, in_outer, static_cast<int64_t>(outer), {});
+  ASSERT_NO_THROW(check(twice.program));
+  SCOPED_TRACE(print(twice.program));
+  const HostArrays got = planned(twice.program, inputs);
+  for (size_t o = 0; o < outer; ++o)
+    for (size_t i = 0; i < inner; ++i) {
+      HostArrays in;
+      for (size_t x = 0; x < sample.in.size(); ++x) in.push_back(examples[in_outer[x] ? o : 0][in_inner[x] ? i : 0][x]);
+      const HostArrays wanted = eager(one, in);
+      for (size_t k = 0; k < wanted.size(); ++k)
+        expect_close(got[k].row(static_cast<int64_t>(o)).row(static_cast<int64_t>(i)), wanted[k], relative);
+    }
+}
+
+TEST_P(DerivedRows, BatchesOfFreshInputsMatchLoops) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const Sample& sample : row().samples)
+    if (!sample.in.empty() && is_small_sample(sample)) expect_batches_are_loops(op(), sample, random, row().relative);
+}
+
 // The batch may be the devices along another mesh axis, over which the operands vary as well.
 TEST_P(TracedRows, BatchOverAnotherMeshAxisMatchesPlainBatch) {
   for (const Sample& sample : row().samples) {
@@ -331,6 +389,15 @@ TEST_P(Rows, HashIgnoresValueNumbersAndCoversTypesAndAttributes) {
     EXPECT_EQ(same->second, text) << "two programs have one hash";
     const auto known = hash_of_text.emplace(text, hash(p)).first;
     EXPECT_EQ(known->second, hash(p)) << "one program has two hashes";
+  }
+}
+
+// Every row that traces contain has a rule that derives its batching, or its own function. Rows that only lowering emits
+// are never batched.
+TEST(RowTable, TracedRowsCanBeBatched) {
+  for (const Op* op : ops_where([](const Op&) { return true; })) {
+    EXPECT_EQ(op->rule || op->batch, traced(*op)) << op->name;
+    EXPECT_TRUE(op->rule || op->dim_attrs.begin() == op->dim_attrs.end()) << op->name << " has no rule to batch by";
   }
 }
 

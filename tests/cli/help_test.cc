@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "base/runtime_settings.h"
 #include "support/program.h"
 #include "support/variable.h"
 #include "train/config.h"
@@ -163,22 +164,38 @@ TEST(Help, LongListsOfFlagsAreGrouped) {
   }
 }
 
+std::string reference_page(const std::string& name) {
+  const std::vector<uint8_t> bytes =
+      FileSystem::real().read_file(LOCKSTEP_SOURCE_DIR "/docs/reference/" + name + ".md");
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(Help, EnvironmentPageHasARowForEveryRuntimeSetting) {
+  const std::string page = reference_page("environment");
+  for (const detail::RuntimeSetting& each : detail::runtime_settings()) {
+    const std::string metavar = std::regex_replace(std::string(each.metavar), std::regex("\\|"), "\\|");
+    const std::string row =
+        fmt::format("\n| `{}` | `{}{}{}` | {} | {} | {} |\n", each.variable, each.flag, metavar.empty() ? "" : " ",
+                    metavar, each.option.empty() ? "" : fmt::format("`{}`", each.option), each.initial, each.help);
+    EXPECT_NE(page.find(row), page.npos) << "docs/reference/environment.md lacks" << row;
+  }
+}
+
 TEST(Help, DocumentationHasEveryCommandAndFlag) {
   std::string text;
-  for (const char* page : {"commands", "settings", "job-commands", "diagnostic-commands"}) {
-    const std::string path = LOCKSTEP_SOURCE_DIR "/docs/reference/" + std::string(page) + ".md";
-    const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-    text.append(bytes.begin(), bytes.end());
-    text += "\n## \n";  // ends the last section of the page
-  }
+  for (const char* page : {"commands", "settings", "job-commands", "diagnostic-commands"})
+    text += reference_page(page) + "\n## \n";  // ends the last section of the page
+  const std::set<std::string> runtime_flags = flags_of(reference_page("environment"));
   for (const Command& command : commands()) {
     const size_t begin = text.find("\n## `" + words_of(command) + "`");
     ASSERT_NE(begin, std::string::npos) << words_of(command);
     const std::string section = text.substr(begin, text.find("\n## ", begin + 1) - begin);
     const std::string help = help_of(command);
     const auto described = described_flags(help), mentioned = flags_of(help), written = flags_of(section);
+    const bool has_runtime_flags = section.find("(environment.md") != section.npos;
     for (const std::string& flag : described)
-      EXPECT_TRUE(flag == "--help" || written.contains(flag)) << words_of(command) << " " << flag;
+      EXPECT_TRUE(flag == "--help" || written.contains(flag) || (has_runtime_flags && runtime_flags.contains(flag)))
+          << words_of(command) << " " << flag;
     for (const std::string& flag : written)
       EXPECT_TRUE(flag == "--help" || mentioned.contains(flag)) << words_of(command) << " " << flag;
   }

@@ -65,6 +65,12 @@ TEST(Child, ReportsTheSignalThatKilledIt) {
   child.send(SIGTERM);  // has no effect
 }
 
+TEST(Child, HasFailedIfItsExitStatusWasReadElsewhere) {
+  Child child(shell("exit 0"));
+  EXPECT_EQ(::waitpid(child.pid(), nullptr, 0), child.pid());
+  EXPECT_EQ(wait_for_exit(child), (ExitStatus{.code = 1}));
+}
+
 TEST(Child, HasDefaultSignalHandlers) {
   ::signal(SIGXFSZ, SIG_IGN);
   Child child(shell("kill -s XFSZ $$; echo survived"));

@@ -19,7 +19,7 @@ void FolderWatch::wait(std::chrono::milliseconds time) {
   pollfd ready = {watch_.get(), POLLIN, 0};
   ::poll(&ready, 1, static_cast<int>(time.count()));
   std::array<char, 65536> bytes;
-  while (watch_ && ::read(watch_.get(), bytes.data(), bytes.size()) > 0) continue;
+  while (::read(watch_.get(), bytes.data(), bytes.size()) != -1) continue;
 }
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 // ranks having started the same operation.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <span>
 
 #include "base/check.h"
@@ -174,7 +173,7 @@ void HierarchicalComm::all_reduce_levels(const Operation& operation) {
 void HierarchicalComm::reduce_scatter_levels(const Operation& operation) {
   const int64_t element = lockstep::size_of(operation.dtype);
   const auto bytes_of = [&](int rank) { return operation.counts[static_cast<size_t>(rank)] * element; };
-  const int64_t all = std::accumulate(operation.counts.begin(), operation.counts.end(), int64_t{0});
+  const int64_t all = total_count(operation.counts);
   const auto bytes = static_cast<size_t>(all * element);
   gathered_.resize(std::max(gathered_.size(), bytes));
   blocks_.resize(std::max(blocks_.size(), bytes));
@@ -186,7 +185,7 @@ void HierarchicalComm::reduce_scatter_levels(const Operation& operation) {
     if (static_cast<int>(host) == topology_.host) own_block = to;
     for (const int rank : topology_.hosts[host]) {
       if (rank == this->rank()) mine = to;
-      const int64_t from = std::accumulate(operation.counts.begin(), operation.counts.begin() + rank, int64_t{0});
+      const int64_t from = count_before(operation.counts, rank);
       if (bytes_of(rank) > 0)
         std::memcpy(blocks_.data() + to, gathered_.data() + from * element, static_cast<size_t>(bytes_of(rank)));
       to += bytes_of(rank);
@@ -221,7 +220,7 @@ void HierarchicalComm::all_gather_levels(const Operation& operation) {
   int64_t from = 0;
   for (const auto& host : topology_.hosts)
     for (const int rank : host) {
-      const int64_t to = std::accumulate(operation.counts.begin(), operation.counts.begin() + rank, int64_t{0});
+      const int64_t to = count_before(operation.counts, rank);
       if (bytes_of(rank) > 0)
         std::memcpy(static_cast<std::byte*>(operation.out) + to * element, gathered_.data() + from,
                     static_cast<size_t>(bytes_of(rank)));
@@ -307,7 +306,7 @@ int64_t HierarchicalComm::gather_inputs(const Operation& operation) {
     for (int to = 0; to < size(); ++to) bytes += bytes_between(operation, from, to);
     local_counts_.push_back(bytes);
   }
-  const int64_t all = std::accumulate(local_counts_.begin(), local_counts_.end(), int64_t{0});
+  const int64_t all = total_count(local_counts_);
   gathered_.resize(std::max(gathered_.size(), static_cast<size_t>(all)));
   inner(data_timeout()).all_gather(operation.in, gathered_.data(), local_counts_, DType::u8);
   return all;
@@ -323,7 +322,7 @@ int64_t HierarchicalComm::count_blocks(const Operation& operation) {
         counts_[host] += bytes_between(operation, here, there);
         receive_counts_[host] += bytes_between(operation, there, here);
       }
-  return std::accumulate(receive_counts_.begin(), receive_counts_.end(), int64_t{0});
+  return total_count(receive_counts_);
 }
 
 // From gathered_ to outgoing.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <numeric>
 
 #include "comm/reduce.h"
 
@@ -14,8 +13,6 @@ namespace {
 using Kind = Operation::Kind;
 
 constexpr int64_t kTileBytes = 32 << 10;
-
-int64_t sum_of(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
 
 // Divides the range [begin, end) between contiguous pieces. next(size) is called for each piece in order and returns
 // the part of the range that is in this piece, as an offset from the start of the piece.
@@ -87,11 +84,11 @@ void InProcessCollective::plan_tiles() {
       break;
     case Kind::reduce_scatter:
     case Kind::all_gather:
-      elements_ = sum_of(first.counts);
+      elements_ = total_count(first.counts);
       break;
     case Kind::all_to_all:
       elements_ = 0;
-      for (const Operation& operation : operations_) elements_ += sum_of(operation.receive_counts);
+      for (const Operation& operation : operations_) elements_ += total_count(operation.receive_counts);
       break;
     case Kind::barrier:
     case Kind::split:
@@ -172,7 +169,7 @@ void InProcessCollective::all_to_all(int64_t begin, int64_t end) {
     for (size_t from = 0; from < operations_.size() && !pieces.at_end(); ++from) {
       const auto [part, count] = pieces.next(operations_[to].receive_counts[from]);
       if (count > 0)
-        copy(out_[to], received + part, in_[from], sum_of(operations_[from].counts.first(to)) + part, count, size);
+        copy(out_[to], received + part, in_[from], total_count(operations_[from].counts.first(to)) + part, count, size);
       received += operations_[to].receive_counts[from];
     }
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "base/check.h"
 #include "comm/message_sizes.h"
@@ -211,7 +210,7 @@ void MessageCollectives::gather_pieces(const std::byte* own, std::byte* out, siz
 
 void MessageCollectives::exchange_pairs(const Operation& operation) {
   const auto before = [&](std::span<const int64_t> counts, int rank) {
-    return bytes_of(operation, std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0}));
+    return bytes_of(operation, count_before(counts, rank));
   };
   for (int step = 0; step < size_; ++step) {
     const int from = (rank_ - step + size_) % size_, to = (rank_ + step) % size_;

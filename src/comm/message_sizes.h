@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <numeric>
 
 #include "comm/operation.h"
 
@@ -32,8 +31,7 @@ inline bool is_small(const Operation& operation, size_t limit) {
     case Operation::Kind::broadcast:
       return bytes_of(operation, operation.count) <= limit;
     case Operation::Kind::reduce_scatter:
-      return bytes_of(operation, std::accumulate(operation.counts.begin(), operation.counts.end(), int64_t{0})) <=
-             limit;
+      return bytes_of(operation, total_count(operation.counts)) <= limit;
     case Operation::Kind::all_gather:
       return bytes_of(operation, std::ranges::max(operation.counts)) <= limit;
     case Operation::Kind::all_to_all:
@@ -57,7 +55,7 @@ inline size_t payload_bytes_of(const Operation& operation, int rank) {
     case Operation::Kind::broadcast:
       return rank == operation.root ? bytes_of(operation, operation.count) : 0;
     case Operation::Kind::reduce_scatter:
-      return bytes_of(operation, std::accumulate(operation.counts.begin(), operation.counts.end(), int64_t{0}));
+      return bytes_of(operation, total_count(operation.counts));
     case Operation::Kind::all_gather:
       return bytes_of(operation, operation.counts[index(rank)]);
     default:

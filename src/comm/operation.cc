@@ -11,10 +11,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-int64_t total(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
-
-int64_t before(std::span<const int64_t> counts, int rank) { return total(counts.first(static_cast<size_t>(rank))); }
-
 std::string text(std::span<const int64_t> counts) { return fmt::format("[{}]", fmt::join(counts, ", ")); }
 
 std::string text(std::span<const Route> routes) {
@@ -79,6 +75,14 @@ const void* element(const void* data, const Operation& operation, int64_t index)
 }
 
 }  // namespace
+
+int64_t total_count(std::span<const int64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+int64_t count_before(std::span<const int64_t> counts, int rank) {
+  return total_count(counts.first(static_cast<size_t>(rank)));
+}
 
 std::string_view name(Reduction reduction) {
   switch (reduction) {
@@ -148,13 +152,13 @@ void check(const Operation& operation, int rank, int size) {
     case Kind::reduce_scatter:
       check_counts(operation, counts, size);
       check_reduction(operation);
-      return check_overlap(operation, total(counts), counts[static_cast<size_t>(rank)],
-                           out == element(in, operation, before(counts, rank)),
+      return check_overlap(operation, total_count(counts), counts[static_cast<size_t>(rank)],
+                           out == element(in, operation, count_before(counts, rank)),
                            "write to this rank's own piece of the input, or to other memory");
     case Kind::all_gather:
       check_counts(operation, counts, size);
-      return check_overlap(operation, counts[static_cast<size_t>(rank)], total(counts),
-                           in == element(out, operation, before(counts, rank)),
+      return check_overlap(operation, counts[static_cast<size_t>(rank)], total_count(counts),
+                           in == element(out, operation, count_before(counts, rank)),
                            "read from this rank's own piece of the output, or from other memory");
     case Kind::all_to_all:
       check_counts(operation, counts, size);
@@ -162,7 +166,7 @@ void check(const Operation& operation, int rank, int size) {
       if (counts[static_cast<size_t>(rank)] != receive_counts[static_cast<size_t>(rank)])
         throw_error("all_to_all: rank {} sends {} elements to itself and receives {}; make them equal", rank,
                     counts[static_cast<size_t>(rank)], receive_counts[static_cast<size_t>(rank)]);
-      return check_overlap(operation, total(counts), total(receive_counts), false,
+      return check_overlap(operation, total_count(counts), total_count(receive_counts), false,
                            "this operation cannot be done in place");
     case Kind::permute:
       check_count(operation);

@@ -39,6 +39,10 @@ struct Operation {
 
 std::string_view name(Operation::Kind);
 
+// The sum of all counts, and of the counts of the ranks below `rank`.
+int64_t total_count(std::span<const int64_t> counts);
+int64_t count_before(std::span<const int64_t> counts, int rank);
+
 // `all_reduce of 4 f32 (sum)`, `broadcast of 8 f32 from rank 0`, `all_gather of [3, 0, 2] i32`.
 std::string describe(const Operation& operation);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 
 #include "base/check.h"
 
@@ -16,10 +15,8 @@ int64_t now() {
       .count();
 }
 
-int64_t sum(std::span<const int64_t> counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
-
 int64_t elements_of(const Operation& operation) {
-  return std::max({operation.count, sum(operation.counts), sum(operation.receive_counts)});
+  return std::max({operation.count, total_count(operation.counts), total_count(operation.receive_counts)});
 }
 
 }  // namespace

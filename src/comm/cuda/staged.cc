@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -10,16 +9,12 @@ namespace {
 
 using Kind = Operation::Kind;
 
-int64_t elements_of(std::span<const int64_t> counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
-
 // The bytes that an operation reads and writes on this rank.
-struct Traffic {
+struct IoBytes {
   int64_t in = 0, out = 0;
 };
 
-Traffic traffic_of(const Operation& operation, int rank) {
+IoBytes io_bytes_of(const Operation& operation, int rank) {
   const int64_t size = size_of(operation.dtype);
   const auto own = [&] { return operation.counts[static_cast<size_t>(rank)] * size; };
   switch (operation.kind) {
@@ -27,13 +22,13 @@ Traffic traffic_of(const Operation& operation, int rank) {
     case Kind::permute:
       return {operation.count * size, operation.count * size};
     case Kind::broadcast:
-      return operation.root == rank ? Traffic{operation.count * size, 0} : Traffic{0, operation.count * size};
+      return operation.root == rank ? IoBytes{operation.count * size, 0} : IoBytes{0, operation.count * size};
     case Kind::reduce_scatter:
-      return {elements_of(operation.counts) * size, own()};
+      return {total_count(operation.counts) * size, own()};
     case Kind::all_gather:
-      return {own(), elements_of(operation.counts) * size};
+      return {own(), total_count(operation.counts) * size};
     case Kind::all_to_all:
-      return {elements_of(operation.counts) * size, elements_of(operation.receive_counts) * size};
+      return {total_count(operation.counts) * size, total_count(operation.receive_counts) * size};
     case Kind::barrier:
     case Kind::split:
       break;
@@ -61,7 +56,7 @@ class StagedComm final : public Comm {
   // An operation in flight, with its input and output in host memory.
   struct StagedOperation {
     Operation operation;
-    Traffic bytes;
+    IoBytes bytes;
     BufferPtr in, out;
     Work work;
     bool copying = false;  // a copy to the GPU was enqueued, and the lane has not been waited for since
@@ -72,7 +67,7 @@ class StagedComm final : public Comm {
     shared_timeout_.get();
     StagedOperation* const staged = allocate();
     staged->operation = operation;
-    staged->bytes = traffic_of(operation, rank());
+    staged->bytes = io_bytes_of(operation, rank());
     const bool shared = in_place(operation);
     const int64_t in = shared ? std::max(staged->bytes.in, staged->bytes.out) : staged->bytes.in;
     const int64_t out = shared ? 0 : staged->bytes.out;

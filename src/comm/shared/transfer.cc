@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "comm/reduce.h"
 
@@ -20,9 +19,6 @@ constexpr int64_t kAlignment = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t largest(std::span<const int64_t> counts) { return *std::ranges::max_element(counts); }
-int64_t elements_before(std::span<const int64_t> counts, int rank) {
-  return std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
-}
 int64_t of(std::span<const int64_t> counts, int rank) { return counts[static_cast<size_t>(rank)]; }
 
 }  // namespace
@@ -113,8 +109,7 @@ void Transfer::write(int64_t round, std::byte* slot) const {
     case Kind::all_to_all:
       for (int to = 0; to < size_; ++to) {
         const Part sent = part(round, of(counts, to));
-        if (to != rank_)
-          copy(slot + slot_offset(rank_, to), at(in, elements_before(counts, to) + sent.begin), sent.count);
+        if (to != rank_) copy(slot + slot_offset(rank_, to), at(in, count_before(counts, to) + sent.begin), sent.count);
       }
       return;
     case Kind::all_gather: {
@@ -171,7 +166,7 @@ void Transfer::read(int64_t round, std::span<const std::byte* const> slots, std:
       if (size_ == 1) return copy(at(out, 0), at(in, 0), count);
       return input_rounds_ == 0 ? reduce_small(slots, inputs) : read_shares(round, slots, inputs);
     case Kind::reduce_scatter: {
-      const int64_t mine = elements_before(counts, rank_);
+      const int64_t mine = count_before(counts, rank_);
       if (size_ == 1) return copy(at(out, 0), at(in, 0), of(counts, 0));
       const Part received = part(round, of(counts, rank_));
       if (received.count <= 0) return;
@@ -183,21 +178,20 @@ void Transfer::read(int64_t round, std::span<const std::byte* const> slots, std:
     }
     case Kind::all_to_all: {
       if (round == 0)
-        copy(at(out, elements_before(receive_counts, rank_)), at(in, elements_before(counts, rank_)),
-             of(counts, rank_));
+        copy(at(out, count_before(receive_counts, rank_)), at(in, count_before(counts, rank_)), of(counts, rank_));
       for (int from = 0; from < size_; ++from) {
         const Part received = part(round, of(receive_counts, from));
         if (from != rank_)
-          copy(at(out, elements_before(receive_counts, from) + received.begin), slot(from) + slot_offset(from, rank_),
+          copy(at(out, count_before(receive_counts, from) + received.begin), slot(from) + slot_offset(from, rank_),
                received.count);
       }
       return;
     }
     case Kind::all_gather:
-      if (round == 0) copy(at(out, elements_before(counts, rank_)), at(in, 0), of(counts, rank_));
+      if (round == 0) copy(at(out, count_before(counts, rank_)), at(in, 0), of(counts, rank_));
       for (int from = 0; from < size_; ++from) {
         const Part received = part(round, of(counts, from));
-        if (from != rank_) copy(at(out, elements_before(counts, from) + received.begin), slot(from), received.count);
+        if (from != rank_) copy(at(out, count_before(counts, from) + received.begin), slot(from), received.count);
       }
       return;
     case Kind::permute: {

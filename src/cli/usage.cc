@@ -39,14 +39,16 @@ bool is_switch_value(std::string_view text) {
   return false;
 }
 
-void check_word(const CLI::App& app, const std::string& word) {
+// `place` is the command with a colon: `data fetch: `.
+void check_word(const CLI::App& app, const std::string& place, const std::string& word) {
   const size_t equals = word.find('=');
   if (!word.starts_with("--") || equals == word.npos) return;
   const std::string flag = word.substr(0, equals), value = word.substr(equals + 1);
-  if (value.empty()) throw UsageError(word + " has no value; give one, or omit the flag");
+  if (value.empty()) throw UsageError(place + word + " has no value; give one, or omit the flag");
   const CLI::Option* option = app.get_option_no_throw(flag);
   if (option && option->get_items_expected_max() == 0 && !is_switch_value(value))
-    throw UsageError(fmt::format("{}: \"{}\" is not true or false; write {} alone to turn it on", flag, value, flag));
+    throw UsageError(
+        fmt::format("{}{}: \"{}\" is not true or false; write {} alone to turn it on", place, flag, value, flag));
 }
 
 // The message about words that match no flag, argument or subcommand; empty if there are none.
@@ -64,14 +66,15 @@ std::string describe_extras(const CLI::App& app, const std::string& place, const
   return "";
 }
 
-// The message about a flag without its value, for which the parser says `--learning-rate: 1 required X missing`; empty
-// for other errors.
-std::string describe_missing_value(const CLI::ParseError& error) {
+// The message about a flag with too few or too many values, for which the parser says
+// `--learning-rate: 1 required X missing` or `--config: At Most 1 required but received 2`; empty for other errors.
+std::string describe_value_count(const CLI::ParseError& error) {
   const std::string text = error.what();
   const size_t colon = text.find(": ");
-  if (!dynamic_cast<const CLI::ArgumentMismatch*>(&error) || !text.ends_with(" missing") || colon == text.npos)
-    return "";
-  return text.substr(0, colon) + " needs a value";
+  if (!dynamic_cast<const CLI::ArgumentMismatch*>(&error) || colon == text.npos) return "";
+  const std::string flag = text.substr(0, colon);
+  if (text.ends_with(" missing")) return flag + " needs a value";
+  return text.find(" required but received ") == text.npos ? "" : flag + " is given more than once; keep one";
 }
 
 }  // namespace
@@ -101,13 +104,16 @@ std::vector<char*> replace_help_words(const CLI::App& program, int argc, char** 
 
 void check_words(const CLI::App& program, int argc, char** argv) {
   const CLI::App* app = &program;
+  std::string place;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--") return;
-    if (const CLI::App* command = find_command(*app, word))
+    if (const CLI::App* command = find_command(*app, word)) {
       app = command;
-    else
-      check_word(*app, word);
+      place = (place.empty() ? "" : place.substr(0, place.size() - 2) + " ") + word + ": ";
+    } else {
+      check_word(*app, place, word);
+    }
   }
 }
 
@@ -127,7 +133,7 @@ std::string usage_error(const CLI::App& program, const CLI::ParseError& error) {
     if (std::string text = describe_extras(*app, place, help); !text.empty()) return text;
   if (dynamic_cast<const CLI::RequiredError*>(&error) && !command_names(*app).empty())
     return place + "a command is missing;" + help;
-  if (const std::string text = describe_missing_value(error); !text.empty()) return place + text + ";" + help;
+  if (const std::string text = describe_value_count(error); !text.empty()) return place + text + ";" + help;
   const std::string text = error.what();
   return place + text + (text.ends_with('?') ? "" : ";") + help;
 }

@@ -45,7 +45,7 @@ TEST(TrainErrors, WrongFlags) {
 
 TEST(TrainErrors, EmptyValuesAreRejected) {
   for (const char* flag : {"--checkpoint-dir=", "--expect=", "--steps="})
-    expect_refused({flag, "--quiet"}, 2, fmt::format("{} has no value; give one, or omit the flag", flag));
+    expect_refused({flag, "--quiet"}, 2, fmt::format("train: {} has no value; give one, or omit the flag", flag));
   EXPECT_FALSE(FileSystem::real().exists("--quiet"));
   for (const char* text : {"", ","})
     expect_refused(
@@ -57,12 +57,15 @@ TEST(TrainErrors, EmptyValuesAreRejected) {
 
 TEST(TrainErrors, SwitchesTakeOnlyTrueOrFalse) {
   for (const char* value : {"x", "2", "99999999999999999999"})
-    expect_refused({fmt::format("--strict={}", value)}, 2,
-                   fmt::format("--strict: \"{}\" is not true or false; write --strict alone to turn it on", value));
+    expect_refused(
+        {fmt::format("--strict={}", value)}, 2,
+        fmt::format("train: --strict: \"{}\" is not true or false; write --strict alone to turn it on", value));
 }
 
 TEST(TrainErrors, FlagAtTheEndOfTheLineNeedsAValue) {
   expect_refused({"--learning-rate"}, 2, std::string("train: --learning-rate needs a value") + kSeeHelp);
+  expect_refused({"a.yaml", "--config", "b.yaml"}, 2,
+                 std::string("train: --config is given more than once; keep one") + kSeeHelp);
 }
 
 TEST(TrainErrors, TooManyEpochs) {

@@ -113,6 +113,16 @@ TEST(Reverse, ReversesTheOrder) {
   EXPECT_EQ(none.size(), 0);
 }
 
+// A batch of them, or one whose batch is empty.
+TEST(Reshape, SharesEqualLeadingDimensionsOfEmptyArrays) {
+  for (const Shape& x : {Shape{5, 0, 3}, Shape{0, 2, 6}}) {
+    const std::vector<Type> in{{f32, x}};
+    const Rule rule = reshape_op.rule(in, {{"shape", x[0] == 0 ? Shape{0, 3, 4} : Shape{5, 4, 0}}});
+    EXPECT_EQ(rule.in[0][0], rule.out[0][0]);
+    EXPECT_EQ(rule.unsharded, rule.in[0].substr(1) + rule.out[0].substr(1));
+  }
+}
+
 TEST(Reshape, KeepsRowMajorOrder) {
   const HostArray x = small_integers({i32, {4, 6}});
   const HostArray y = evaluate({x}, [](const Values& in) {
@@ -176,6 +186,26 @@ TEST(Concatenate, CanBeShardedWithHundredsOfOperands) {
   EXPECT_EQ(rule.out[0][1], rule.in[0][1]);
   for (const std::string& term : {rule.in[0], rule.in[7], rule.out[0]})
     EXPECT_NE(rule.unsharded.find(term[0]), std::string::npos) << term;
+}
+
+// Operands of more different extents than there are letters.
+TEST(Concatenate, CanBeShardedAndBatchedWithAnyExtents) {
+  std::vector<Type> in;
+  for (int64_t n = 1; n <= 100; ++n) in.push_back({f32, {n, 4}});
+  const Rule rule = concatenate_op.rule(in, {{"axis", 0}});
+  ASSERT_EQ(rule.in.size(), 100u);
+  for (const std::string& term : rule.in) {
+    EXPECT_NE(rule.unsharded.find(term[0]), std::string::npos) << term;
+    EXPECT_EQ(term[1], rule.out[0][1]);
+  }
+  EXPECT_EQ(rule.unsharded.find(rule.out[0][1]), std::string::npos);
+
+  Builder b;
+  Values operands;
+  for (const Type& type : in) operands.push_back(b.input(type));
+  const Value joined = concatenate(operands, 0);
+  const BatchedProgram batched = batch(b.take(Values{joined}), std::vector<bool>(100, true), 3, {});
+  EXPECT_EQ(to_string(batched.program.output_types()[0]), "f32[3,5050,4]");
 }
 
 TEST(Concatenate, AppendsOperandsAlongTheAxis) {

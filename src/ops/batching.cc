@@ -1,11 +1,9 @@
 // Batching by the rule of an op. A factor that may be sharded is one whose slices are computed independently of each
 // other, so a batch can be such a factor:
 //   - a new one. reduce_sum "ab->b" becomes "zab->zb", and its attribute axes = [0] becomes [1]
-//   - for rows of fixed rank, part of the first one. max_pool "nhwc->npqc" of a batch of 3 of [2, 8, 8, 1] is max_pool of
-//     [6, 8, 8, 1]: the same equation as on a shard, only larger
+//   - for rows of fixed rank, part of the first one. max_pool "nhwc->npqc" of a batch of 3 of [2, 8, 8, 1] is max_pool
+//     of [6, 8, 8, 1]: the same equation as on a shard, only larger
 #include <fmt/format.h>
-
-#include <algorithm>
 
 #include "base/check.h"
 #include "ops/dims.h"
@@ -36,6 +34,8 @@ Attr with_leading_dim(const Attr& attr, DimAttr kind, const Batch& b) {
   switch (kind) {
     case DimAttr::dims:
       if (std::holds_alternative<Dims>(attr)) return plus(ints(), 1);
+      [[fallthrough]];
+    case DimAttr::leading:
       return std::get<int64_t>(attr) + 1;
     case DimAttr::mapping:
       return prepend(0, plus(ints(), 1));
@@ -45,8 +45,6 @@ Attr with_leading_dim(const Attr& attr, DimAttr kind, const Batch& b) {
       return prepend(0, ints());
     case DimAttr::strides:
       return prepend(1, ints());
-    case DimAttr::leading:
-      return std::get<int64_t>(attr) + 1;
     case DimAttr::rule:
       break;
   }

@@ -95,8 +95,8 @@ std::vector<Type> reshape_type(Types in, const Attrs& attrs) {
 }
 
 // An unchanged dimension has the same factor before and after. Of dimensions that are split or merged, the outermost
-// before and after share a factor whose steps cover the same elements of both; the others are not sharded. If there are no
-// elements, only equal leading dimensions share factors.
+// before and after share a factor whose steps cover the same elements of both; the others are not sharded. If there are
+// no elements, only equal leading dimensions share factors.
 Rule reshape_rule(Types in, const Attrs& attrs) {
   const Shape &a = in[0].shape, &b = attrs.ints("shape");
   Factors factors;

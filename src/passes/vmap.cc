@@ -1,4 +1,4 @@
-// Batching. Copies equations without batched operands; rewrites the others by their op's rule, or by its `batch` column.
+// Batching. Copies equations without batched operands; rewrites the others by the rule or the `batch` column of their op.
 #include <algorithm>
 
 #include "base/check.h"

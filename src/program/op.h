@@ -1,5 +1,6 @@
 // Op: the definition of an op as one row of data. Every pass (trace, grad, vmap, simplify, fuse, plan) reads
-// a column, and no pass names a row (tests/structure checks it). To add an op, write its row and add a line to ops/ops.def.
+// a column, and no pass names a row; tests/structure checks that. To add an op, write its row and add a line to
+// ops/ops.def.
 //
 // Worked example. einsum "ik,kj->ij" has the rule {in: "ik","kj"; out: "ij"}. The letters are factors. From
 // the rule follow:

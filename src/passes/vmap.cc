@@ -1,4 +1,4 @@
-// Batching. Copies equations without batched operands; rewrites the others by the rule or the `batch` column of their op.
+// Batching: copies equations without batched operands, and rewrites the others by their op's rule or `batch` column.
 #include <algorithm>
 
 #include "base/check.h"

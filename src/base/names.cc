@@ -7,17 +7,18 @@
 namespace lockstep {
 namespace {
 
-// Levenshtein distance.
+// The number of letters to insert, delete, replace or swap with the next one to turn `a` into `b` (optimal string
+// alignment).
 size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
+  std::vector<size_t> before, above, row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
+    before = std::move(above);
+    above = row;
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row[b.size()];
@@ -47,11 +48,11 @@ std::string suggestion(std::string_view wrong, const std::vector<std::string>& w
   };
   const size_t letters = letters_of(bare);
   const std::string* best = nullptr;
-  size_t nearest = 3;
+  size_t nearest = letters > 4 ? 3 : 2;  // above the largest distance of a similar word
   for (const std::string& word : words) {
     const std::string right = with_hyphens(word);
     size_t distance = edit_distance(bare, right);
-    if (letters >= 3 && right.starts_with(bare)) distance = std::min<size_t>(distance, 2);
+    if (letters >= 3 && right.starts_with(bare)) distance = std::min<size_t>(distance, letters > 4 ? 2 : 1);
     if (letters >= 2 && bare == initials(right)) distance = std::min<size_t>(distance, 1);
     // Not if every letter differs.
     if (distance < nearest && distance < letters_of(right)) best = &word, nearest = distance;

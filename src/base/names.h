@@ -9,8 +9,8 @@
 namespace lockstep {
 
 // Returns ` did you mean "adam"?` for the most similar word, or "" if none is similar. A word is similar if at most two
-// letters differ, or if the wrong name is its beginning (`learning`) or its initials (`lr`). Hyphens and underscores are
-// equal.
+// letters differ (one if the wrong name has up to four letters), or if the wrong name is its beginning (`learning`) or
+// its initials (`lr`). Two swapped letters count as one. Hyphens and underscores are equal.
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& words);
 
 // `1 device`, `3 devices`.

@@ -194,6 +194,9 @@ FlightDump flight_dump_from(const std::string& text, const std::string& path) {
     for (const ordered_json& record : json.at("records")) out.records.push_back(record_from(record, out.time));
     check_ranges(out);
     return out;
+  } catch (const JsonSyntaxError& error) {
+    throw_error("blame: {} is not a flight record: line {} is not JSON; give files named lockstep_flight_*.json", path,
+                error.line);
   } catch (const ordered_json::exception& error) {
     throw_error("blame: {} is not a flight record: {}; omit it", path, json_error_text(error));
   } catch (const Error& error) {

@@ -15,6 +15,12 @@ TEST(Names, SimilarWordsAreSuggested) {
   EXPECT_EQ(suggestion("adam", kWords), " did you mean \"adam\"?");
 }
 
+TEST(Names, SwappedLettersCountOnce) {
+  EXPECT_EQ(suggestion("adma", kWords), " did you mean \"adam\"?");
+  EXPECT_EQ(suggestion("jbo", {"job", "pod"}), " did you mean \"job\"?");
+  EXPECT_EQ(suggestion("kubrenetse", {"slurm", "kubernetes"}), " did you mean \"kubernetes\"?");
+}
+
 TEST(Names, PrefixesAndInitialsAreSuggested) {
   EXPECT_EQ(suggestion("learning", kWords), " did you mean \"learning_rate\"?");
   EXPECT_EQ(suggestion("lr", kWords), " did you mean \"learning_rate\"?");
@@ -26,6 +32,8 @@ TEST(Names, DissimilarWordsAreNotSuggested) {
     EXPECT_EQ(suggestion(word, kWords), "");
   EXPECT_EQ(suggestion("ab", {"cd"}), "");  // every letter differs
   EXPECT_EQ(suggestion("--fi", {"--on"}), "");
+  EXPECT_EQ(suggestion("fish", {"bash", "zsh"}), "");  // two of four letters differ
+  EXPECT_EQ(suggestion("xml", {"yaml", "json"}), "");
   EXPECT_EQ(suggestion("x", {}), "");
 }
 

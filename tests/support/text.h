@@ -1,0 +1,28 @@
+// Searches in the output of programs. Safe from any thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+inline void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_TRUE(contains(text, part)) << "no \"" << part << "\" in:\n" << text;
+}
+inline void expect_lacks(const std::string& text, const std::string& part) {
+  EXPECT_FALSE(contains(text, part)) << "\"" << part << "\" in:\n" << text;
+}
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> out;
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+}  // namespace lockstep

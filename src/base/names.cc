@@ -1,6 +1,7 @@
 #include "base/names.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 

@@ -104,7 +104,7 @@ void print_text(const Diagnosis& found) {
 
   for (const std::string& note : found.notes) fmt::print("\nnote: {}\n", printable_lines(note));
   if (found.problems.empty()) {
-    fmt::print("\nno problems found\n");
+    fmt::print("\nno problems found{}\n", found.notes.empty() ? "" : "; see the note above");
     return;
   }
   fmt::print("\n{} found\n", counted(static_cast<int64_t>(found.problems.size()), "problem"));

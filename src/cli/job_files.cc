@@ -30,7 +30,8 @@ std::vector<std::string> files_in(const std::string& command, const std::string&
   for (const std::string& name : FileSystem::real().list(folder))
     if (name.ends_with(".yaml") || name.ends_with(".yml") || name.ends_with(".json"))
       out.push_back((std::filesystem::path(folder) / name).string());
-  if (out.empty()) throw UsageError(fmt::format("{}: {} contains no .yaml, .yml or .json file", command, folder));
+  if (out.empty())
+    throw UsageError(fmt::format("{}: {} contains no .yaml, .yml or .json file; check the path", command, folder));
   return out;
 }
 

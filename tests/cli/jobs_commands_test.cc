@@ -237,7 +237,7 @@ TEST_F(Jobs, ManifestsAreReadFromFilesFoldersAndPipes) {
   expect_error({"apply", "-f", third, "-n", "other"},
                "apply: the manifest of three has namespace kubeflow, but -n is other; omit one of them", 2);
   FileSystem::real().make_dirs(path("empty"));
-  expect_error({"apply", "-f", path("empty")}, "apply: " + path("empty") + " contains no .yaml, .yml or .json file", 2);
+  expect_error({"apply", "-f", path("empty")}, "apply: " + path("empty") + " contains no .yaml, .yml or .json file; check the path", 2);
   const RunningProgram::Result missing = run({"apply", "-f", path("none.yaml")});
   EXPECT_EQ(missing.exit_code, 2);
   expect_contains(missing.err, "none.yaml: No such file or directory");

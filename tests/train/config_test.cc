@@ -238,6 +238,7 @@ TEST(Config, InvalidValuesAreRejected) {
   for (const char* devices : {"", "0", "-1", "two", "8x", "9999999999"})
     expect_invalid({{"devices", devices}},
                    "devices: \"" + std::string(devices) + "\" is not auto, all or a number from 1 to 131072");
+  expect_invalid({{"platform", "gpu"}}, "platform: unknown value \"gpu\"; use cuda for NVIDIA GPUs, or auto or cpu");
   expect_invalid({{"warmup_steps", "5"}},
                  "warmup_steps: 5 has no effect with schedule cosine; choose schedule warmup_cosine");
   expect_invalid({{"schedule", "warmup_cosine"}, {"warmup_steps", "50"}, {"steps", "50"}},

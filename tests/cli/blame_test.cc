@@ -305,11 +305,9 @@ std::vector<std::string> training_command(int process, int port, const std::stri
           "100000000"};
 }
 
-int free_port() { return Listener().port(); }
-
 TEST(BlameCommand, NamesAProcessThatWasStopped) {
   const TempDir dir;
-  const int port = free_port();
+  const int port = unused_port();
   RunningProgram first(training_command(0, port, dir.path())), second(training_command(1, port, dir.path())),
       third(training_command(2, port, dir.path()));
   ASSERT_TRUE(first.says("step 1/")) << first.err();
@@ -333,7 +331,7 @@ TEST(BlameCommand, NamesAProcessThatWasStopped) {
 
 TEST(BlameCommand, RemainingProcessesWriteDumps) {
   const TempDir dir;
-  const int port = free_port();
+  const int port = unused_port();
   RunningProgram first(training_command(0, port, dir.path())), second(training_command(1, port, dir.path())),
       third(training_command(2, port, dir.path()));
   ASSERT_TRUE(first.says("step 1/")) << first.err();

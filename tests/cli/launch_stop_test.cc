@@ -6,7 +6,6 @@
 namespace lockstep {
 namespace {
 
-using shells::has;
 using shells::last_line;
 using shells::launch_words;
 
@@ -26,12 +25,12 @@ void expect_end_of_stopped(const std::vector<int>& victims, const std::string& t
   const auto result = program.wait();
   EXPECT_EQ(result.exit_code, 75) << result.err;
   for (const int victim : victims) {
-    EXPECT_TRUE(has(result.err, "lockstep launch: process " + std::to_string(victim) +
-                                    " is stopped (SIGSTOP); the job ends unless it is resumed within " + timeout +
-                                    " s: kill -CONT " + std::to_string(pid_of(program, victim)) + "\n"))
+    EXPECT_TRUE(contains(result.err, "lockstep launch: process " + std::to_string(victim) +
+                                         " is stopped (SIGSTOP); the job ends unless it is resumed within " + timeout +
+                                         " s: kill -CONT " + std::to_string(pid_of(program, victim)) + "\n"))
         << result.err;
   }
-  EXPECT_TRUE(has(last_line(result.err), cause)) << result.err;
+  EXPECT_TRUE(contains(last_line(result.err), cause)) << result.err;
 }
 
 TEST(Launch, StoppedProcessEndsTheJob) { expect_end_of_stopped({1}, "0.2", "process 1 was stopped by SIGSTOP for "); }

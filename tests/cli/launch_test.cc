@@ -19,7 +19,6 @@
 namespace lockstep {
 namespace {
 
-using shells::has;
 using shells::last_line;
 using shells::launch_words;
 
@@ -65,10 +64,10 @@ TEST(Launch, VariablesOfOtherLaunchersAreIgnored) {
   const RunningProgram::Result result =
       RunningProgram({program_path(), "launch", "-n", "2", "--", "doctor", "--json"}).wait();
   EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '{') > 2, true);
-  EXPECT_TRUE(has(result.out, "[0]     \"method\": \"explicit\"")) << result.out;
-  EXPECT_TRUE(has(result.out, "[1]     \"method\": \"explicit\""));
-  EXPECT_TRUE(has(result.out, "[1]     \"process_id\": 1"));
-  EXPECT_FALSE(has(result.out, "1.2.3.4"));
+  EXPECT_TRUE(contains(result.out, "[0]     \"method\": \"explicit\"")) << result.out;
+  EXPECT_TRUE(contains(result.out, "[1]     \"method\": \"explicit\""));
+  EXPECT_TRUE(contains(result.out, "[1]     \"process_id\": 1"));
+  EXPECT_FALSE(contains(result.out, "1.2.3.4"));
 }
 
 TEST(Launch, CoresAreDividedUnlessPinningIsOff) {
@@ -114,8 +113,8 @@ TEST(Launch, FullDiskEndsOnlyTheLog) {
   const auto result =
       RunningProgram(limited + launch_words({"-n", "1", "--logs", dir.path()}, "echo a; echo b")).wait();
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(has(result.out, "[0] a\n") && has(result.out, "[0] b\n")) << result.out;
-  EXPECT_TRUE(has(result.out, "lockstep launch: the log of process 0 ends here: write ")) << result.out;
+  EXPECT_TRUE(contains(result.out, "[0] a\n") && contains(result.out, "[0] b\n")) << result.out;
+  EXPECT_TRUE(contains(result.out, "lockstep launch: the log of process 0 ends here: write ")) << result.out;
   EXPECT_EQ(sorted_lines_of(result.out).size(), 3u) << result.out;
   EXPECT_EQ(launch({"-n", "1", "--logs", "/dev/null/x"}, "echo a").exit_code, 1);
   const std::string target = dir.path() + "/target", log = dir.path() + "/rank_0.log";
@@ -164,10 +163,11 @@ TEST(Launch, FirstCauseIsPrintedLast) {
                              "if [ $LOCKSTEP_PROCESS_ID = 1 ]; then for i in $(seq 30); do echo line $i; done; kill -s "
                              "KILL $$; fi; exit 75");
   EXPECT_EQ(result.exit_code, 137);
-  EXPECT_TRUE(has(result.err, "lockstep launch: the last lines of process 1:\n[1] line 11\n")) << result.err;
-  EXPECT_TRUE(has(result.err, "[1] line 30\nlockstep launch: process 1 was killed by SIGKILL (out of memory?"))
+  EXPECT_TRUE(contains(result.err, "lockstep launch: the last lines of process 1:\n[1] line 11\n")) << result.err;
+  EXPECT_TRUE(contains(result.err, "[1] line 30\nlockstep launch: process 1 was killed by SIGKILL (out of memory?"))
       << result.err;
-  EXPECT_TRUE(has(last_line(result.err), "; the others stopped because of it; --max-restarts N restarts")) << result.err;
+  EXPECT_TRUE(contains(last_line(result.err), "; the others stopped because of it; --max-restarts N restarts"))
+      << result.err;
 }
 
 TEST(Launch, PrintedLinesAreNotRepeated) {
@@ -212,8 +212,8 @@ TEST(Launch, OthersGetSigtermAndThenSigkill) {
   EXPECT_EQ(stopped.out, "[0] stopping\n");
   const auto killed = run("trap '' TERM", "while :; do sleep 600; done");
   EXPECT_EQ(killed.exit_code, 4);
-  EXPECT_TRUE(has(killed.err, "process 1 ended with exit code 4 after")) << killed.err;
-  EXPECT_TRUE(has(killed.err, "; the other one stopped because of it")) << killed.err;
+  EXPECT_TRUE(contains(killed.err, "process 1 ended with exit code 4 after")) << killed.err;
+  EXPECT_TRUE(contains(killed.err, "; the other one stopped because of it")) << killed.err;
 }
 
 TEST(Launch, SignalsReachAllProcesses) {
@@ -229,7 +229,7 @@ TEST(Launch, SignalsReachAllProcesses) {
   program.send(SIGINT);
   const auto result = program.wait();
   EXPECT_EQ(result.exit_code, 130);
-  EXPECT_TRUE(has(result.err, "[0] int\n") && has(result.err, "[1] int\n")) << result.err;
+  EXPECT_TRUE(contains(result.err, "[0] int\n") && contains(result.err, "[1] int\n")) << result.err;
   EXPECT_EQ(last_line(result.err), "lockstep launch: stopped by SIGINT");
 }
 
@@ -249,7 +249,7 @@ TEST(Launch, FailureWhileStoppingIsReported) {
   program.send(SIGTERM);
   const auto result = program.wait();
   EXPECT_EQ(result.exit_code, 9);
-  EXPECT_TRUE(has(result.err, "stopped by SIGTERM; meanwhile process 1 ended with exit code 9")) << result.err;
+  EXPECT_TRUE(contains(result.err, "stopped by SIGTERM; meanwhile process 1 ended with exit code 9")) << result.err;
 }
 
 TEST(Launch, SecondInterruptAndTimeoutKill) {
@@ -287,10 +287,10 @@ TEST(Launch, RestartsAfterACrash) {
                  "'; echo $LOCKSTEP_TOKEN >> token_$LOCKSTEP_PROCESS_ID; n=$(wc -l < token_$LOCKSTEP_PROCESS_ID); "
                  "echo attempt $n; [ $n = 3 ] && exit 0; [ $LOCKSTEP_PROCESS_ID = 1 ] && kill -s KILL $$; exit 75");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(has(result.err, "lockstep launch: restart 1 of 5 in 0.01 s\n")) << result.err;
-  EXPECT_TRUE(has(result.err, "lockstep launch: restart 2 of 5 in 0.02 s\n")) << result.err;
-  EXPECT_FALSE(has(result.err, "restart 3"));
-  EXPECT_TRUE(has(result.err, "process 1 was killed by SIGKILL")) << result.err;
+  EXPECT_TRUE(contains(result.err, "lockstep launch: restart 1 of 5 in 0.01 s\n")) << result.err;
+  EXPECT_TRUE(contains(result.err, "lockstep launch: restart 2 of 5 in 0.02 s\n")) << result.err;
+  EXPECT_FALSE(contains(result.err, "restart 3"));
+  EXPECT_TRUE(contains(result.err, "process 1 was killed by SIGKILL")) << result.err;
   EXPECT_EQ(sorted_lines_of(read_text(dir.path() + "/token_0")).size(), 3u);
   EXPECT_EQ(read_text(dir.path() + "/token_0"), read_text(dir.path() + "/token_1"));
   EXPECT_NE(read_text(dir.path() + "/token_0").substr(0, 64), read_text(dir.path() + "/token_0").substr(65, 64));
@@ -308,7 +308,7 @@ TEST(Launch, DoesNotRestartAfterAnError) {
   for (const char* code : {"1", "2", "3"}) {
     const auto result = launch({"-n", "2", "--max-restarts", "3"}, std::string("exit ") + code);
     EXPECT_EQ(result.exit_code, std::stoi(code));
-    EXPECT_FALSE(has(result.err, "restart")) << result.err;
+    EXPECT_FALSE(contains(result.err, "restart")) << result.err;
   }
 }
 
@@ -357,8 +357,8 @@ TEST(Launch, OtherHostsAreReachedThroughSsh) {
                                                 "[2] here 2 of 4 far 3 64 it's", "[3] b 3 of 4 far 3 64 it's"}));
   const std::string token = read_text(dir.path() + "/token_0"), calls = read_text(dir.path() + "/calls");
   EXPECT_EQ(token, read_text(dir.path() + "/token_2"));
-  EXPECT_FALSE(has(calls, token.substr(0, 64)));
-  EXPECT_TRUE(has(calls, "-p 22 far exec sh -c")) << calls;
+  EXPECT_FALSE(contains(calls, token.substr(0, 64)));
+  EXPECT_TRUE(contains(calls, "-p 22 far exec sh -c")) << calls;
 }
 
 TEST(Launch, HostsAreReadFromAFile) {
@@ -384,7 +384,7 @@ TEST(Launch, SignalsAndLossesReachOtherHosts) {
   const auto away =
       launch({"--hosts", "a,b", "--max-restarts", "1", "--restart-delay", "0", "--ssh", fake_ssh(dir)}, "exit 255");
   EXPECT_EQ(away.exit_code, 75);
-  EXPECT_TRUE(has(away.err, "restart 1 of 1")) << away.err;
+  EXPECT_TRUE(contains(away.err, "restart 1 of 1")) << away.err;
 }
 
 TEST(Launch, UsedPortIsReplacedByAnother) {
@@ -410,11 +410,11 @@ TEST(Launch, UsedPortIsReplacedByAnother) {
   std::ofstream(go) << "go\n";
   const auto result = program.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_TRUE(has(result.err, "lockstep launch: pid " + std::to_string(::getpid()) + " (")) << result.err;
-  EXPECT_TRUE(has(result.err, " has taken the port of 127.0.0.1:" + port + "; restarting with another port\n"))
+  EXPECT_TRUE(contains(result.err, "lockstep launch: pid " + std::to_string(::getpid()) + " (")) << result.err;
+  EXPECT_TRUE(contains(result.err, " has taken the port of 127.0.0.1:" + port + "; restarting with another port\n"))
       << result.err;
   EXPECT_EQ(sorted_lines_of(result.out).size(), 2u);
-  EXPECT_FALSE(has(result.out, "again at " + port + "\n")) << result.out;
+  EXPECT_FALSE(contains(result.out, "again at " + port + "\n")) << result.out;
 }
 
 // Reads from the terminal of a child's standard error, up to a text or to the end.
@@ -422,7 +422,7 @@ std::string read_terminal(Child& child, const std::string& until = "") {
   std::string out;
   char bytes[4096];
   for (;;) {
-    if (!until.empty() && has(out, until)) return out;
+    if (!until.empty() && contains(out, until)) return out;
     pollfd ready = {child.err().get(), POLLIN, 0};
     if (::poll(&ready, 1, 60'000) == 0) return out + "(nothing more came)";
     const ssize_t n = ::read(child.err().get(), bytes, sizeof(bytes));
@@ -445,19 +445,20 @@ TEST(Launch, Process0MayRedrawLinesOnATerminal) {
   std::string text = read_terminal(child, "other");
   std::ofstream(dir.path() + "/seen") << "\n";
   text += read_terminal(child);
-  EXPECT_TRUE(has(text, "\033[36m[0]\033[0m 24 96\n")) << text;  // the prefix takes four columns
-  EXPECT_TRUE(has(text, "\r\033[36m[0]\033[0m bar 1\033[K\r\033[K\033[33m[1]\033[0m other\n\033[36m[0]\033[0m bar 1"))
+  EXPECT_TRUE(contains(text, "\033[36m[0]\033[0m 24 96\n")) << text;  // the prefix takes four columns
+  EXPECT_TRUE(
+      contains(text, "\r\033[36m[0]\033[0m bar 1\033[K\r\033[K\033[33m[1]\033[0m other\n\033[36m[0]\033[0m bar 1"))
       << text;
-  EXPECT_TRUE(has(text, "\r\033[K\033[36m[0]\033[0m done\n")) << text;
-  EXPECT_FALSE(has(text, "wrong"));
+  EXPECT_TRUE(contains(text, "\r\033[K\033[36m[0]\033[0m done\n")) << text;
+  EXPECT_FALSE(contains(text, "wrong"));
   EXPECT_EQ(read_text(dir.path() + "/rank_0.log"), "24 96\ndone\n");
 
   spec.environment.push_back("NO_COLOR=1");
   spec.argv = launch_words({"-n", "2"}, "echo x >&2");
   Child plain(spec);
   const std::string colorless = read_terminal(plain);
-  EXPECT_TRUE(has(colorless, "[0] x\n") && has(colorless, "[1] x\n")) << colorless;
-  EXPECT_FALSE(has(colorless, "\033[3")) << colorless;
+  EXPECT_TRUE(contains(colorless, "[0] x\n") && contains(colorless, "[1] x\n")) << colorless;
+  EXPECT_FALSE(contains(colorless, "\033[3")) << colorless;
 }
 
 TEST(Launch, JobContinuesWithoutAReader) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "support/program.h"
+#include "support/text.h"
 
 namespace lockstep::shells {
 
@@ -13,8 +14,6 @@ inline Words launch_words(Words flags, const std::string& script) {
   flags.insert(flags.end(), {"--", "/bin/sh", "-c", script});
   return flags;
 }
-
-inline bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
 inline std::string last_line(const std::string& text) {
   const std::string body = text.substr(0, text.empty() ? 0 : text.size() - 1);

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/file.h"
 #include "data/idx.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/data.h"
 #include "support/program.h"
+#include "support/text.h"
 #include "support/text_file.h"
 
 namespace lockstep {
@@ -36,20 +36,6 @@ inline Words train_command(const Words& flags) {
   return Words{program_path(), "train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
 }
 inline RunningProgram::Result train(const Words& flags) { return RunningProgram(train_command(flags)).wait(); }
-
-inline void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in:\n" << text;
-}
-inline void expect_lacks(const std::string& text, const std::string& part) {
-  EXPECT_EQ(text.find(part), std::string::npos) << "\"" << part << "\" in:\n" << text;
-}
-
-inline std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> out;
-  for (std::string line; std::getline(in, line);) out.push_back(line);
-  return out;
-}
 
 inline void flip_byte(const std::string& path) {
   std::vector<uint8_t> bytes = FileSystem::real().read_file(path);

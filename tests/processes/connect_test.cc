@@ -12,11 +12,7 @@ constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 
 // Process 0 is a real process. This program plays process 1 until `then` returns, and then leaves the job.
 void expect_left(const std::string& collectives, const std::function<void(Control&)>& then) {
-  int port = 0;
-  {
-    Listener listener;
-    port = listener.port();
-  }
+  const int port = unused_port();
   RunningProgram first({"env", std::string("LOCKSTEP_TOKEN=") + kToken,
                         fmt::format("LOCKSTEP_COORDINATOR=127.0.0.1:{}", port), "LOCKSTEP_NUM_PROCESSES=2",
                         "LOCKSTEP_PROCESS_ID=0", "LOCKSTEP_CPU_LANES=1", "LOCKSTEP_COLLECTIVES=" + collectives,
@@ -36,11 +32,7 @@ void expect_left(const std::string& collectives, const std::function<void(Contro
 
 // Process 0 is a real process. This program plays a process on a GPU.
 TEST(Connecting, RejectsAMixOfCpuAndGpu) {
-  int port = 0;
-  {
-    Listener listener;
-    port = listener.port();
-  }
+  const int port = unused_port();
   RunningProgram first({"env", std::string("LOCKSTEP_TOKEN=") + kToken,
                         fmt::format("LOCKSTEP_COORDINATOR=127.0.0.1:{}", port), "LOCKSTEP_NUM_PROCESSES=2",
                         "LOCKSTEP_PROCESS_ID=0", "LOCKSTEP_CPU_LANES=1", "LOCKSTEP_PLATFORM=cpu", program_path(),

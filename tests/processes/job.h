@@ -65,10 +65,7 @@ inline void expect_trained_like_one(const std::string& log_dir) {
 class Job {
  public:
   explicit Job(const std::vector<Words>& before, const Words& program, std::string coordinator = "") {
-    if (coordinator.empty()) {
-      Listener listener;  // finds a free port
-      coordinator = "127.0.0.1:" + std::to_string(listener.port());
-    }
+    if (coordinator.empty()) coordinator = "127.0.0.1:" + std::to_string(unused_port());
     for (size_t i = 0; i < before.size(); ++i)
       processes_.push_back(std::make_unique<RunningProgram>(
           Words{"timeout", "60"} + before[i] +

@@ -10,14 +10,12 @@
 #include <random>
 
 #include "cli/training.h"
+#include "support/long_tests.h"
 
 namespace lockstep {
 
 // Repetitions of tests with random faults; more with `./dev test --long`.
-inline int fault_rounds() {
-  const char* text = std::getenv("LOCKSTEP_LONG_TESTS");
-  return text && std::string(text) == "1" ? 20 : 2;
-}
+inline int fault_rounds() { return long_tests() ? 20 : 2; }
 
 class LaunchedJob {
  public:
@@ -45,16 +43,12 @@ class LaunchedJob {
     bool found = false;
     comes_true([&] {
       const bool over = ended();
-      found = program_.err().find(text) != std::string::npos;
+      found = contains(program_.err(), text);
       return found || over;
     });
     return found;
   }
-  bool ended() const {
-    siginfo_t info = {};
-    return ::waitid(P_PID, static_cast<id_t>(program_.pid()), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-           info.si_pid != 0;
-  }
+  bool ended() const { return program_.ended(); }
   // Kills a job that does not end within five minutes, including restarts; that is a failure.
   RunningProgram::Result wait() {
     if (!comes_true([this] { return ended(); }, std::chrono::minutes(5))) {

@@ -18,11 +18,8 @@ class Processes {
   };
 
   Processes(int count, const Options& options) {
-    std::string coordinator = options.coordinator;
-    if (coordinator.empty()) {
-      Listener listener;  // finds a free port
-      coordinator = fmt::format("127.0.0.1:{}", listener.port());
-    }
+    const std::string coordinator =
+        options.coordinator.empty() ? fmt::format("127.0.0.1:{}", unused_port()) : options.coordinator;
     for (int p = 0; p < count; ++p)
       all_.push_back(std::make_unique<RunningProgram>(
           (options.before ? options.before(p) : Words{}) +
@@ -36,7 +33,7 @@ class Processes {
   bool reach(int step) {
     const std::string text = fmt::format("\nstep {}/", step);
     bool found = false;
-    comes_true([&] { return (found = at(0).err().find(text) != std::string::npos) || ended(0); });
+    comes_true([&] { return (found = contains(at(0).err(), text)) || ended(0); });
     return found;
   }
   void send(int process, int signal) { at(process).send(signal); }
@@ -48,11 +45,7 @@ class Processes {
     }
     return at(process).wait();
   }
-  bool ended(int process) const {
-    siginfo_t info = {};
-    return ::waitid(P_PID, static_cast<id_t>(pid(process)), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-           info.si_pid != 0;
-  }
+  bool ended(int process) const { return all_[static_cast<size_t>(process)]->ended(); }
   pid_t pid(int process) const { return all_[static_cast<size_t>(process)]->pid(); }
   int count() const { return static_cast<int>(all_.size()); }
   // The folder of the flight-recorder dumps.

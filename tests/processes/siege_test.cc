@@ -8,11 +8,6 @@
 namespace lockstep {
 namespace {
 
-int free_port() {
-  Listener listener;
-  return listener.port();
-}
-
 Words stranger_words(const Words& flags) {
   const Words program = {std::string(LOCKSTEP_BINARY_DIR) + "/tests/process_stranger"};
   const Words another_user = {"setpriv", "--reuid", "65534", "--clear-groups"};
@@ -32,7 +27,7 @@ auto refusals_of(const std::string& text, int process) {
 
 TEST(Siege, AttackOnDataPortsChangesNothing) {
   const TempDir dir;
-  const int port = free_port();
+  const int port = unused_port();
   const Words flags = {"-n", "3", "--collectives", "tcp", "--port", std::to_string(port)};
   ASSERT_EQ(launch(flags, job_words(dir.path() + "/quiet")).exit_code, 0);
   for (const char* const modes : {"preamble,ones", "touch,idle,garbage,preamble,ones,forged,half,slow"}) {

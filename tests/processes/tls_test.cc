@@ -17,11 +17,7 @@ struct Launched {
 
 // Runs `lockstep allreduce` in two processes. Process 1 reaches the coordinator through a recording proxy.
 Launched launch_recorded(const Words& flags) {
-  int port = 0;
-  {
-    Listener listener;
-    port = listener.port();
-  }
+  const int port = unused_port();
   TcpRelay wire(port);
   const TempDir dir;
   const std::string script = fmt::format(
@@ -35,31 +31,29 @@ Launched launch_recorded(const Words& flags) {
   return out;
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-
 TEST(LaunchTls, IsOnByDefault) {
   const Launched job = launch_recorded({});
   EXPECT_EQ(job.result.exit_code, 0) << job.result.err;
   EXPECT_EQ(job.token.size(), 64u);
-  EXPECT_TRUE(has(job.bytes, "CONNECT lockstep/tls/"));
+  EXPECT_TRUE(contains(job.bytes, "CONNECT lockstep/tls/"));
   for (const std::string& readable : {job.token, std::string("PRI * HTTP/2.0"), std::string("lockstep-secret")})
-    EXPECT_FALSE(has(job.bytes, readable)) << readable;
-  EXPECT_FALSE(has(job.result.err, "tls: ")) << job.result.err;
+    EXPECT_FALSE(contains(job.bytes, readable)) << readable;
+  EXPECT_FALSE(contains(job.result.err, "tls: ")) << job.result.err;
 }
 
 TEST(LaunchTls, FlagDisablesItAndIsLogged) {
   const Launched job = launch_recorded({"--no-tls"});
   EXPECT_EQ(job.result.exit_code, 0) << job.result.err;
-  EXPECT_TRUE(has(job.bytes, "PRI * HTTP/2.0"));
-  EXPECT_FALSE(has(job.bytes, job.token));
-  EXPECT_TRUE(has(job.result.err, "tls: off; the control plane is not encrypted")) << job.result.err;
+  EXPECT_TRUE(contains(job.bytes, "PRI * HTTP/2.0"));
+  EXPECT_FALSE(contains(job.bytes, job.token));
+  EXPECT_TRUE(contains(job.result.err, "tls: off; the control plane is not encrypted")) << job.result.err;
 }
 
 TEST(LaunchTls, VariableIsOnOrOff) {
   const RunningProgram::Result result =
       RunningProgram({"env", "LOCKSTEP_TLS=maybe", program_path(), "launch", "-n", "2", "--", "devices"}).wait();
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_TRUE(has(result.err, "initialize: LOCKSTEP_TLS is \"maybe\"; set it to on or off")) << result.err;
+  EXPECT_TRUE(contains(result.err, "initialize: LOCKSTEP_TLS is \"maybe\"; set it to on or off")) << result.err;
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class Listener {
 // A port of the loopback that no socket uses. It lies below the range that systems take ports of outgoing connections
 // from, so that no other test gets it by chance.
 inline int unused_port() {
-  static int next = ::getpid();
+  static int next = ::getpid() % 1000 * 101;  // programs that start together search in different places
   for (int tries = 0; tries < 1000; ++tries) {
     const int port = 10000 + next++ % 10000;
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -120,11 +120,9 @@ class RunningProgram {
   // Waits until standard error contains the text; false if the program ends without it.
   bool says(const std::string& text) const {
     for (;;) {
-      siginfo_t info = {};
-      const bool ended =
-          ::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+      const bool over = ended();
       if (err().find(text) != std::string::npos) return true;
-      if (ended) return false;
+      if (over) return false;
       ::poll(nullptr, 0, 2);
     }
   }
@@ -134,6 +132,11 @@ class RunningProgram {
     while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) continue;
     child_ = -1;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(out_.get()), text_of(err_.get())};
+  bool ended() const {
+    siginfo_t info = {};
+    return ::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+  }
+
   }
 
  private:

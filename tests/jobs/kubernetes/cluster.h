@@ -8,6 +8,7 @@
 #include "data/process.h"
 #include "jobs/kubernetes/api_server.h"
 #include "support/program.h"
+#include "support/text.h"
 #include "support/text_file.h"
 
 namespace lockstep {
@@ -87,8 +88,6 @@ class KubernetesCluster : public testing::Test {
               {"startedAt", "2026-01-01T00:00:05Z"},
               {"finishedAt", "2026-01-01T00:01:00Z"}}}};
   }
-
-  static bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
   const TempDir dir_;
   ApiServer server_;

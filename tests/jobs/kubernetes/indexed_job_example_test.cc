@@ -4,6 +4,7 @@
 #include "cli/training.h"
 #include "lockstep/loader.h"
 #include "lockstep/loggers.h"
+#include "support/long_tests.h"
 #include "support/program.h"
 
 namespace lockstep {
@@ -80,8 +81,7 @@ TEST(IndexedJobExample, EveryRankLogsItsBatches) {
 
 // The complete example on MNIST: eight epochs in about a minute.
 TEST(IndexedJobExample, ReachesTheExpectedLoss) {
-  const char* wanted = std::getenv("LOCKSTEP_LONG_TESTS");
-  if (!wanted || std::string(wanted) != "1") GTEST_SKIP() << "runs with LOCKSTEP_LONG_TESTS=1";
+  if (!long_tests()) GTEST_SKIP() << "runs with LOCKSTEP_LONG_TESTS=1";
   if (run_lockstep({"data", "verify", "mnist"}).exit_code != 0) GTEST_SKIP() << "no MNIST in the cache";
   const RunningProgram::Result result = RunningProgram({program_path(), "launch", "-n", "2", "--devices", "2", "--",
                                                         "train", "--epochs", "8", "--loggers", "batches"})

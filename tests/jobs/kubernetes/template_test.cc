@@ -185,6 +185,7 @@ TEST(Template, MistakesAreReportedWithTheirLine) {
 TEST(Template, WorkAndResultAreLimited) {
   std::string loops, ends;
   for (int i = 0; i < 30; ++i) loops += fmt::format("{{% for x{} in words %}}", i), ends += "{% endfor %}";
+  for (int i = 0; i < 100; ++i) loops += "{{ '' }}";
   EXPECT_THROWS(render(loops + ends), Error, "more than 1000000 texts, tags and loop iterations; shorten the loops");
   std::string quotes = "{{ '\"\"\"\"'";
   for (int i = 0; i < 100; ++i) quotes += " | tojson";

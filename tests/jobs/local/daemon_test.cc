@@ -32,18 +32,18 @@ TEST_F(LocalJobs, TheTokenIsOnlyInItsFile) {
   apply(manifest);
   expect_state("secret", "Running");
   const std::string attempt = StateDir(state_).attempt_folder(get("secret"), 0);
-  std::string token = read_text(attempt + "/token");
+  std::string token = read_if_exists(attempt + "/token");
   ASSERT_EQ(token.size(), 65u);
   token.pop_back();
   for (const auto& each : std::filesystem::recursive_directory_iterator(state_))
     if (each.is_regular_file() && each.path() != attempt + "/token") {
-      EXPECT_FALSE(has(read_text(each.path()), token)) << each.path();
+      EXPECT_FALSE(contains(read_if_exists(each.path()), token)) << each.path();
     }
   for (const auto& each : std::filesystem::directory_iterator("/proc"))
-    EXPECT_FALSE(has(read_text(each.path() / "cmdline"), token)) << each.path();
+    EXPECT_FALSE(contains(read_if_exists(each.path() / "cmdline"), token)) << each.path();
   const ScopedVariable state("LOCKSTEP_STATE_DIR", state_);
-  EXPECT_FALSE(has(run_lockstep({"get", "jaxjob", "secret", "-o", "yaml"}).output, token));
-  EXPECT_FALSE(has(run_lockstep({"describe", "job", "secret"}).output, token));
+  EXPECT_FALSE(contains(run_lockstep({"get", "jaxjob", "secret", "-o", "yaml"}).output, token));
+  EXPECT_FALSE(contains(run_lockstep({"describe", "job", "secret"}).output, token));
   std::ofstream(dir_.path() + "/stop") << "x";
   expect_state("secret", "Succeeded");
 }
@@ -100,7 +100,7 @@ TEST_F(LocalJobs, TheDaemonDoesNotHoldTheOutputOfTheCommandThatStartsIt) {
   const detail::ProcessResult result = run_lockstep({"apply", "-f", file});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_FALSE(result.timed_out);
-  EXPECT_TRUE(has(result.output, "piped created")) << result.output;
+  EXPECT_TRUE(contains(result.output, "piped created")) << result.output;
   expect_state("piped", "Running");
 }
 
@@ -113,7 +113,7 @@ TEST_F(LocalJobs, ReplicasJoinOneJob) {
   container_of(manifest)["args"] = Json::array({"allreduce", "--devices", "1"});
   apply(manifest);
   expect_state("together", "Succeeded");
-  EXPECT_TRUE(has(log_of("together", 0), "Process 0 has y=[2.]")) << log_of("together", 0);
+  EXPECT_TRUE(contains(log_of("together", 0), "Process 0 has y=[2.]")) << log_of("together", 0);
 }
 
 TEST_F(LocalJobs, AManifestWithOnlyAnImageRunsLockstepTrain) {

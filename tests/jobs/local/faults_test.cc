@@ -9,21 +9,18 @@
 
 #include "jobs/local/jobs.h"
 #include "support/listener.h"
+#include "support/long_tests.h"
 
 namespace lockstep {
 namespace {
-
-int rounds() {
-  const char* text = std::getenv("LOCKSTEP_LONG_TESTS");
-  return text && std::string(text) == "1" ? 50 : 6;
-}
 
 // Every start of a replica appends its pod folder to starts-<index>.
 const char* const kCountStarts = "echo $LOCKSTEP_POD_FOLDER >> starts-$PROCESS_ID; ";
 
 TEST_F(LocalJobs, KillingTheDaemonLosesNoJobAndStartsNoReplicaTwice) {
   std::mt19937 random(7);
-  for (int round = 0; round < rounds(); ++round) {
+  const int rounds = long_tests() ? 50 : 3;
+  for (int round = 0; round < rounds; ++round) {
     const std::string name = "round-" + std::to_string(round);
     const std::string folder = dir_.path() + "/" + name;
     std::filesystem::create_directory(folder);
@@ -42,7 +39,7 @@ TEST_F(LocalJobs, KillingTheDaemonLosesNoJobAndStartsNoReplicaTwice) {
     ASSERT_EQ(state_of(name), "Succeeded") << "round " << round << "\n" << events_text(name);
     // The attempts depend on which replica failed first; no replica was started twice in one attempt.
     for (int i = 0; i < 3; ++i) {
-      std::vector<std::string> starts = lines_of(read_text(folder + "/starts-" + std::to_string(i)));
+      std::vector<std::string> starts = lines_of(read_if_exists(folder + "/starts-" + std::to_string(i)));
       const size_t count = starts.size();
       std::ranges::sort(starts);
       starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
@@ -69,7 +66,7 @@ TEST_F(LocalJobs, ReplicasOutliveTheDaemon) {
   // Their shims record how they ended, without a daemon.
   for (const Pod& pod : before) EXPECT_TRUE(is_gone_soon(static_cast<pid_t>(pod.process)));
   expect_state("lives", "Succeeded");
-  EXPECT_EQ(lines_of(read_text(dir_.path() + "/starts-0")).size(), 1u);
+  EXPECT_EQ(lines_of(read_if_exists(dir_.path() + "/starts-0")).size(), 1u);
 }
 
 TEST_F(LocalJobs, AShimRestartsTheDaemon) {
@@ -98,7 +95,8 @@ TEST_F(LocalJobs, KillingAShimKillsItsReplica) {
   EXPECT_TRUE(is_gone_soon(grandchild));
   expect_state("lost", "Failed");
   EXPECT_EQ(runner().pods(get("lost"))[1].reason, "Lost");
-  EXPECT_TRUE(has(events_text("lost"), "pod/lost-worker-1 Lost: Its shim was killed, which also killed the replica"));
+  EXPECT_TRUE(
+      contains(events_text("lost"), "pod/lost-worker-1 Lost: Its shim was killed, which also killed the replica"));
 }
 
 TEST_F(LocalJobs, AReplicaOfAFinishedJobIsNeverStarted) {
@@ -133,7 +131,7 @@ TEST_F(LocalJobs, AShimNeverStartsAReplicaTwice) {
   EXPECT_EQ(RunningProgram({program_path(), "__shim", folder.path()}).wait().exit_code, 0);
   std::filesystem::remove(folder.path() + "/ended.json");
   EXPECT_EQ(RunningProgram({program_path(), "__shim", folder.path()}).wait().exit_code, 0);
-  EXPECT_EQ(lines_of(read_text(dir_.path() + "/starts-0")).size(), 1u);
+  EXPECT_EQ(lines_of(read_if_exists(dir_.path() + "/starts-0")).size(), 1u);
 }
 
 TEST_F(LocalJobs, DeletingTheStateFolderEndsEverything) {
@@ -155,8 +153,8 @@ TEST_F(LocalJobs, AJobWithAnInvalidFileIsIgnored) {
   EXPECT_THROW(get("bad"), Error);
   apply(shell_job("more", 1, "true"));
   expect_state("more", "Succeeded");
-  EXPECT_TRUE(has(read_text(state_ + "/daemon.log"), "cannot read job default/bad: read "))
-      << read_text(state_ + "/daemon.log");
+  EXPECT_TRUE(contains(read_if_exists(state_ + "/daemon.log"), "cannot read job default/bad: read "))
+      << read_if_exists(state_ + "/daemon.log");
 }
 
 TEST_F(LocalJobs, AJobRestartsWithAnotherPortWhenItsPortIsTaken) {
@@ -171,18 +169,18 @@ TEST_F(LocalJobs, AJobRestartsWithAnotherPortWhenItsPortIsTaken) {
   container_of(manifest)["workingDir"] = dir_.path();
   apply(manifest);
   ASSERT_TRUE(soon([&] { return std::filesystem::exists(dir_.path() + "/port"); }));
-  const int port = std::stoi(read_text(dir_.path() + "/port"));
+  const int port = std::stoi(read_if_exists(dir_.path() + "/port"));
   const Listener faster(8, port);
   std::ofstream(dir_.path() + "/go") << "x";
   expect_state("ported", "Succeeded");
   EXPECT_EQ(get("ported").status.restarts, 0);  // does not count as a restart; the policy is Never
   EXPECT_EQ(get("ported").status.taken_ports, 1);
-  EXPECT_TRUE(has(log_of("ported", 0), "Process 0 has y=[2.]")) << log_of("ported", 0);
+  EXPECT_TRUE(contains(log_of("ported", 0), "Process 0 has y=[2.]")) << log_of("ported", 0);
   const std::string events = events_text("ported");
-  EXPECT_TRUE(has(events, "pod/ported-worker-0 PortTaken: Port " + std::to_string(port) + " was taken by pid " +
-                              std::to_string(::getpid())))
+  EXPECT_TRUE(contains(events, "pod/ported-worker-0 PortTaken: Port " + std::to_string(port) + " was taken by pid " +
+                                   std::to_string(::getpid())))
       << events;
-  EXPECT_TRUE(has(events, "jaxjob/ported PortTaken: JAXJob ported is restarting with another port.")) << events;
+  EXPECT_TRUE(contains(events, "jaxjob/ported PortTaken: JAXJob ported is restarting with another port.")) << events;
 }
 
 TEST_F(LocalJobs, AnotherPortInUseIsAnOrdinaryError) {
@@ -214,7 +212,7 @@ TEST_F(LocalJobs, LogsAreBounded) {
   EXPECT_LT(log.size(), 210'000u);
   EXPECT_GT(log.size(), 90'000u);
   const std::vector<std::string> lines = lines_of(log);
-  EXPECT_TRUE(has(lines[0], "bytes before this line were dropped: the log was longer than LOCKSTEP_LOG_LIMIT"));
+  EXPECT_TRUE(contains(lines[0], "bytes before this line were dropped: the log was longer than LOCKSTEP_LOG_LIMIT"));
   EXPECT_EQ(lines.back(), "the end");
   EXPECT_EQ(lines[lines.size() - 2], "line 0000200000 of the log");
   EXPECT_EQ(log_of("chatty", 0, {.tail = 2}), "line 0000200000 of the log\nthe end\n");
@@ -288,7 +286,7 @@ TEST_F(LocalJobs, ReplicasKeepRunningOnAFullDisk) {
     int64_t count = 0;
     present += line == "before" || line == "in between" || line == "after";
     if (std::sscanf(line.c_str(), "lockstep: %" SCNd64 " lines (", &count) != 1) continue;
-    EXPECT_TRUE(has(line, " bytes) are missing here: ") && has(line, "No space left on device")) << line;
+    EXPECT_TRUE(contains(line, " bytes) are missing here: ") && contains(line, "No space left on device")) << line;
     missing += count;
     ++notes;
   }

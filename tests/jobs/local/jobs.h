@@ -19,35 +19,23 @@
 #include "jobs/local/state.h"
 #include "jobs/model/manifest.h"
 #include "support/program.h"
+#include "support/text.h"
 
 namespace lockstep {
 
 using Json = nlohmann::ordered_json;
 
-inline bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-
-inline std::string read_text(const std::string& path) {
+// Returns "" for a file that does not exist.
+inline std::string read_if_exists(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream out;
   out << in.rdbuf();
   return out.str();
 }
 
-inline std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> out;
-  for (std::string line; std::getline(in, line);) out.push_back(line);
-  return out;
-}
-
 // Polls until the condition is true; returns false after a minute.
-inline bool soon(const std::function<bool()>& is_true) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!is_true()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    ::poll(nullptr, 0, 5);
-  }
-  return true;
+inline bool soon(const std::function<bool()>& condition) {
+  return comes_true(condition, std::chrono::minutes(1), std::chrono::milliseconds(5));
 }
 
 // A manifest whose replicas run `/bin/sh -c script`.
@@ -108,7 +96,7 @@ class LocalJobs : public testing::Test {
   void expect_state(const std::string& name, const std::string& wanted) {
     EXPECT_TRUE(soon([&] { return state_of(name) == wanted; }))
         << name << " is " << state_of(name) << "\n"
-        << events_text(name) << read_text(state_ + "/daemon.log");
+        << events_text(name) << read_if_exists(state_ + "/daemon.log");
   }
   std::string events_text(const std::string& name) {
     std::string out;

@@ -35,7 +35,7 @@ TEST_F(LocalJobs, ReplicasHaveTheOperatorsEnvironment) {
   EXPECT_EQ(get("env").status.succeeded, 2);
   ASSERT_EQ(notes_.size(), 1u);
   EXPECT_EQ(notes_[0], "the image example/none:1 is ignored: replicas are processes on this machine");
-  EXPECT_TRUE(has(events_text("env"), "pod/env-worker-1 Started")) << events_text("env");
+  EXPECT_TRUE(contains(events_text("env"), "pod/env-worker-1 Started")) << events_text("env");
 }
 
 TEST_F(LocalJobs, ReplicasOfAnIndexedJobHaveTheirIndex) {
@@ -83,7 +83,7 @@ TEST_F(LocalJobs, OneFailureStopsTheOthersAndFailsTheJob) {
   EXPECT_EQ(pods[1].exit_code, 3);
   EXPECT_EQ(pods[1].reason, "Error");
   EXPECT_EQ(pods[0].reason, "Stopped");
-  EXPECT_TRUE(has(events_text("fails"), "pod/fails-worker-1 Error: Ended with exit code 3"));
+  EXPECT_TRUE(contains(events_text("fails"), "pod/fails-worker-1 Error: Ended with exit code 3"));
 }
 
 TEST_F(LocalJobs, ReportsAMissingProgram) {
@@ -96,7 +96,7 @@ TEST_F(LocalJobs, ReportsAMissingProgram) {
   EXPECT_EQ(pods[0].reason, "StartError");
   EXPECT_EQ(pods[0].exit_code, 127);
   const std::string why = "start a process: \"/no/such/program\" is not an executable file; correct its path";
-  EXPECT_TRUE(has(events_text("missing"), "pod/missing-worker-0 StartError: " + why)) << events_text("missing");
+  EXPECT_TRUE(contains(events_text("missing"), "pod/missing-worker-0 StartError: " + why)) << events_text("missing");
   EXPECT_EQ(log_of("missing", 0), "lockstep: " + why + "\n");
 
   container_of(manifest)["command"] = Json::array({"true"});
@@ -104,7 +104,7 @@ TEST_F(LocalJobs, ReportsAMissingProgram) {
   manifest["metadata"]["name"] = "nowhere";
   apply(manifest);
   expect_state("nowhere", "Failed");
-  EXPECT_TRUE(has(events_text("nowhere"), "StartError: start in /no/such: No such file or directory"));
+  EXPECT_TRUE(contains(events_text("nowhere"), "StartError: start in /no/such: No such file or directory"));
 }
 
 TEST_F(LocalJobs, RestartsAllReplicasUpToTheLimit) {
@@ -117,8 +117,8 @@ TEST_F(LocalJobs, RestartsAllReplicasUpToTheLimit) {
   apply(manifest);
   expect_state("again", "Failed");
   EXPECT_EQ(get("again").status.restarts, 1);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(read_text(dir_.path() + "/starts-" + std::to_string(i)), "start\nstart\n");
-  EXPECT_TRUE(has(events_text("again"), "JAXJobRestarting")) << events_text("again");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(read_if_exists(dir_.path() + "/starts-" + std::to_string(i)), "start\nstart\n");
+  EXPECT_TRUE(contains(events_text("again"), "JAXJobRestarting")) << events_text("again");
 }
 
 TEST_F(LocalJobs, KeepsTheLogOfThePreviousAttempt) {
@@ -141,7 +141,8 @@ TEST_F(LocalJobs, SuspendStopsAndResumeStartsAgain) {
   apply(manifest);
   expect_state("pause", "Running");
   ASSERT_TRUE(soon([&] {
-    return read_text(dir_.path() + "/starts-0") == "start\n" && read_text(dir_.path() + "/starts-1") == "start\n";
+    return read_if_exists(dir_.path() + "/starts-0") == "start\n" &&
+           read_if_exists(dir_.path() + "/starts-1") == "start\n";
   }));
   runner().set_suspend(get("pause"), true);
   expect_state("pause", "Suspended");
@@ -150,7 +151,7 @@ TEST_F(LocalJobs, SuspendStopsAndResumeStartsAgain) {
   kill_daemon();
   runner().set_suspend(get("pause"), false);
   expect_state("pause", "Succeeded");
-  EXPECT_EQ(read_text(dir_.path() + "/starts-0"), "start\nstart\n");
+  EXPECT_EQ(read_if_exists(dir_.path() + "/starts-0"), "start\nstart\n");
 }
 
 TEST_F(LocalJobs, AJobAppliedAsSuspendedDoesNotStart) {
@@ -178,7 +179,7 @@ TEST_F(LocalJobs, FailsAtItsDeadline) {
   // It ignores SIGTERM; SIGKILL follows.
   ASSERT_TRUE(soon([&] { return runner().pods(get("slow")).at(0).phase == PodPhase::failed; }));
   EXPECT_EQ(runner().pods(get("slow"))[0].exit_code, 128 + SIGKILL);
-  EXPECT_TRUE(has(events_text("slow"), "deadline")) << events_text("slow");
+  EXPECT_TRUE(contains(events_text("slow"), "deadline")) << events_text("slow");
 }
 
 TEST_F(LocalJobs, IsDeletedAfterItsTimeToLive) {

@@ -31,8 +31,6 @@ inline bool slurm_eventually(const std::function<bool()>& condition) {
   return comes_true(condition, std::chrono::minutes(2), std::chrono::milliseconds(50));
 }
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // Whether training has resumed `restarts` times and logged at least two steps since, according to its output `text`.
 inline bool trains(const std::string& text, int restarts) {
   size_t at = 0;

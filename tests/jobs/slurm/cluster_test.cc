@@ -3,15 +3,12 @@
 
 #include <algorithm>
 
+#include "support/long_tests.h"
+
 #ifdef LOCKSTEP_WITH_GRPC
 
 namespace lockstep {
 namespace {
-
-bool long_tests() {
-  const char* const text = std::getenv("LOCKSTEP_LONG_TESTS");
-  return text && std::string(text) == "1";
-}
 
 // The sorted lines that begin with one of `beginnings`: those of the processes, without script and scontrol.
 std::vector<std::string> lines_with(const std::string& text, const std::vector<std::string>& beginnings) {

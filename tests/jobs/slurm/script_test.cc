@@ -8,6 +8,7 @@
 #include "base/throws.h"
 #include "jobs/run_program.h"
 #include "lockstep/error.h"
+#include "support/text.h"
 
 namespace lockstep {
 namespace {
@@ -27,8 +28,6 @@ std::string render(const SlurmScript& script) {
   expect_valid_bash(out);
   return out;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(SlurmScript, DeviceQueryOnFourGpusOfOneNode) {
   EXPECT_EQ(render({.name = "G4N1p4",

@@ -179,8 +179,7 @@ void check_build_parts(const distributed::Options& options, const LaunchEnvironm
          "install libopenmpi-dev and rebuild, or set LOCKSTEP_COORDINATOR to HOST:PORT of process 0"});
   if (!over_mpi && !*kControlPlane)
     out.problems.push_back({"this build has no control plane, which jobs of several processes need",
-                            "install libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc, and "
-                            "rebuild"});
+                            "install libgrpc++-dev and pkg-config, and rebuild"});
   if (out.shared_free < kNcclNeeds && info.local_count.value_or(2) > 1 &&
       out.devices.platform == to_string(Platform::cuda))
     out.problems.push_back(

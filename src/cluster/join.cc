@@ -79,8 +79,7 @@ std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
 std::unique_ptr<ControlChannel> network_channel_of(const JoinOptions& options) {
   throw_error(
       "initialize: {} processes need the control plane, but this build of lockstep does not include it; install "
-      "libgrpc++-dev, libprotobuf-dev, protobuf-compiler and protobuf-compiler-grpc and rebuild, or start the "
-      "processes with mpirun",
+      "libgrpc++-dev and pkg-config and rebuild, or start the processes with mpirun",
       options.process_count);
 }
 

@@ -162,7 +162,12 @@ class MailboxChannel final : public ControlChannel {
 
   void on_message(const MailboxMessage& message) {
     const Envelope envelope = decode_envelope(message.text);
-    Answer answer = answer_from(envelope.content);
+    Answer answer;
+    try {
+      answer = answer_from(envelope.content);
+    } catch (const CommError& error) {
+      answer = {.outcome = Outcome::refused, .text = fmt::format("coordinator at {}: {}", coordinator(), error.what())};
+    }
     const std::lock_guard lock(mutex_);
     const auto found = waiting_.find(envelope.call);
     if (found == waiting_.end()) return;  // the caller no longer waits
@@ -237,19 +242,25 @@ class CoordinatorMailboxChannel final : public ControlChannel {
       host_->cancel(number);
       return;
     }
+    Request request;
+    try {
+      request = request_from(envelope.content);
+    } catch (const CommError& error) {
+      const Answer refused{.outcome = Outcome::refused, .text = error.what()};
+      return outbox_->send(caller.first, encode_envelope({caller.second, to_bytes(refused)}));
+    }
     const uint64_t number = host_->new_call();
     {
       const std::lock_guard lock(calls_->mutex);
       calls_->numbers[caller] = number;
     }
-    host_->submit(number, request_from(envelope.content), "",
-                  [caller, calls = calls_, outbox = outbox_](const Answer& answer) {
-                    {
-                      const std::lock_guard lock(calls->mutex);
-                      calls->numbers.erase(caller);
-                    }
-                    outbox->send(caller.first, encode_envelope({caller.second, to_bytes(answer)}));
-                  });
+    host_->submit(number, request, "", [caller, calls = calls_, outbox = outbox_](const Answer& answer) {
+      {
+        const std::lock_guard lock(calls->mutex);
+        calls->numbers.erase(caller);
+      }
+      outbox->send(caller.first, encode_envelope({caller.second, to_bytes(answer)}));
+    });
   }
 
   const std::shared_ptr<CoordinatorHost> host_;

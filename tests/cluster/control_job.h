@@ -21,7 +21,6 @@
 #ifdef LOCKSTEP_WITH_GRPC
 #include "cluster/grpc/client.h"
 #endif
-#include "lockstep/version.h"
 
 namespace lockstep {
 
@@ -80,9 +79,8 @@ class ReportedFailure {
 inline Answer first_heartbeat_while_exiting(CoordinatorHost& host, ControlChannel& worker,
                                             const std::function<void()>& end) {
   const auto enrolled = [](int process) {
-    return Request{.process = process,
-                   .incarnation = 5,
-                   .what = request::Register{.process_count = 2, .timeout = kGenerous}};
+    return Request{
+        .process = process, .incarnation = 5, .what = request::Register{.process_count = 2, .timeout = kGenerous}};
   };
   host.submit(host.new_call(), enrolled(0), "", [](const Answer&) {});
   EXPECT_EQ(worker.call(enrolled(1), kGenerous).outcome, Outcome::ok);

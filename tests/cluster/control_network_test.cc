@@ -1,23 +1,17 @@
 // The control plane over loopback: addresses, unauthorized clients, many processes, and broken networks.
 #ifdef LOCKSTEP_WITH_GRPC
 
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstdlib>
 
 #include "base/throws.h"
 #include "cluster/control_job.h"
-#include "cluster/grpc/auth_listener.h"
 #include "cluster/grpc/client.h"
 #include "cluster/grpc/server.h"
 #include "cluster/own_name.h"
-#include "cluster/security.h"
 #include "cluster/sockets.h"
-#include "control.grpc.pb.h"
 #include "lockstep/error.h"
 #include "support/variable.h"
 
@@ -75,9 +69,7 @@ class UnauthorizedClient : public testing::Test {
     return channel(token)->call(
         {.process = process,
          .incarnation = incarnation,
-         .what =
-             request::Register{
-                 .process_count = count, .host = "evil", .timeout = kGenerous}},
+         .what = request::Register{.process_count = count, .host = "evil", .timeout = kGenerous}},
         kGenerous);
   }
   void expect_refused(const Answer& answer, const std::string& part, Outcome outcome = Outcome::refused) {
@@ -145,10 +137,9 @@ TEST(ControlNetwork, ReplayedRegistrationIsRefused) {
   ControlJob::Options options = over_network(3);
   options.not_started = 1;
   ControlJob job(options);
-  const Request registration{
-      .process = 2,
-      .incarnation = 5,
-      .what = request::Register{.process_count = 3, .host = "n2", .timeout = kGenerous}};
+  const Request registration{.process = 2,
+                             .incarnation = 5,
+                             .what = request::Register{.process_count = 3, .host = "n2", .timeout = kGenerous}};
   const auto own = job.raw_channel(), thief = job.raw_channel();
   EXPECT_EQ(own->call(registration, kGenerous).outcome, Outcome::ok);
   job.wait();
@@ -319,53 +310,13 @@ TEST(ControlNetwork, BriefNetworkInterruptionIsNotAFailure) {
 }
 
 TEST(ControlNetwork, ExitingCoordinatorAnswersTheNextHeartbeat) {
-  const auto host = std::make_shared<CoordinatorHost>(
-      CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
+  const auto host =
+      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
   auto server = std::make_unique<ControlServer>(host, ServerOptions{.address = {"127.0.0.1", 0}});
   const auto worker = network_channel({.coordinator = {"127.0.0.1", server->port()}, .heartbeat_timeout = kGenerous});
   const Answer reported = first_heartbeat_while_exiting(*host, *worker, [&] { server.reset(); });
   EXPECT_EQ(reported.outcome, Outcome::failed);
   EXPECT_EQ(reported.text, "process 0, coordinator: process 0 has exited");
-}
-
-// A server that answers the first calls as gRPC does for calls that arrive while it shuts down.
-class RefusesFirstCalls : public control::Control::Service {
- public:
-  RefusesFirstCalls()
-      : listener_({.ips = {"127.0.0.1"}, .pass = make_security({}).pass, .log = [](const std::string&) {}}) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(this);
-    using Connections = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-    const std::shared_ptr acceptor =
-        builder.experimental().AddExternalConnectionAcceptor(Connections::FROM_FD, grpc::InsecureServerCredentials());
-    server_ = builder.BuildAndStart();
-    listener_.start([acceptor](int listener, int fd) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.listener_fd = listener;
-      connection.fd = fd;
-      acceptor->HandleNewConnection(&connection);
-    });
-  }
-  int port() const { return listener_.port(); }
-
- private:
-  grpc::Status Ask(grpc::ServerContext*, const control::Request*, control::Answer*) override {
-    constexpr std::array kFirst = {grpc::StatusCode::CANCELLED, grpc::StatusCode::UNKNOWN, grpc::StatusCode::INTERNAL};
-    const size_t call = calls_++;
-    return call < kFirst.size() ? grpc::Status(kFirst[call], "shutting down") : grpc::Status::OK;
-  }
-
-  std::atomic<size_t> calls_ = 0;
-  std::unique_ptr<grpc::Server> server_;
-  AuthListener listener_;
-};
-
-TEST(ControlNetwork, RegistrationRefusedByAnExitingCoordinatorIsRepeated) {
-  const RefusesFirstCalls server;
-  const auto worker = network_channel({.coordinator = {"127.0.0.1", server.port()}, .heartbeat_timeout = kGenerous});
-  const Answer answer = worker->call(
-      {.process = 1, .incarnation = 5, .what = request::Register{.process_count = 2, .timeout = kGenerous}}, kGenerous);
-  EXPECT_EQ(answer.outcome, Outcome::ok) << answer.text;
 }
 
 TEST(ControlNetwork, ExitingCoordinatorNotifiesAllProcesses) {

@@ -201,11 +201,9 @@ TEST_P(ControlOver, ProcessWithoutHeartbeatsIsLost) {
   ControlJob job(short_life);
   // Registers, and then sends nothing.
   std::unique_ptr<ControlChannel> silent = job.raw_channel();
-  const Request registration{
-      .process = 1,
-      .incarnation = 5,
-      .what =
-          request::Register{.process_count = 2, .host = "quiet", .timeout = kGenerous}};
+  const Request registration{.process = 1,
+                             .incarnation = 5,
+                             .what = request::Register{.process_count = 2, .host = "quiet", .timeout = kGenerous}};
   EXPECT_EQ(silent->call(registration, kGenerous).outcome, Outcome::ok);
   job.wait();
   ReportedFailure reported(job[0]);
@@ -300,8 +298,7 @@ TEST(Control, RefusedRegistrationThrows) {
 }
 
 TEST(Control, MissingProcessesThrowIoError) {
-  const auto host =
-      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2});
+  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2});
   EXPECT_THROWS(Control(in_process_channel(host), {.process_count = 2, .initialization_timeout = 30ms}), IoError,
                 "register: timeout after 30 ms: 1 of 2 processes have registered; missing: process 1");
 }
@@ -351,8 +348,7 @@ class DelayedAgreementChannel final : public ForwardingChannel {
 
 // Process 0 receives the same refusal and exits, which fails the job. The others still get the refusal.
 TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
-  const auto host =
-      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 3});
+  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 3});
   on_all(3, [&](int i) {
     std::unique_ptr<ControlChannel> channel = in_process_channel(host);
     if (i == 1) channel = std::make_unique<DelayedAgreementChannel>(std::move(channel));
@@ -369,8 +365,8 @@ TEST(Control, PendingCallGetsItsOwnAnswerBeforeTheFailure) {
 // Process 0 of a job of two fails while process 1, which uses a `Channel`, waits for a value.
 template <typename Channel>
 void expect_cause_over() {
-  const auto host = std::make_shared<CoordinatorHost>(
-      CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
+  const auto host =
+      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
   on_all(2, [&](int i) {
     std::unique_ptr<ControlChannel> channel = in_process_channel(host);
     if (i == 1) channel = std::make_unique<Channel>(std::move(channel));

@@ -7,6 +7,7 @@
 #include "cluster/control_job.h"
 #include "cluster/local_mailbox.h"
 #include "cluster/message_bytes.h"
+#include "cluster/other_version.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -16,7 +17,7 @@ TEST(MessageBytes, RequestsRoundTrip) {
   const Failure failure{2, "n2", 4711, "all_reduce", -1, "out of memory\nat last", false};
   const std::vector<decltype(Request::what)> all = {
       request::Heartbeat{{-1, ~uint64_t{0}, true, "psum"}},
-      request::Register{4, 7, "1.2.3", "n3", 4711, 5s},
+      request::Register{4, "n3", 4711, 5s},
       request::Get{"a/b", false, 3ms},
       request::Set{std::string("k\0y", 3), "", true},
       request::Increment{"n", -2},
@@ -67,28 +68,37 @@ TEST(MessageBytes, TruncatedOrExtendedBytesAreRefused) {
                   "control plane: received a malformed message; run the same version of lockstep in all processes");
   EXPECT_THROWS(answer_from(bytes + "x"), CommError, "malformed message");
   std::string wrong = bytes;
-  wrong[0] ^= 1;  // the protocol
+  wrong[0] ^= 1;  // not a message of lockstep
   EXPECT_THROWS(answer_from(wrong), CommError, "malformed message");
   EXPECT_THROWS(request_from(bytes), CommError, "malformed message");
 }
 
+TEST(MessageBytes, MessagesOfOtherVersionsAreRefusedWithBothVersions) {
+  const std::string request = to_bytes(Request{}), answer = to_bytes(Answer{});
+  EXPECT_EQ(sent_by(kOwnVersion, request), request);
+  for (const SentVersion& other : kOtherVersions) {
+    EXPECT_THROWS(request_from(sent_by(other, request)), CommError, version_sentence(other, kOwnVersion));
+    EXPECT_THROWS(answer_from(sent_by(other, answer)), CommError, version_sentence(kOwnVersion, other));
+  }
+  // The fields of another version may have any layout.
+  EXPECT_THROWS(request_from(sent_by(kOtherVersions[0], message_prefix())), CommError, "this is lockstep ");
+  EXPECT_THROWS(request_from(sent_by({1, std::string(101, '9')}, request)), CommError, "malformed message");
+  EXPECT_THROWS(request_from(sent_by({1, "\x1b[2J"}, request)), CommError, "this is lockstep \\x1b[2J (protocol 1)");
+}
+
 TEST(MessageBytes, NumbersThatDoNotFitAreRefused) {
-  const auto number = [](uint64_t value) {
-    std::string out;
-    for (int shift = 0; shift < 64; shift += 8) out += static_cast<char>(value >> shift & 0xff);
-    return out;
-  };
   const std::string plain = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::List{"a"}});
-  ASSERT_EQ(plain.substr(8, 8), number(3));
+  const size_t start = message_prefix().size();
+  ASSERT_EQ(plain.substr(start, 8), number_bytes(3));
   std::string large = plain;
-  large.replace(8, 8, number(3 + (uint64_t{1} << 32)));
+  large.replace(start, 8, number_bytes(3 + (uint64_t{1} << 32)));
   EXPECT_THROWS(request_from(large), CommError, "malformed message");
   std::string flag = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Get{"", false, 1ns}});
-  flag.replace(flag.size() - 16, 8, number(2));  // neither true nor false
+  flag.replace(flag.size() - 16, 8, number_bytes(2));  // neither true nor false
   EXPECT_THROWS(request_from(flag), CommError, "malformed message");
   // A count that would allocate much more than the message holds.
   std::string many = to_bytes(Request{.process = 3, .incarnation = 99, .what = request::Barrier{"b", 1s, {}}});
-  many.replace(many.size() - 8, 8, number(1000));
+  many.replace(many.size() - 8, 8, number_bytes(1000));
   EXPECT_THROWS(request_from(many + std::string(1000, '\0')), CommError, "malformed message");
 }
 
@@ -102,10 +112,53 @@ TEST(MailboxChannel, FailedTransportIsUnreachable) {
   EXPECT_EQ(answer.text, "the transport failed: the post mailboxes has burnt down");
 }
 
+// The text of a mailbox's message: the number of a call, and bytes.
+std::string mail(uint64_t call, const std::string& bytes) { return fmt::format("{:016x}{}", call, bytes); }
+
+// Waits for the next message.
+std::string receive_mail(Mailbox& mailbox) {
+  const auto deadline = std::chrono::steady_clock::now() + kGenerous;
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (const auto message = mailbox.receive()) return message->text;
+    std::this_thread::yield();
+  }
+  return "";
+}
+
+TEST(MailboxChannel, RequestsThatCannotBeReadAreRefused) {
+  const auto mailboxes = LocalMailboxes::create();
+  const auto host = std::make_shared<CoordinatorHost>(CoordinatorOptions{.heartbeat_timeout = kGenerous});
+  const auto serving = coordinator_mailbox_channel(host, mailboxes->open(0));
+  const auto own = mailboxes->open(1);
+  own->send(0, mail(7, sent_by(kOtherVersions[0], to_bytes(Request{}))));
+  const std::string versions = receive_mail(*own);
+  EXPECT_EQ(versions.substr(0, 16), "0000000000000007");
+  EXPECT_EQ(answer_from(versions.substr(16)).outcome, Outcome::refused);
+  EXPECT_EQ(answer_from(versions.substr(16)).text, version_sentence(kOtherVersions[0], kOwnVersion));
+  own->send(0, mail(8, "x"));
+  EXPECT_NE(answer_from(receive_mail(*own).substr(16)).text.find("malformed message"), std::string::npos);
+  // The coordinator still answers.
+  const auto worker = mailbox_channel(mailboxes->open(2));
+  EXPECT_EQ(worker->call({.what = request::Register{.process_count = 1, .timeout = kGenerous}}, kGenerous).outcome,
+            Outcome::ok);
+}
+
+TEST(MailboxChannel, AnswersOfOtherVersionsAreRefusedWithBothVersions) {
+  const auto mailboxes = LocalMailboxes::create();
+  const auto coordinator = mailboxes->open(0);
+  const auto worker = mailbox_channel(mailboxes->open(1));
+  auto answer = std::async(std::launch::async, [&] { return worker->call({}, kGenerous); });
+  const std::string call = receive_mail(*coordinator).substr(0, 16);
+  coordinator->send(1, call + sent_by(kOtherVersions[0], to_bytes(Answer{})));
+  const Answer refused = answer.get();
+  EXPECT_EQ(refused.outcome, Outcome::refused);
+  EXPECT_EQ(refused.text, "coordinator at rank 0: " + version_sentence(kOwnVersion, kOtherVersions[0]));
+}
+
 TEST(MailboxChannel, ExitingCoordinatorAnswersTheNextHeartbeat) {
   const auto mailboxes = LocalMailboxes::create();
-  const auto host = std::make_shared<CoordinatorHost>(
-      CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
+  const auto host =
+      std::make_shared<CoordinatorHost>(CoordinatorOptions{.process_count = 2, .heartbeat_timeout = kGenerous});
   auto serving = coordinator_mailbox_channel(host, mailboxes->open(0));
   const auto worker = mailbox_channel(mailboxes->open(1));
   const Answer reported = first_heartbeat_while_exiting(*host, *worker, [&] { serving.reset(); });

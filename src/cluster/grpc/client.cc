@@ -1,21 +1,21 @@
 #include "cluster/grpc/client.h"
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/os/environment.h"
 #include "cluster/grpc/auth_listener.h"
 #include "cluster/grpc/connection.h"
-#include "cluster/grpc/wire.h"
+#include "cluster/message_bytes.h"
 #include "cluster/security.h"
-#include "control.grpc.pb.h"
 
 namespace lockstep {
 
@@ -36,7 +36,7 @@ void log_proxies(const LogLine& log) {
   static std::once_flag once;
   std::call_once(once, [&] {
     for (const char* name : {"grpc_proxy", "https_proxy", "http_proxy"})
-      if (const char* value = std::getenv(name); value && *value)
+      if (environment_variable(name))
         return log(fmt::format("{} is set, but the control plane does not use proxies", name));
   });
 }
@@ -58,6 +58,23 @@ std::string target(const std::string& ip, int port) {
   return fmt::format("ipv6:[{}]:{}", escaped, port);
 }
 
+// Sends a request and waits for the answer, until the deadline of the context.
+grpc::Status ask(grpc::GenericStub& stub, grpc::ClientContext& context, const grpc::ByteBuffer& request,
+                 grpc::ByteBuffer& answer) {
+  grpc::CompletionQueue queue;
+  grpc::Status status;
+  void* tag = nullptr;
+  bool ok = false;
+  const auto call = stub.PrepareUnaryCall(&context, detail::kAskMethod, request, &queue);
+  call->StartCall();
+  call->Finish(&answer, &status, nullptr);
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  return status;
+}
+
 class NetworkChannel : public ControlChannel {
  public:
   explicit NetworkChannel(ClientOptions options)
@@ -68,7 +85,7 @@ class NetworkChannel : public ControlChannel {
 
   Answer call(const Request& request, nanoseconds timeout) override {
     if (std::holds_alternative<request::Register>(request.what)) return find_and_register(request);
-    const std::shared_ptr<control::Control::Stub> stub = current();
+    const std::shared_ptr<grpc::GenericStub> stub = current();
     if (!stub) return unreachable("not connected");
     Reply reply = send_request(*stub, request, timeout);
     if (reply.retry) reply.answer.connection_refused = is_connection_refused(timeout);
@@ -92,7 +109,7 @@ class NetworkChannel : public ControlChannel {
 
   static Answer unreachable(const std::string& why) { return {.outcome = Outcome::unreachable, .text = why}; }
 
-  std::shared_ptr<control::Control::Stub> current() {
+  std::shared_ptr<grpc::GenericStub> current() {
     const std::lock_guard lock(mutex_);
     return stub_;
   }
@@ -109,7 +126,7 @@ class NetworkChannel : public ControlChannel {
            detail::probe_port(ip, options_.coordinator.port, wait).result == detail::PortProbe::Result::refused;
   }
 
-  std::shared_ptr<control::Control::Stub> connect(const std::string& ip) const {
+  std::shared_ptr<grpc::GenericStub> connect(const std::string& ip) const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -131,7 +148,7 @@ class NetworkChannel : public ControlChannel {
       arguments.SetSslTargetNameOverride(security_.server_name.empty() ? options_.coordinator.host
                                                                        : security_.server_name);
     }
-    return control::Control::NewStub(
+    return std::make_shared<grpc::GenericStub>(
         grpc::CreateCustomChannel(target(ip, options_.coordinator.port), credentials, arguments));
   }
 
@@ -183,10 +200,9 @@ class NetworkChannel : public ControlChannel {
     return changed_.wait_for(lock, duration, [&] { return closed_; });
   }
 
-  Reply send_request(control::Control::Stub& stub, const Request& request, nanoseconds timeout) {
-    control::Request asked;
-    control::Answer answered;
-    detail::to_wire(request, asked);
+  Reply send_request(grpc::GenericStub& stub, const Request& request, nanoseconds timeout) {
+    const grpc::ByteBuffer asked = detail::to_buffer(to_bytes(request));
+    grpc::ByteBuffer answered;
     grpc::ClientContext context;
     // The monotonic clock, which is never adjusted.
     context.set_deadline(
@@ -197,16 +213,25 @@ class NetworkChannel : public ControlChannel {
       if (closed_) return {unreachable("the channel was closed")};
       active_.insert(&context);
     }
-    const grpc::Status status = stub.Ask(&context, asked, &answered);
+    const grpc::Status status = ask(stub, context, asked, answered);
     bool closed = false;
     {
       const std::lock_guard lock(mutex_);
       active_.erase(&context);
       closed = closed_;
     }
+    return reply_of(status, answered, closed);
+  }
+
+  // `closed`: this channel was closed during the call.
+  Reply reply_of(const grpc::Status& status, const grpc::ByteBuffer& answered, bool closed) const {
     switch (status.error_code()) {
       case grpc::StatusCode::OK:
-        return {detail::from_wire(answered)};
+        try {
+          return {detail::read_buffer(answered, answer_from)};
+        } catch (const CommError& error) {
+          return refused(error.what());
+        }
       case grpc::StatusCode::UNAVAILABLE:
         if (const std::string why = refusal(status.error_message()); !why.empty())
           return {{.outcome = Outcome::refused, .text = why}};
@@ -222,13 +247,15 @@ class NetworkChannel : public ControlChannel {
       case grpc::StatusCode::UNAUTHENTICATED:
         return {{.outcome = Outcome::refused, .text = wrong_token()}};
       case grpc::StatusCode::PERMISSION_DENIED:
-        return {{.outcome = Outcome::refused,
-                 .text = fmt::format("coordinator at {}: {}", coordinator(), status.error_message())}};
+      case grpc::StatusCode::INVALID_ARGUMENT:  // a malformed request, or one of another version
+        return refused(status.error_message());
       default:
-        return {{.outcome = Outcome::refused,
-                 .text = fmt::format("coordinator at {}: {}; check that it runs the same version of lockstep",
-                                     coordinator(), status.error_message())}};
+        return refused(status.error_message() + "; check that it runs the same version of lockstep");
     }
+  }
+
+  Reply refused(const std::string& why) const {
+    return {{.outcome = Outcome::refused, .text = fmt::format("coordinator at {}: {}", coordinator(), why)}};
   }
 
   std::string wrong_token() const {
@@ -260,7 +287,7 @@ class NetworkChannel : public ControlChannel {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closed_ = false;
-  std::shared_ptr<control::Control::Stub> stub_;
+  std::shared_ptr<grpc::GenericStub> stub_;
   std::string ip_;  // of the coordinator that stub_ connects to
   std::set<grpc::ClientContext*> active_;
 };

@@ -1,5 +1,4 @@
-// ControlServer: makes a coordinator reachable over gRPC. Uses a small, fixed number of threads, regardless of how many
-// calls are pending. Thread-safe.
+// ControlServer: makes a coordinator reachable over gRPC. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -10,10 +9,11 @@
 #include "cluster/address_auth.h"
 #include "cluster/control_channel.h"
 #include "cluster/coordinator_host.h"
-#include "cluster/grpc/auth_listener.h"
 #include "cluster/tls_files.h"
 
 namespace lockstep {
+
+class CallServer;
 
 struct ServerOptions {
   detail::Address address = {};                 // where to listen; port 0: any free one
@@ -36,18 +36,15 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
 
-  int port() const { return listener_->port(); }
+  int port() const;
 
   // Waits briefly until a failure was sent to all reachable processes, so that they learn the cause, and not only that
   // process 0 has exited.
   void flush_failure();
 
  private:
-  class Service;
-
   const std::shared_ptr<CoordinatorHost> host_;
-  std::unique_ptr<Service> service_;
-  std::unique_ptr<AuthListener> listener_;
+  std::unique_ptr<CallServer> calls_;
 };
 
 }  // namespace lockstep

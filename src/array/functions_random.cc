@@ -106,10 +106,9 @@ Integers integers_between(Value lo, Value hi) {
   Values bounds = detail::promote_and_broadcast("random::randint", {lo, hi}, wide ? i64 : i32);
   const auto number = [&](int64_t n) { return word(bounds[0], n); };
   if (wide) {  // the results are i32: clamp the bounds
-    constexpr int64_t kLeast = std::numeric_limits<int32_t>::min(), kMost = -kLeast;
-    bounds[0] = minimum(maximum(bounds[0], number(kLeast)), number(kMost - 1));
-    bounds[1] =
-        minimum(maximum(bounds[1], number(kLeast)), minimum(bounds[0] + number(kMost - kLeast - 1), number(kMost)));
+    constexpr int64_t kMin = std::numeric_limits<int32_t>::min(), kMax = -kMin;
+    bounds[0] = minimum(maximum(bounds[0], number(kMin)), number(kMax - 1));
+    bounds[1] = minimum(maximum(bounds[1], number(kMin)), minimum(bounds[0] + number(kMax - kMin - 1), number(kMax)));
   }
   const Value difference = cast(bounds[1] - bounds[0], u32);
   return {convert(bounds[0], i32), select(le(bounds[1], bounds[0]), ones_like(difference), difference)};

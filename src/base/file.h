@@ -42,7 +42,7 @@ class OpenFile {
 };
 
 // Default limit on the size of files that are read completely.
-inline constexpr int64_t kMostFileBytes = int64_t{256} << 20;
+inline constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
 
 class FileSystem {
  public:
@@ -99,7 +99,7 @@ class FileSystem {
   virtual std::vector<std::string> list(const std::string& path) = 0;
 
   // Returns the contents of a file. Throws Error when it has more than `most` bytes.
-  std::vector<uint8_t> read_file(const std::string& path, int64_t most = kMostFileBytes);
+  std::vector<uint8_t> read_file(const std::string& path, int64_t most = kMaxFileBytes);
 
   // Replaces the contents of a file atomically. After return they survive a power failure; after an error the file is
   // unchanged. If several processes write at the same time, one of them wins. REQUIRES: the folder exists.

@@ -21,7 +21,7 @@ struct AllreduceArguments {
   uint64_t max_size = 64 << 20;
 };
 
-constexpr uint64_t kLeastSize = sizeof(float), kMostSize = uint64_t{1} << 40;
+constexpr uint64_t kMinSize = sizeof(float), kMaxSize = uint64_t{1} << 40;
 
 // Replaces a size such as "64MiB" by its number of bytes. Returns an error message, or "".
 std::string parse_size(std::string& text) {
@@ -30,11 +30,11 @@ std::string parse_size(std::string& text) {
   try {
     const bool number = CLI::AsSizeValue(false)(bytes).empty() && CLI::detail::lexical_cast(bytes, size);
     const bool negative = text.find('-') != text.npos;
-    if (number && !negative && size >= kLeastSize && size <= kMostSize) return text = bytes, "";
+    if (number && !negative && size >= kMinSize && size <= kMaxSize) return text = bytes, "";
   } catch (const CLI::ValidationError&) {
     // Reported below.
   }
-  return fmt::format("\"{}\" is not a size from {}B to {}TiB, such as 1MiB", text, kLeastSize, kMostSize >> 40);
+  return fmt::format("\"{}\" is not a size from {}B to {}TiB, such as 1MiB", text, kMinSize, kMaxSize >> 40);
 }
 
 std::string bytes_text(int64_t bytes) {
@@ -43,12 +43,12 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{} MiB", bytes >> 20);
 }
 
-// The median time of a call, over as many calls as fit into kBudget seconds, but at least kLeast. Process 0 chooses the
+// The median time of a call, over as many calls as fit into kBudget seconds, but at least kMin. Process 0 chooses the
 // number, because every process must make the same number of calls.
 template <class F>
 double seconds_per_call(F call) {
   constexpr double kBudget = 0.2;
-  constexpr int64_t kLeast = 3, kMost = 1000;
+  constexpr int64_t kMin = 3, kMax = 1000;
   std::vector<double> times;
   const auto measure = [&](int64_t calls) {
     for (int64_t i = 0; i < calls; ++i) {
@@ -60,8 +60,8 @@ double seconds_per_call(F call) {
     return times[times.size() / 2];
   };
   call();  // compiles
-  const double about = std::max(measure(kLeast), 1e-7);
-  const auto more = static_cast<int64_t>(std::clamp(kBudget / about, 0.0, static_cast<double>(kMost)));
+  const double about = std::max(measure(kMin), 1e-7);
+  const auto more = static_cast<int64_t>(std::clamp(kBudget / about, 0.0, static_cast<double>(kMax)));
   return measure(distributed::broadcast_one_to_all(Array(more)).item<int64_t>());
 }
 

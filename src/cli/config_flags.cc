@@ -45,8 +45,8 @@ CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key
 
 std::string read_settings(const std::string& file) {
   try {
-    constexpr int64_t kMostBytes = 1 << 20;
-    return read_user_file(file, kMostBytes);
+    constexpr int64_t kMaxBytes = 1 << 20;
+    return read_user_file(file, kMaxBytes);
   } catch (const IoError& error) {
     throw UsageError(fmt::format("train: settings: {}", error.what()));
   }

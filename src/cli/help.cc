@@ -16,8 +16,8 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr size_t kWidthWithoutTerminal = 80, kLeastWidth = 40;
-constexpr size_t kMostNameColumns = 28;  // longer names get a line of their own
+constexpr size_t kWidthWithoutTerminal = 80, kMinWidth = 40;
+constexpr size_t kMaxNameColumns = 28;  // longer names get a line of their own
 constexpr const char* kExamples = "Examples:";
 
 size_t terminal_width() {
@@ -27,7 +27,7 @@ size_t terminal_width() {
     width = std::strtoul(columns->c_str(), nullptr, 10);
   else if (::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
     width = size.ws_col;
-  return width == 0 || width > 10'000 ? kWidthWithoutTerminal : std::max(width, kLeastWidth);
+  return width == 0 || width > 10'000 ? kWidthWithoutTerminal : std::max(width, kMinWidth);
 }
 
 // The words of a text. A word that is longer than `room` is split after each '|': such are lists of values.
@@ -210,7 +210,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
   size_t name_columns = 0;
   for (const HelpSection& section : sections)
     for (const HelpRow& row : section.rows)
-      if (row.name.size() <= kMostNameColumns) name_columns = std::max(name_columns, row.name.size());
+      if (row.name.size() <= kMaxNameColumns) name_columns = std::max(name_columns, row.name.size());
   for (const HelpSection& section : sections) append_section(out, section, name_columns, width);
   append_footer(out, app->get_footer(), width);
   return out;

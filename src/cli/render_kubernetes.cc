@@ -64,8 +64,8 @@ int render(const RenderKubernetesArguments& arguments) {
   try {
     ManifestRequest request{.kind = arguments.kind, .template_file = arguments.template_file};
     if (!arguments.variables.empty()) {
-      constexpr int64_t kMostBytes = 1 << 20;
-      request.variables = parse_variables(read_user_file(arguments.variables, kMostBytes), arguments.variables);
+      constexpr int64_t kMaxBytes = 1 << 20;
+      request.variables = parse_variables(read_user_file(arguments.variables, kMaxBytes), arguments.variables);
     }
     for (const std::string& each : arguments.set) set_variable(request.variables, each);
     text = render_manifest(request);

@@ -16,8 +16,8 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr int kWarning = 120;      // seconds before the time limit
-constexpr int kMostRequeues = 10;  // default of --max-requeues
+constexpr int kWarning = 120;     // seconds before the time limit
+constexpr int kMaxRequeues = 10;  // default of --max-requeues
 
 // Named layouts, as in the guides of clusters: GxNypz is x GPUs on y nodes with z processes.
 struct NamedLayout {
@@ -111,7 +111,7 @@ SlurmScript script_of(const RenderSlurmArguments& arguments) {
   if (arguments.max_requeues && !arguments.requeue)
     throw UsageError("render slurm: --max-requeues has no effect without --requeue; add --requeue or omit it");
   script.requeue = arguments.requeue ? Requeue::transient : Requeue::never;
-  if (arguments.requeue) script.max_requeues = arguments.max_requeues.value_or(kMostRequeues);
+  if (arguments.requeue) script.max_requeues = arguments.max_requeues.value_or(kMaxRequeues);
   // SIGUSR1 kills a program that does not handle it, so only programs known to handle it get the warning by default.
   const bool handles_warning = arguments.requeue || (arguments.program.empty() && script.command.size() > 1 &&
                                                      !words.empty() && script.command[1] == "train");

@@ -34,10 +34,10 @@ GzipStream::GzipStream(std::span<const uint8_t> compressed, std::string where)
 GzipStream::~GzipStream() { inflateEnd(&state_); }
 
 size_t GzipStream::read(std::span<uint8_t> out) {
-  constexpr size_t kMost = std::numeric_limits<uInt>::max();
+  constexpr size_t kMax = std::numeric_limits<uInt>::max();
   size_t done = 0;
   while (done < out.size() && !ended_) {
-    const size_t in_size = std::min(rest_.size(), kMost), out_size = std::min(out.size() - done, kMost);
+    const size_t in_size = std::min(rest_.size(), kMax), out_size = std::min(out.size() - done, kMax);
     state_.next_in = const_cast<Bytef*>(rest_.data());  // zlib's signature predates const
     state_.avail_in = static_cast<uInt>(in_size);
     state_.next_out = out.data() + done;

@@ -129,8 +129,8 @@ IdxData read_idx(const std::string& path, FileSystem& files, const Shape* expect
     detail::FileStream stream(files, path);
     return read_stream(stream, path, expected);
   }
-  constexpr int64_t kMostCompressed = int64_t{16} << 30;  // read into memory; the header bounds the inflated size
-  return parse_idx(files.read_file(path, kMostCompressed), path, expected);
+  constexpr int64_t kMaxCompressed = int64_t{16} << 30;  // read into memory; the header bounds the inflated size
+  return parse_idx(files.read_file(path, kMaxCompressed), path, expected);
 }
 
 IdxHeader read_idx_header(const std::string& path, FileSystem& files) {

@@ -141,7 +141,7 @@ struct Loader::Impl {
   }
 
   Array uploaded_rows() {
-    constexpr size_t kMost = 64, kFirst = 4, kEach = 2;
+    constexpr size_t kMax = 64, kFirst = 4, kEach = 2;
     if (uploaded.empty() || uploaded.front().at != cursor) {
       if (computed.empty() || computed.front().at != cursor) {
         computed.clear();
@@ -155,15 +155,15 @@ struct Loader::Impl {
     }
     Array own = std::move(uploaded.front().rows);
     uploaded.pop_front();
-    for (size_t i = 0; i < kEach && computed.size() < kMost; ++i) compute_one();
+    for (size_t i = 0; i < kEach && computed.size() < kMax; ++i) compute_one();
     return own;
   }
 
   // Not before the first computation, because the platform may still change. Not for large batches, where the copy is
   // cheap compared to the step and keeping addresses constant for graph replay matters more.
   bool uploads_ahead() const {
-    constexpr int64_t kMost = 16384;
-    return options.batch_size <= kMost && detail::DeviceTable::instance().used() && detail::one_gpu_in_use();
+    constexpr int64_t kMax = 16384;
+    return options.batch_size <= kMax && detail::DeviceTable::instance().used() && detail::one_gpu_in_use();
   }
 
   LoaderBatch resident_batch() {

@@ -30,7 +30,7 @@ uint64_t apply_round(uint64_t to, uint64_t from, uint64_t key, uint64_t extent) 
 }
 
 // Smaller extents mix badly: the orders of very small sets would not be equally likely.
-constexpr uint64_t kLeastExtent = 16;
+constexpr uint64_t kMinExtent = 16;
 
 // The smallest number whose square is at least n. Corrected with integers, so that it does not depend on floating-point
 // rounding.
@@ -45,8 +45,8 @@ uint64_t ceil_sqrt(uint64_t n) {
 
 Shuffle::Shuffle(int64_t n, uint64_t seed, int64_t epoch) : n_(static_cast<uint64_t>(n)) {
   LOCKSTEP_CHECK(n >= 0, "a permutation of {} elements", n);
-  cols_ = std::max(kLeastExtent, ceil_sqrt(n_));
-  rows_ = std::max(kLeastExtent, (n_ + cols_ - 1) / cols_);
+  cols_ = std::max(kMinExtent, ceil_sqrt(n_));
+  rows_ = std::max(kMinExtent, (n_ + cols_ - 1) / cols_);
   const uint64_t root = mix(mix(seed + 0x243f6a8885a308d3) ^ static_cast<uint64_t>(epoch));
   for (int round = 0; round < kRounds; ++round)
     keys_[round] = mix(root + static_cast<uint64_t>(round + 1) * 0x9e3779b97f4a7c15);

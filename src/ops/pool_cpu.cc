@@ -40,8 +40,8 @@ Kernel max_pool_grad_fused_cpu(const KernelSpec& spec) {
   if (count(x) == 0) return [](const void* const*, void* const*) {};
   const auto epilogue = std::make_shared<const BodyEpilogue>(spec, 3);
   // If a single image fits the cache, the epilogue runs image by image.
-  constexpr int64_t kMostImage = int64_t{1} << 20;
-  if (spec.in[0].bytes() > kMostImage * x[0] || x[0] < spec.pool.threads())
+  constexpr int64_t kMaxImage = int64_t{1} << 20;
+  if (spec.in[0].bytes() > kMaxImage * x[0] || x[0] < spec.pool.threads())
     return [w = windows(spec, x), epilogue, whole = allocate(spec.in[0].bytes()), pool = &spec.pool](
                const void* const* in, void* const* out) {
       max_pool_gradient(*pool, w, in[0], in[2], whole->data());

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kLeastSteps = 20, kSkips = 20;
+constexpr int64_t kMinSteps = 20, kSkips = 20;
 constexpr int64_t kFirst = 256, kRecent = 512;           // maximum numbers of losses in the two windows
 constexpr double kSure = 3, kFalls = 2.5, kInDoubt = 1;  // standard deviations
 
@@ -34,7 +34,7 @@ double fall_z_score(const std::vector<double>& first, const std::vector<double>&
 }  // namespace
 
 Alarms::Alarms(AlarmOptions options) : options_(std::move(options)) {
-  judge_at_ = std::max(kLeastSteps, options_.total_steps / 10);
+  judge_at_ = std::max(kMinSteps, options_.total_steps / 10);
   first_window_ = std::min(kFirst, judge_at_ / 4);
   recent_.resize(static_cast<size_t>(std::min(kRecent, judge_at_ - judge_at_ / 4)));
 }
@@ -130,8 +130,8 @@ std::optional<std::string> Alarms::check(const EvalFacts& facts, const std::vect
   }
   const double limit = chance + kSure * std::sqrt(chance * (1 - chance) / n);
   // With few examples, or when nearly all have one label, even perfect predictions could be chance.
-  constexpr int64_t kLeastExamples = 50;
-  if (raised_chance_ || examples < kLeastExamples || limit >= 1 || facts.accuracy > limit) return {};
+  constexpr int64_t kMinExamples = 50;
+  if (raised_chance_ || examples < kMinExamples || limit >= 1 || facts.accuracy > limit) return {};
   raised_chance_ = true;
   return raise(fmt::format(
       "test accuracy {:.4f} at step {} is no better than chance: always predicting class {} gives {:.4f}, and with {} "

@@ -267,10 +267,10 @@ void check_no_overlap(const CheckpointEntry& entry) {
     return;
   }
   // Lockstep shards arrays into grid cells. Pieces of another program may have any form; they are compared pairwise.
-  constexpr size_t kMostCompared = 2000;
-  if (pieces.size() > kMostCompared)
+  constexpr size_t kMaxCompared = 2000;
+  if (pieces.size() > kMaxCompared)
     throw_error("checkpoint: \"{}\" has {} pieces that do not form a grid; the limit is {}", printable(entry.name),
-                pieces.size(), kMostCompared);
+                pieces.size(), kMaxCompared);
   for (size_t i = 0; i < pieces.size(); ++i)
     for (size_t k = 0; k < i; ++k)
       if (overlap(pieces[i]->box, pieces[k]->box)) throw_overlap(*pieces[k], *pieces[i]);
@@ -301,7 +301,7 @@ CheckpointInfo read_info(FileSystem& files, const std::string& path, bool verify
   if (!files.exists(manifest))
     throw_error("checkpoint: {} is not a complete checkpoint: it has no {}; check the path, or use another checkpoint",
                 folder, kManifest);
-  const std::vector<uint8_t> text = files.read_file(manifest, kMostManifestBytes);
+  const std::vector<uint8_t> text = files.read_file(manifest, kMaxManifestBytes);
   CheckpointInfo info = decode_manifest({reinterpret_cast<const char*>(text.data()), text.size()}, manifest);
   info.path = folder;
   check_complete(info);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kFlushSeconds = 1;
 constexpr size_t kFlushBytes = 1 << 20;
-constexpr int64_t kMostLogBytes = int64_t{16} << 30;  // of the file of a resumed run
+constexpr int64_t kMaxLogBytes = int64_t{16} << 30;  // of the file of a resumed run
 
 }  // namespace
 
@@ -61,7 +61,7 @@ void LogFile::flush() {
 
 void LogFile::rewrite(const Edit& edit) {
   attempt([&] {
-    const std::vector<uint8_t> old = files_.read_file(path_, kMostLogBytes);
+    const std::vector<uint8_t> old = files_.read_file(path_, kMaxLogBytes);
     files_.write_atomic(path_, text_bytes(edit(std::string(old.begin(), old.end()))));
   });
 }

@@ -31,8 +31,8 @@ std::string step_text(int64_t step, int64_t total) {
 }
 
 std::string duration_text(double seconds) {
-  constexpr double kMost = 1e12;  // avoids overflow
-  const auto s = static_cast<int64_t>(std::clamp(std::round(seconds), 0.0, kMost));
+  constexpr double kMax = 1e12;  // avoids overflow
+  const auto s = static_cast<int64_t>(std::clamp(std::round(seconds), 0.0, kMax));
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
   if (s < 86400) return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
@@ -76,9 +76,9 @@ std::string progress_line(const ProgressValues& progress, int64_t width) {
     rest += "  " + item;
   }
   room -= size(rest);
-  constexpr int64_t kLeast = 8, kMost = 30, kFrame = 3;  // characters of the bar; a blank and two brackets
-  if (progress.total > 0 && room >= kLeast + kFrame) {
-    const int64_t length = std::min(kMost, room - kFrame);
+  constexpr int64_t kMin = 8, kMax = 30, kFrame = 3;  // characters of the bar; a blank and two brackets
+  if (progress.total > 0 && room >= kMin + kFrame) {
+    const int64_t length = std::min(kMax, room - kFrame);
     const auto full = static_cast<int64_t>(done * static_cast<double>(length));
     std::string bar(static_cast<size_t>(length), ' ');
     std::fill_n(bar.begin(), full, '=');

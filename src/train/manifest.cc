@@ -25,9 +25,7 @@ constexpr std::string_view kSum = ",\n  \"sha256\": \"";
 constexpr std::string_view kClose = "\"\n}\n";
 constexpr size_t kHex = 64;
 
-std::string sum_of(std::string_view text) {
-  return sha256_hex(text_bytes(text));
-}
+std::string sum_of(std::string_view text) { return sha256_hex(text_bytes(text)); }
 
 OrderedJson encode_number(double value) {  // JSON has neither NaN nor infinities
   if (std::isnan(value)) return "nan";
@@ -46,9 +44,9 @@ double decode_number(const Json& value) {
 }
 
 // Larger than any file. A few such numbers can be added without overflow.
-constexpr int64_t kMostBytes = int64_t{1} << 50;
-constexpr int64_t kMostDevices = int64_t{1} << 24;
-constexpr size_t kMostMeshes = 1024, kMostAxes = 64, kMostShards = 1 << 16;
+constexpr int64_t kMaxBytes = int64_t{1} << 50;
+constexpr int64_t kMaxDevices = int64_t{1} << 24;
+constexpr size_t kMaxMeshes = 1024, kMaxAxes = 64, kMaxShards = 1 << 16;
 
 int64_t count_at(const Json& json, const char* key, int64_t high = std::numeric_limits<int64_t>::max()) {
   return integer_in(json.at(key), key, 0, high);
@@ -63,9 +61,9 @@ uint64_t seed_of(const Json& value) {
 Shape shape_at(const Json& json, const char* key) {
   Shape shape;
   const Json& list = json.at(key);
-  if (!list.is_array() || list.size() > kMostAxes)
-    throw_error("{} is {}; expected a list of at most {} numbers", key, printable_json(list), kMostAxes);
-  for (const Json& extent : list) shape.push_back(integer_in(extent, key, 0, kMostBytes));
+  if (!list.is_array() || list.size() > kMaxAxes)
+    throw_error("{} is {}; expected a list of at most {} numbers", key, printable_json(list), kMaxAxes);
+  for (const Json& extent : list) shape.push_back(integer_in(extent, key, 0, kMaxBytes));
   return shape;
 }
 
@@ -105,7 +103,7 @@ OrderedJson encode_array(const CheckpointEntry& entry, int format) {
 }
 
 CheckpointPiece decode_piece(const Json& json, const CheckpointEntry& entry) {
-  CheckpointPiece piece{{}, json.at("shard"), count_at(json, "offset", kMostBytes)};
+  CheckpointPiece piece{{}, json.at("shard"), count_at(json, "offset", kMaxBytes)};
   const Shape begin = shape_at(json, "begin"), end = shape_at(json, "end");
   const Shape& shape = entry.type.shape;
   bool fits = begin.size() == shape.size() && end.size() == shape.size();
@@ -138,7 +136,7 @@ CheckpointEntry decode_array(const Json& json, const CheckpointInfo& info, std::
     entry.mesh = static_cast<int>(mesh);
   }
   if (info.format == kWholeFormat)
-    entry.pieces = {{whole_box(entry.type.shape), json.at("shard"), count_at(json, "offset", kMostBytes)}};
+    entry.pieces = {{whole_box(entry.type.shape), json.at("shard"), count_at(json, "offset", kMaxBytes)}};
   else
     for (const Json& piece : json.at("pieces")) entry.pieces.push_back(decode_piece(piece, entry));
   if (count_at(json, "bytes") != entry.type.bytes())
@@ -162,11 +160,11 @@ std::string encode_sums(const std::vector<std::string>& sums) {
 }
 
 CheckpointShard decode_shard(const Json& json) {
-  CheckpointShard shard{json.at("file"), count_at(json, "bytes", kMostBytes), sum_at(json, "sha256"), 0, {}};
+  CheckpointShard shard{json.at("file"), count_at(json, "bytes", kMaxBytes), sum_at(json, "sha256"), 0, {}};
   if (!is_plain_file_name(shard.file) || shard.file == kManifest)
     throw_error("\"{}\" is not a valid shard name; expected a plain file name", printable(shard.file));
   if (!json.contains("chunk_bytes")) return shard;  // an old checkpoint
-  shard.chunk_bytes = integer_in(json.at("chunk_bytes"), "chunk_bytes", 1, kMostChunkBytes);
+  shard.chunk_bytes = integer_in(json.at("chunk_bytes"), "chunk_bytes", 1, kMaxChunkBytes);
   const auto sums = json.at("chunks").get<std::string>();
   for (size_t at = 0; at < sums.size(); at += kHex) shard.chunks.push_back(sums.substr(at, kHex));
   const auto chunks = static_cast<int64_t>(shard.chunks.size());
@@ -177,14 +175,14 @@ CheckpointShard decode_shard(const Json& json) {
 }
 
 std::vector<MeshAxis> decode_mesh(const Json& json) {
-  if (!json.is_array() || json.size() > kMostAxes)
-    throw_error("a mesh is {}; expected a list of at most {} axes", printable_json(json), kMostAxes);
+  if (!json.is_array() || json.size() > kMaxAxes)
+    throw_error("a mesh is {}; expected a list of at most {} axes", printable_json(json), kMaxAxes);
   std::vector<MeshAxis> axes;
   int64_t devices = 1;
   for (const Json& axis : json) {
-    axes.emplace_back(axis.at("axis").get<std::string>(), integer_in(axis.at("size"), "size", 1, kMostDevices));
+    axes.emplace_back(axis.at("axis").get<std::string>(), integer_in(axis.at("size"), "size", 1, kMaxDevices));
     devices *= axes.back().size;
-    if (devices > kMostDevices) throw_error("a mesh has more than {} devices", kMostDevices);
+    if (devices > kMaxDevices) throw_error("a mesh has more than {} devices", kMaxDevices);
   }
   return axes;
 }
@@ -197,9 +195,9 @@ CheckpointInfo decode_body(const Json& json) {
   info.cursor = {count_at(json.at("cursor"), "epoch"), count_at(json.at("cursor"), "sample")};
   info.seed = seed_of(json.at("seed"));
   for (const Json& mesh : json.at("meshes")) info.meshes.push_back(decode_mesh(mesh));
-  if (info.meshes.size() > kMostMeshes) throw_error("there are more than {} meshes", kMostMeshes);
+  if (info.meshes.size() > kMaxMeshes) throw_error("there are more than {} meshes", kMaxMeshes);
   info.mesh = describe_meshes(info.meshes);
-  if (json.at("shards").size() > kMostShards) throw_error("there are more than {} shards", kMostShards);
+  if (json.at("shards").size() > kMaxShards) throw_error("there are more than {} shards", kMaxShards);
   std::map<std::string, int64_t> room;
   for (const Json& json_shard : json.at("shards")) {
     CheckpointShard shard = decode_shard(json_shard);
@@ -279,9 +277,9 @@ std::string encode_manifest(const CheckpointInfo& info) {
   text.resize(text.size() - 2);  // removes "\n}", which follows the checksum instead
   const std::string sum = sum_of(text);
   text.append(kSum).append(sum).append(kClose);
-  if (std::ssize(text) > kMostManifestBytes)
+  if (std::ssize(text) > kMaxManifestBytes)
     throw_error("checkpoint: the manifest would have {} bytes, more than the limit of {}; save fewer or smaller arrays",
-                text.size(), kMostManifestBytes);
+                text.size(), kMaxManifestBytes);
   return text;
 }
 
@@ -295,7 +293,7 @@ CheckpointInfo decode_manifest(std::string_view text, const std::string& path) {
     throw_error("checkpoint: the SHA-256 checksum of {} is wrong; the file is damaged: use another checkpoint", path);
   try {
     const Json json =
-        parse_json<Json>(text, "its text", {.bytes = kMostManifestBytes, .values = 50'000'000, .keys = 1'000'000});
+        parse_json<Json>(text, "its text", {.bytes = kMaxManifestBytes, .values = 50'000'000, .keys = 1'000'000});
     if (const int64_t format = integer_in(json.at("format"), "format"); format > kPiecesFormat || format < 1)
       throw_error("has format {}, written by {}, but this lockstep reads formats up to {}; use a newer lockstep",
                   format, printable_json(json.at("written_by")), kPiecesFormat);

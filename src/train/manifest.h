@@ -14,10 +14,10 @@ namespace lockstep::detail {
 inline constexpr int kWholeFormat = 1, kPiecesFormat = 2;
 // Shards have a checksum per chunk of this size, so that a part can be verified without reading the rest.
 inline constexpr int64_t kChunkBytes = 64 << 10;
-inline constexpr int64_t kMostChunkBytes = int64_t{1} << 30;  // accepted from other writers
+inline constexpr int64_t kMaxChunkBytes = int64_t{1} << 30;  // accepted from other writers
 inline constexpr const char* kManifest = "manifest.json";
 // Checksums need a thousandth of the size of the data, so this is enough for a checkpoint of a terabyte.
-inline constexpr int64_t kMostManifestBytes = int64_t{1} << 30;
+inline constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 
 IndexBox whole_box(const Shape& shape);
 // The type of a piece of an array, and its name in the shard: "params/w", "params/w[0:392, 0:256]".

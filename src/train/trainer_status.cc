@@ -21,7 +21,7 @@ namespace lockstep {
 namespace detail {
 namespace {
 
-constexpr size_t kMostMetrics = 256, kLongestName = 64;  // limits of the TrainJob status
+constexpr size_t kMaxMetrics = 256, kMaxNameLength = 64;  // limits of the TrainJob status
 
 struct PostedProgress {
   int64_t step = 0, total = 0;
@@ -51,7 +51,7 @@ std::string body_of(const PostedProgress& progress) {
   nlohmann::ordered_json metrics = nlohmann::ordered_json::array();
   for (const Scalars* scalars : {&progress.step_scalars, &progress.test_scalars})
     for (const auto& [name, value] : *scalars)
-      if (std::isfinite(value) && !name.empty() && name.size() <= kLongestName && metrics.size() < kMostMetrics)
+      if (std::isfinite(value) && !name.empty() && name.size() <= kMaxNameLength && metrics.size() < kMaxMetrics)
         metrics.push_back({{"name", name}, {"value", fmt::format("{:.6g}", value)}});
   if (!metrics.empty()) status["metrics"] = std::move(metrics);
   status["lastUpdatedTime"] = time_of(progress.unix_seconds);

@@ -8,11 +8,11 @@ namespace {
 
 // Inflates at most 16 MiB in pieces of `piece` bytes.
 std::vector<uint8_t> inflated(std::span<const uint8_t> bytes, size_t piece) {
-  constexpr size_t kMost = 16 << 20;
+  constexpr size_t kMax = 16 << 20;
   std::vector<uint8_t> out, buffer(piece);
   try {
     detail::GzipStream stream(bytes, "input");
-    for (size_t got = piece; got == piece && out.size() < kMost;) {
+    for (size_t got = piece; got == piece && out.size() < kMax;) {
       const uint64_t most = stream.max_remaining();
       got = stream.read(buffer);
       fuzz::require(got <= most, "read() returns at most max_remaining() bytes");

@@ -34,7 +34,7 @@ using Bytes = std::vector<uint8_t>;
 using Target = int (*)(const uint8_t*, size_t);
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostBytes = 8192;
+constexpr size_t kMaxBytes = 8192;
 constexpr int kSecondsPerInput = 10;
 
 struct NamedTarget {
@@ -110,7 +110,7 @@ class Mutator {
   Bytes next() {
     Bytes out = corpus_[below(corpus_.size())];
     for (size_t i = 0, count = 1 + below(6); i < count; ++i) mutate(out);
-    if (out.size() > kMostBytes) out.resize(kMostBytes);
+    if (out.size() > kMaxBytes) out.resize(kMaxBytes);
     return out;
   }
 
@@ -140,7 +140,7 @@ class Mutator {
         bytes.erase(at(bytes, where), at(bytes, where + length));
         break;
       case 3:  // repeat a part
-        for (size_t i = 0, times = 1 + below(below(10) == 0 ? 500 : 4); i < times && bytes.size() < kMostBytes; ++i) {
+        for (size_t i = 0, times = 1 + below(below(10) == 0 ? 500 : 4); i < times && bytes.size() < kMaxBytes; ++i) {
           const Bytes copy(at(bytes, where), at(bytes, where + length));
           bytes.insert(at(bytes, where), copy.begin(), copy.end());
         }

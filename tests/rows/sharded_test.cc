@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMostElements = 4000;  // in all operands of a sample
+constexpr int64_t kMaxElements = 4000;  // in all operands of a sample
 
 class FourDevices : public testing::Environment {
   void SetUp() override { set_cpu_devices(4); }
@@ -42,7 +42,7 @@ bool has(const std::string& factors, char factor) { return factors.find(factor) 
 bool is_small(const Sample& sample) {
   int64_t elements = 0;
   for (const Operand& operand : sample.in) elements += count(operand.type.shape);
-  return elements <= kMostElements;
+  return elements <= kMaxElements;
 }
 
 // The factors of a row on a sample.

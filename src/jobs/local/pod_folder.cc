@@ -54,10 +54,10 @@ void write_json(FileSystem& files, const std::string& path, const Json& value) {
 }
 
 Json read_json(const std::string& path) {
-  constexpr int64_t kMostBytes = 64 << 20;
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path, kMostBytes);
+  constexpr int64_t kMaxBytes = 64 << 20;
+  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path, kMaxBytes);
   try {
-    return parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "it", {.bytes = kMostBytes});
+    return parse_json<Json>({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "it", {.bytes = kMaxBytes});
   } catch (const Error& error) {
     throw_error("read {}: {}; delete the job and apply it again", path, error.what());
   }

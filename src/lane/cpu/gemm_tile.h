@@ -61,8 +61,8 @@ void multiply_floats(Pool&, int, const Operand<T>& a, const Operand<T>& b, int64
 
 // The depth of the panels in which 16-bit floats are converted: equal shares of k.
 inline int64_t half_panel(int64_t k) {
-  constexpr int64_t kMost = 512;
-  const int64_t panels = std::max<int64_t>(1, (k + kMost - 1) / kMost);
+  constexpr int64_t kMax = 512;
+  const int64_t panels = std::max<int64_t>(1, (k + kMax - 1) / kMax);
   return (k + panels - 1) / panels;
 }
 

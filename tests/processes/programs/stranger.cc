@@ -235,7 +235,7 @@ void trickle(long& made, std::mt19937& random) {
 // Many HTTP/2 streams on each of some connections.
 void call_repeatedly(long& made, int streams, int pause_ms, const std::function<std::string(uint32_t)>& text) {
   std::deque<Connection> kept;
-  constexpr size_t kMostConnections = 60;
+  constexpr size_t kMaxConnections = 60;
   while (!over()) {
     const std::vector<Target> all = current_targets();
     for (const Target& target : all) {
@@ -250,7 +250,7 @@ void call_repeatedly(long& made, int streams, int pause_ms, const std::function<
         if (!kept.back().send(text(static_cast<uint32_t>(2 * i + 1)))) break;
         if (i % 64 == 0) kept.back().drain();
       }
-      while (kept.size() > kMostConnections) kept.pop_front();
+      while (kept.size() > kMaxConnections) kept.pop_front();
     }
     for (const Connection& one : kept) one.drain();
     if (pause_ms > 0) nap(pause_ms);

@@ -74,7 +74,8 @@ void check_devices(const TrainConfig& config) {
   const bool number = is_digits(devices) && devices.size() <= kDigits && devices.find_first_not_of('0') != devices.npos;
   if (devices != "auto" && devices != "all" && (!number || std::stoi(devices) > detail::kMaxCpuDevices))
     throw_error("devices: \"{}\" is not auto, all or a number from 1 to {}", devices, detail::kMaxCpuDevices);
-  if (config.platform == "gpu") throw_error("platform: unknown value \"gpu\"; use cuda for NVIDIA GPUs, or auto or cpu");
+  if (config.platform == "gpu")
+    throw_error("platform: unknown value \"gpu\"; use cuda for NVIDIA GPUs, or auto or cpu");
   if (!config.platform.empty()) check_one_of("platform", config.platform, {"auto", "cpu", "cuda"});
   const auto axes = parse_mesh(config.mesh);
   if (!axes.empty() && std::none_of(axes.begin(), axes.end(), [](const auto& axis) { return axis.first == "data"; }))

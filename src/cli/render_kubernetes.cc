@@ -29,7 +29,7 @@ std::string footer() {
   std::string text = "Variables:\n";
   for (const ManifestVariable& each : manifest_variables())
     text += fmt::format("  {:<19}  {}: {}\n", each.name, each.type, each.help);
-  return text + "Unless token_secret is set, the manifest contains the token of the job: protect it like a password.";
+  return text + "\nUnless token_secret is set, the manifest contains the token of the job: protect it like a password.";
 }
 
 int write_templates(const std::string& folder) {
@@ -70,6 +70,8 @@ int render(const RenderKubernetesArguments& arguments) {
     for (const std::string& each : arguments.set) set_variable(request.variables, each);
     text = render_manifest(request);
   } catch (const Error& error) {
+    throw UsageError(fmt::format("render kubernetes: {}", error.what()));
+  } catch (const IoError& error) {
     throw UsageError(fmt::format("render kubernetes: {}", error.what()));
   }
   if (arguments.output.empty()) {

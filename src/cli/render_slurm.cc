@@ -61,6 +61,7 @@ std::vector<std::string> argv_of(const RenderSlurmArguments& arguments, std::vec
     throw UsageError(
         "render slurm: no command after --; add one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
   } else if (words[0] == "lockstep") {
+    check_command_line({words.begin() + 1, words.end()});
     words[0] = self;
   } else if (words[0].find('/') == std::string::npos) {
     const std::vector<std::string> names = commands();
@@ -68,9 +69,19 @@ std::vector<std::string> argv_of(const RenderSlurmArguments& arguments, std::vec
       throw UsageError(
           fmt::format("render slurm: unknown command \"{}\";{} to run another program, give its path or use --program",
                       words[0], suggestion(words[0], names)));
+    check_command_line(words);
     words.insert(words.begin(), self);
   }
   return words;
+}
+
+// The message about a memory size that Slurm would refuse; empty if it is valid.
+std::string check_memory(const std::string& text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const std::string_view unit = std::string_view(text).substr(digits);
+  const bool known = unit.empty() || (std::string_view("KMGTkmgt").find(unit[0]) != std::string_view::npos &&
+                                      (unit.size() == 1 || unit.substr(1) == "B" || unit.substr(1) == "b"));
+  return digits > 0 && known ? "" : fmt::format("\"{}\" is not a size such as 16G or 500M", text);
 }
 
 std::pair<std::string, std::string> variable(const std::string& text) {
@@ -152,7 +163,9 @@ void add_render_slurm_command(CLI::App& render, Action& action) {
   number("--gpus-per-node", arguments->gpus_per_node, 0,
          "GPUs on each node, divided equally among its processes (default: 0)");
   number("--cpus-per-task", arguments->cpus_per_task, 1, "cores of each process (default: Slurm's; 4 with --shape)");
-  text("--mem", script.memory, "SIZE", "memory on each node, such as 16G (default: Slurm's)");
+  command->add_option("--mem", script.memory, "memory on each node, such as 16G (default: Slurm's)")
+      ->type_name("SIZE")
+      ->check(check_memory, "");
   text("--time", script.time, "TIME", "time limit, such as 1:30:00 or 2-12 (default: Slurm's; 00:05:00 with --shape)");
   text("--partition", script.partition, "NAME", "the partition (default: Slurm's)");
   text("--account", script.account, "NAME", "account to charge (default: Slurm's)");

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/names.h"
 
 namespace lockstep {
 
@@ -50,8 +51,8 @@ std::string checked_token(std::string token, const std::string& source) {
   const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
   while (!token.empty() && is_space(token.back())) token.pop_back();
   if (token.size() < kMinTokenLength || token.size() > kMaxTokenLength)
-    throw_error("token: {} has {} characters; a token has {} to {}: create one with `openssl rand -hex 32`", source,
-                token.size(), kMinTokenLength, kMaxTokenLength);
+    throw_error("token: {} has {}; a token has {} to {}: create one with `openssl rand -hex 32`", source,
+                counted(static_cast<int64_t>(token.size()), "character"), kMinTokenLength, kMaxTokenLength);
   if (!std::ranges::all_of(token, [](char c) { return c > 32 && c < 127; }))
     throw_error(
         "token: {} has characters other than letters, digits and punctuation; create one with `openssl rand -hex 32`",

@@ -300,7 +300,7 @@ TEST(RenderCommand, InvalidVariablesAreUsageErrors) {
   expect_usage_error({"render", "kubernetes", "--set", "hosts_count=0"},
                      "render kubernetes: variables: hosts_count is 0; use a whole number from 1 to 4096");
   const auto missing = run_lockstep({"render", "kubernetes", "--variables", "/nowhere/variables.json"});
-  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.exit_code, 2);
   EXPECT_NE(missing.output.find("/nowhere/variables.json: No such file"), std::string::npos) << missing.output;
   EXPECT_EQ(run_lockstep({"render", "kubernetes", "--kind", "pod"}).exit_code, 2);
 }

@@ -90,7 +90,7 @@ TEST(Variables, InvalidValuesAreRejected) {
   expect({{"node_selector", {{"a", "b c"}}}}, "node_selector has \"b c\" for a, which is not a valid label value");
   EXPECT_NO_THROW(complete({{"node_selector", {{"topology.kubernetes.io/zone", "a-1"}, {"gpu", ""}, {"A_b.c", "d"}}}}));
   expect({{"gpu_resource", "a b"}}, "use a resource name such as nvidia.com/gpu");
-  expect({{"token", "x"}}, "token: the variable token has 1 characters; a token has 16 to 1024");
+  expect({{"token", "x"}}, "token: the variable token has 1 character; a token has 16 to 1024");
   expect({{"token", "0123456789 0123456789"}}, "has characters other than letters, digits and punctuation");
   expect({{"gpus", "all"}}, "variables: gpus is \"all\"; use true, false or a number from 0 to 1024");
   expect({{"gpus", -1}}, "use true, false or a number from 0 to 1024");

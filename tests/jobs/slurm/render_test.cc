@@ -64,6 +64,15 @@ TEST(RenderSlurm, RepeatedFlagsLeaveTheCommandAlone) {
   expect_contains(text, "#SBATCH --nice\n");
 }
 
+TEST(RenderSlurm, CommandsAreChecked) {
+  for (const Words& words : {Words{"train", "--modle", "mlp"}, Words{"lockstep", "train", "--modle", "mlp"}}) {
+    const ProgramResult result = render(Words{"--"} + words);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err,
+              "lockstep: train: unknown flag --modle; did you mean \"--model\"? see `lockstep train --help`\n");
+  }
+}
+
 TEST(RenderSlurm, InvalidFlagsAreRejected) {
   expect_rejected({"--nodes", "2"},
                  "no command after --; add one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
@@ -71,6 +80,12 @@ TEST(RenderSlurm, InvalidFlagsAreRejected) {
       {"--", "trian"},
       "unknown command \"trian\"; did you mean \"train\"? to run another program, give its path or use --program");
   expect_rejected({"--env", "A", "--", "train"}, "--env: \"A\" is not NAME=VALUE");
+  for (const char* wrong : {"lots", "16X", "G", "-1"})
+    expect_rejected({std::string("--mem=") + wrong, "--", "train"},
+                    "--mem: \"" + std::string(wrong) + "\" is not a size such as 16G or 500M; see `lockstep render slurm "
+                    "--help`");
+  for (const char* size : {"0", "500", "16G", "16gb"})
+    expect_contains(render({"--mem", size, "--", "train"}).out, "#SBATCH --mem=" + std::string(size) + "\n");
   expect_rejected({"--max-requeues", "3", "--", "train"},
                  "--max-requeues has no effect without --requeue; add --requeue or omit it");
   expect_rejected({"--time", "1h", "--", "train"},

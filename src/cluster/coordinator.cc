@@ -135,6 +135,8 @@ void Coordinator::handle(uint64_t call, const Request& request, const std::strin
           if (barriers_.join_shutdown(call, request.process, {clamp(what.timeout)}, now)) finish();
         } else if constexpr (std::is_same_v<What, request::Leave>) {
           handle_leave(call, request.process);
+        } else {
+          static_assert(std::is_same_v<What, request::Register>, "a request that is not handled");
         }
       },
       request.what);

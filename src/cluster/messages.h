@@ -2,8 +2,8 @@
 // definition: gRPC and MPI carry the bytes that message_bytes.h makes of them.
 //
 // kFields of a message lists its members in the order of their bytes. A new request is a struct with its kFields, an
-// alternative of Request::what, and a case in Coordinator::handle(). Messages without kFields, and members that kFields
-// does not list, are compile errors.
+// alternative of Request::what, and a case in Coordinator::handle(). A message without kFields, a member that kFields
+// does not list, and a request that is not handled are compile errors.
 #pragma once
 
 #include <chrono>

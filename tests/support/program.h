@@ -117,6 +117,11 @@ class RunningProgram {
 
   std::string err() const { return text_of(err_.get()); }
 
+  bool ended() const {
+    siginfo_t info = {};
+    return ::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+  }
+
   // Waits until standard error contains the text; false if the program ends without it.
   bool says(const std::string& text) const {
     for (;;) {
@@ -132,11 +137,6 @@ class RunningProgram {
     while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) continue;
     child_ = -1;
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of(out_.get()), text_of(err_.get())};
-  bool ended() const {
-    siginfo_t info = {};
-    return ::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
-  }
-
   }
 
  private:

@@ -34,7 +34,7 @@ int apply(const ApplyArguments& arguments) {
   // Jobs come last because they use the other objects, such as a ConfigMap or Secret.
   for (const OtherObject& each : files.others) {
     if (!on_cluster) break;
-    fmt::print("{}\n", kubectl::apply_object(each.value, each.space));
+    fmt::print("{}\n", kubectl::apply_object(each.value, each.namespace_name));
     std::fflush(stdout);
   }
   for (const Job& job : files.jobs) {

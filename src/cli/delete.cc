@@ -25,7 +25,7 @@ struct DeleteArguments {
 // A job to delete, by name.
 struct NamedJob {
   ResourceArgument asked;
-  std::string space;  // its namespace; empty: that of the flags
+  std::string namespace_name;  // its namespace; empty: that of the flags
 };
 
 std::vector<NamedJob> names_of(const DeleteArguments& arguments, const JobFiles& files) {
@@ -33,16 +33,16 @@ std::vector<NamedJob> names_of(const DeleteArguments& arguments, const JobFiles&
   for (const ResourceArgument& asked : parse_resource_arguments("delete", arguments.words)) {
     if (asked.resource != Resource::jobs)
       throw UsageError("delete: a single replica cannot be deleted; delete or suspend its job");
-    if (!asked.name.empty()) out.push_back({asked, arguments.flags.space});
+    if (!asked.name.empty()) out.push_back({asked, arguments.flags.namespace_name});
   }
-  for (const Job& job : files.jobs) out.push_back({{Resource::jobs, job.kind, job.name}, job.space});
+  for (const Job& job : files.jobs) out.push_back({{Resource::jobs, job.kind, job.name}, job.namespace_name});
   return out;
 }
 
 void remove(Runner& runner, const Job& job) {
   runner.remove(job);
   const std::string name = full_name(job);
-  fmt::print("{} \"{}\" deleted from {} namespace\n", name.substr(0, name.find('/')), job.name, job.space);
+  fmt::print("{} \"{}\" deleted from {} namespace\n", name.substr(0, name.find('/')), job.name, job.namespace_name);
   std::fflush(stdout);
 }
 
@@ -59,9 +59,9 @@ void remove_many(Runner& runner, const DeleteArguments& arguments) {
 std::vector<Job> find_named(Runner& runner, const DeleteArguments& arguments, const std::vector<NamedJob>& named,
                             std::vector<std::string>& missing) {
   std::vector<Job> out;
-  for (const auto& [asked, space] : named) {
+  for (const auto& [asked, namespace_name] : named) {
     JobFlags flags = arguments.flags;
-    flags.space = space;
+    flags.namespace_name = namespace_name;
     if (arguments.ignore_not_found) {
       const std::vector<Job> all = runner.list(flags.lookup_namespace(), asked.kind);
       const auto is_it = [&wanted = asked](const Job& job) { return job.name == wanted.name && has_kind(job, wanted); };
@@ -99,7 +99,7 @@ int delete_jobs(const DeleteArguments& arguments) {
   // In reverse order: the jobs, whose pods use these objects, were deleted above, and Namespaces come last.
   for (auto each = files.others.rbegin(); others && each != files.others.rend(); ++each) {
     try {
-      const std::string done = kubectl::delete_object(each->value, each->space, arguments.ignore_not_found);
+      const std::string done = kubectl::delete_object(each->value, each->namespace_name, arguments.ignore_not_found);
       if (!done.empty()) fmt::print("{}\n", done);
     } catch (const RunnerUnreachable&) {
       throw;

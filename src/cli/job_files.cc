@@ -73,16 +73,16 @@ JobFiles read_jobs(const std::string& command, const std::vector<std::string>& f
   for (const JobFile& file : all) {
     Manifests found = or_usage_error([&] {
       return parse_manifests(text_of(file), file.path == "-" ? "standard input" : file.path,
-                             {.space = flags.lookup_namespace(),
+                             {.namespace_name = flags.lookup_namespace(),
                               .suffix = random_suffix(),
                               .any_kind = runner_name(flags) == "kubernetes"});
     });
     std::ranges::move(found.others, std::back_inserter(out.others));
     out.notes.insert(out.notes.end(), found.notes.begin(), found.notes.end());
     for (Job& job : found.jobs) {
-      if (!flags.space.empty() && job.space != flags.space)
+      if (!flags.namespace_name.empty() && job.namespace_name != flags.namespace_name)
         throw UsageError(fmt::format("{}: the manifest of {} has namespace {}, but -n is {}; omit one of them", command,
-                                     job.name, job.space, flags.space));
+                                     job.name, job.namespace_name, flags.namespace_name));
       out.jobs.push_back(std::move(job));
     }
   }

@@ -50,10 +50,11 @@ std::optional<ResourceArgument> parse_resource(std::string word) {
 
 void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
   command
-      .add_option("-n,--namespace", flags.space, "the namespace (default: \"default\"; on Kubernetes that of kubectl)")
+      .add_option("-n,--namespace", flags.namespace_name,
+                  "the namespace (default: \"default\"; on Kubernetes that of kubectl)")
       ->type_name("NAME")
       ->check(CLI::Validator([](const std::string& text) { return namespace_error(text); }, ""));
-  if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_spaces, "use all namespaces");
+  if (may_take_all) command.add_flag("-A,--all-namespaces", flags.all_namespaces, "use all namespaces");
   command.add_option("--on", flags.on, "the runner of the jobs (default: $LOCKSTEP_ON, else local)")
       ->check(one_of(runner_names()));
   add_runtime_flags(command, flags.runtime, {SettingGroup::jobs});
@@ -96,7 +97,9 @@ std::unique_ptr<Runner> runner_for(const JobFlags& flags) {
   return make_runner(runner_name(flags));
 }
 
-std::string JobFlags::lookup_namespace() const { return space.empty() ? default_namespace(runner_name(*this)) : space; }
+std::string JobFlags::lookup_namespace() const {
+  return namespace_name.empty() ? default_namespace(runner_name(*this)) : namespace_name;
+}
 
 bool is_resource(const std::string& word) { return parse_resource(word).has_value(); }
 
@@ -148,41 +151,41 @@ void for_each_job_anywhere(Runner& runner, std::optional<JobKind> kind, const st
 }  // namespace
 
 Job find_job(Runner& runner, const JobFlags& flags, const ResourceArgument& asked) {
-  const std::string space = flags.lookup_namespace();
+  const std::string namespace_name = flags.lookup_namespace();
   try {
-    Job job = runner.get(space, asked.name, asked.kind);
+    Job job = runner.get(namespace_name, asked.name, asked.kind);
     if (!has_kind(job, asked))
       throw_error("{} is {}; write job/{}", job.name, job.kind == JobKind::jax_job ? "a JAXJob" : "an Indexed Job",
                   job.name);
     return job;
   } catch (const Error&) {
     // Without -n the job may be in another namespace.
-    if (flags.space.empty())
+    if (flags.namespace_name.empty())
       for_each_job_anywhere(runner, asked.kind, [&](const Job& job) {
-        if (job.name == asked.name && job.space != space)
-          throw_error("job \"{}\" not found in namespace {}; it exists in namespace {}: add -n {}", asked.name, space,
-                      job.space, job.space);
+        if (job.name == asked.name && job.namespace_name != namespace_name)
+          throw_error("job \"{}\" not found in namespace {}; it exists in namespace {}: add -n {}", asked.name,
+                      namespace_name, job.namespace_name, job.namespace_name);
       });
     throw;
   }
 }
 
 std::pair<Job, Pod> find_pod(Runner& runner, const JobFlags& flags, const std::string& name) {
-  const std::string space = flags.lookup_namespace();
-  if (auto found = runner.find_pod(space, name)) return std::move(*found);
-  if (flags.space.empty())
+  const std::string namespace_name = flags.lookup_namespace();
+  if (auto found = runner.find_pod(namespace_name, name)) return std::move(*found);
+  if (flags.namespace_name.empty())
     for_each_job_anywhere(runner, {}, [&](const Job& job) {
-      if (job.space == space) return;
+      if (job.namespace_name == namespace_name) return;
       for (const Pod& pod : pods_of(runner, job))
         if (pod_name(job, pod) == name)
-          throw_error("pod \"{}\" not found in namespace {}; it exists in namespace {}: add -n {}", name, space,
-                      job.space, job.space);
+          throw_error("pod \"{}\" not found in namespace {}; it exists in namespace {}: add -n {}", name,
+                      namespace_name, job.namespace_name, job.namespace_name);
     });
   std::vector<std::string> names;
-  for (const Job& job : runner.list(space))
+  for (const Job& job : runner.list(namespace_name))
     for (const Pod& pod : pods_of(runner, job)) names.push_back(pod_name(job, pod));
   const std::string similar = suggestion(name, names);
-  throw_error("pod \"{}\" not found in namespace {};{}{}", name, space, similar,
+  throw_error("pod \"{}\" not found in namespace {};{}{}", name, namespace_name, similar,
               !similar.empty() ? "" : " `lockstep get pods -A` lists all pods");
 }
 
@@ -217,7 +220,7 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
 }
 
 void print_none_found(const JobFlags& flags) {
-  if (flags.all_spaces)
+  if (flags.all_namespaces)
     print_stderr("No resources found\n");
   else
     print_stderr("No resources found in {} namespace.\n", flags.lookup_namespace());

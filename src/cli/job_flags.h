@@ -16,13 +16,13 @@
 namespace lockstep::cli {
 
 struct JobFlags {
-  std::string on;     // --on; empty: $LOCKSTEP_ON, else "local"
-  std::string space;  // --namespace; empty: default_namespace() of jobs/runner.h
-  bool all_spaces = false;
+  std::string on;              // --on; empty: $LOCKSTEP_ON, else "local"
+  std::string namespace_name;  // --namespace; empty: default_namespace() of jobs/runner.h
+  bool all_namespaces = false;
   RuntimeFlags runtime;
 
   // The namespace whose jobs are listed; empty: all namespaces.
-  std::string list_namespace() const { return all_spaces ? "" : lookup_namespace(); }
+  std::string list_namespace() const { return all_namespaces ? "" : lookup_namespace(); }
   // The namespace in which names are looked up.
   std::string lookup_namespace() const;
 };

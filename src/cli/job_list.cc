@@ -37,7 +37,7 @@ class JobLister {
         options_(options),
         selector_(Selector::parse(options.selector)),
         resource_(asked_.front().resource),
-        shown_{options.output == "wide", options.flags.all_spaces},
+        shown_{options.output == "wide", options.flags.all_namespaces},
         with_objects_(options.output == "yaml" || options.output == "json") {
     const auto same = [&](const ResourceArgument& each) { return each.kind == asked_.front().kind; };
     if (std::all_of(asked_.begin(), asked_.end(), same)) kind_ = asked_.front().kind;
@@ -91,7 +91,8 @@ class JobLister {
 
   void add_job(const Job& job, std::vector<ListItem>& out) const {
     if (!is_selected(job, job.name) || !selector_.matches(job.labels)) return;
-    out.push_back({job.space + "/" + full_name(job), job_row_key(job), job_row(job, shown_, now()), full_name(job)});
+    out.push_back(
+        {job.namespace_name + "/" + full_name(job), job_row_key(job), job_row(job, shown_, now()), full_name(job)});
     if (with_objects_) out.back().object = object_json(job);
   }
 
@@ -103,7 +104,8 @@ class JobLister {
   void add_pod(const Job& job, const Pod& pod, std::vector<ListItem>& out) const {
     if (!selector_.matches(pod_labels(job, pod.index))) return;
     const std::string name = pod_name(job, pod);
-    out.push_back({job.space + "/" + name, pod_row_key(job, pod), pod_row(job, pod, shown_, now()), "pod/" + name});
+    out.push_back(
+        {job.namespace_name + "/" + name, pod_row_key(job, pod), pod_row(job, pod, shown_, now()), "pod/" + name});
     if (with_objects_) out.back().object = pod_object(job, pod);
   }
 
@@ -117,7 +119,7 @@ class JobLister {
       else if (with_objects_)
         out.back().object = {{"apiVersion", "v1"},       {"involvedObject", event.object},
                              {"kind", "Event"},          {"lastTimestamp", time_text(event.time)},
-                             {"message", event.message}, {"metadata", {{"namespace", job.space}}},
+                             {"message", event.message}, {"metadata", {{"namespace", job.namespace_name}}},
                              {"reason", event.reason},   {"type", event.warning ? "Warning" : "Normal"}};
     }
   }

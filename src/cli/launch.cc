@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/names.h"
 #include "base/os/environment.h"
+#include "base/os/process.h"
 #include "cli/choice_check.h"
 #include "cli/command.h"
 #include "cli/config_flags.h"
@@ -20,7 +21,6 @@
 #include "cli/number_check.h"
 #include "cli/runtime_flags.h"
 #include "cluster/detect.h"
-#include "data/process.h"
 #include "jobs/launch.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
@@ -186,7 +186,7 @@ LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std
   const bool all_elsewhere = !options.hosts.empty() && std::ranges::none_of(options.hosts, [](const HostSlots& each) {
     return each.host.empty();
   });
-  if (!all_elsewhere && detail::find_program(options.argv[0]).empty())
+  if (!all_elsewhere && find_program(options.argv[0]).empty())
     throw UsageError(fmt::format("launch: \"{}\" {}", options.argv[0],
                                  options.argv[0].find('/') == std::string::npos
                                      ? "was not found on the PATH; give the path of the program"

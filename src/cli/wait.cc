@@ -74,7 +74,8 @@ WaitGoal parse_goal(const std::string& text) {
 // Returns the current state of the job; null if it was deleted or replaced by another job of its name.
 const Job* find(const std::vector<Job>& jobs, const Job& job) {
   const auto found = std::find_if(jobs.begin(), jobs.end(), [&](const Job& each) {
-    return each.space == job.space && each.name == job.name && each.kind == job.kind && each.uid == job.uid;
+    return each.namespace_name == job.namespace_name && each.name == job.name && each.kind == job.kind &&
+           each.uid == job.uid;
   });
   return found == jobs.end() ? nullptr : &*found;
 }
@@ -110,8 +111,8 @@ void print_failed_replica(Runner& runner, const Job& job) {
   for (const Pod& pod : pods) {
     const std::string line = last_output_line(runner, job, pod);
     if (line.empty()) continue;
-    print_stderr("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, pod), exit_code_text(pod),
-        line);
+    print_stderr("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, pod),
+                 exit_code_text(pod), line);
     return;
   }
 }
@@ -166,7 +167,7 @@ int wait(const WaitArguments& arguments) {
         print_stderr("lockstep: wait: {} was deleted\n", short_name(each));
       else if (answer == ConditionResult::never)
         print_stderr("lockstep: wait: {} has already ended as {} and can no longer reach {}{}: {}\n", short_name(each),
-            job_state(*job), goal.type, goal.status ? "" : "=False", current_condition_message(*job));
+                     job_state(*job), goal.type, goal.status ? "" : "=False", current_condition_message(*job));
       if (answer == ConditionResult::never && job && job_state(*job) == "Failed") print_failed_replica(*runner, *job);
       never = never || answer == ConditionResult::never;
       return answer != ConditionResult::not_yet;

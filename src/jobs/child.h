@@ -74,9 +74,6 @@ class Child {
   std::optional<ExitStatus> exit_status_;
 };
 
-// Raises this process's soft limit of open files to the hard limit, for many children. Children get the original limit.
-void raise_open_file_limit();
-
 // "SIGTERM"; "signal 77".
 std::string signal_name(int signal);
 

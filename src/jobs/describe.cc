@@ -125,9 +125,10 @@ std::string events_text(const std::vector<JobEvent>& events, JobTime now) {
 
 std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, const std::vector<JobEvent>& events,
                          JobTime now) {
-  std::string out = line(0, "Name", job.name) + line(0, "Namespace", job.space) + line(0, "Kind", name_of(job.kind)) +
-                    line(0, "State", job_state(job)) + line(0, "Labels", labels_text(job.labels)) +
-                    line(0, "UID", or_none(job.uid)) + line(0, "Created", when(job.created, now));
+  std::string out = line(0, "Name", job.name) + line(0, "Namespace", job.namespace_name) +
+                    line(0, "Kind", name_of(job.kind)) + line(0, "State", job_state(job)) +
+                    line(0, "Labels", labels_text(job.labels)) + line(0, "UID", or_none(job.uid)) +
+                    line(0, "Created", when(job.created, now));
   out += spec_text(job) + status_text(job.status, now);
   std::vector<TableRow> conditions, replicas;
   for (const Condition& each : job.status.conditions)
@@ -144,7 +145,7 @@ std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, co
 std::string describe_pod(const Job& job, const PodAndLine& pod, const std::vector<JobEvent>& events, JobTime now) {
   const auto& [it, last] = pod;
   const std::string name = pod_name(job, it);
-  std::string out = line(0, "Name", name) + line(0, "Namespace", job.space) +
+  std::string out = line(0, "Name", name) + line(0, "Namespace", job.namespace_name) +
                     line(0, "Controlled by", fmt::format("{}/{}", name_of(job.kind), job.name)) +
                     line(0, "Status", pod_status(it)) + line(0, "Exit code", exit_code_text(it)) +
                     line(0, "Restarts", std::to_string(it.attempt)) + line(0, "Node", or_none(it.node)) +

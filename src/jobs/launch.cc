@@ -19,6 +19,8 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/os/environment.h"
+#include "base/os/process.h"
 #include "cluster/address.h"
 #include "cluster/detect.h"
 #include "cluster/port_owner.h"
@@ -235,7 +237,7 @@ int launch(const LaunchOptions& options) {
   JobOutput output({.processes = options.processes, .first_only = options.first_only, .logs = options.logs});
   SignalPipe signals(gang_signals());
   JoinEventReceiver join_events;
-  const detail::Environment environment = detail::read_launch_environment().environment;
+  const detail::Environment environment = own_environment();
   const std::string folder = std::filesystem::current_path();
 
   int code = 0;

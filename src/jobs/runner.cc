@@ -1,7 +1,7 @@
 #include "jobs/runner.h"
 
 #include "base/check.h"
-#include "data/process.h"
+#include "base/os/process.h"
 #include "jobs/kubernetes/kubectl.h"
 #include "jobs/kubernetes/kubernetes_runner.h"
 #include "jobs/local/local_runner.h"
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-std::optional<std::pair<Job, Pod>> Runner::find_pod(const std::string& space, const std::string& name) {
-  for (const Job& job : list(space))
+std::optional<std::pair<Job, Pod>> Runner::find_pod(const std::string& namespace_name, const std::string& name) {
+  for (const Job& job : list(namespace_name))
     for (int i = 0; i < job.spec.replicas; ++i) {
       if (pod_name(job, i) != name) continue;
       for (const Pod& pod : pods(job))
@@ -25,9 +25,9 @@ std::optional<std::pair<Job, Pod>> Runner::find_pod(const std::string& space, co
 
 std::string default_namespace(const std::string& on) {
   // If kubectl is missing, make_runner() reports it.
-  if (on != "kubernetes" || detail::find_program("kubectl").empty()) return "default";
-  static const std::string space = kubectl::context_namespace();
-  return space;
+  if (on != "kubernetes" || find_program("kubectl").empty()) return "default";
+  static const std::string namespace_name = kubectl::context_namespace();
+  return namespace_name;
 }
 
 std::unique_ptr<Runner> make_runner(const std::string& on) {

@@ -41,7 +41,7 @@ class Runner {
 
   // Throws Error, listing the existing jobs, if the job does not exist. On Kubernetes a JAXJob and a Job may have the
   // same name; then `kind` must be given.
-  virtual Job get(const std::string& space, const std::string& name, std::optional<JobKind> kind = {}) = 0;
+  virtual Job get(const std::string& namespace_name, const std::string& name, std::optional<JobKind> kind = {}) = 0;
   virtual std::vector<Pod> pods(const Job& job) = 0;
   virtual std::vector<JobEvent> events(const Job& job) = 0;
   virtual void set_suspend(const Job& job, bool suspend) = 0;
@@ -49,10 +49,10 @@ class Runner {
   virtual void remove(const Job& job) = 0;
 
   // The jobs of a namespace (empty: of all namespaces), sorted by name. With `kind`, may omit jobs of the other kind.
-  virtual std::vector<Job> list(const std::string& space, std::optional<JobKind> kind = {}) = 0;
+  virtual std::vector<Job> list(const std::string& namespace_name, std::optional<JobKind> kind = {}) = 0;
 
   // The pod with this name and its job; nullopt if it does not exist.
-  virtual std::optional<std::pair<Job, Pod>> find_pod(const std::string& space, const std::string& name);
+  virtual std::optional<std::pair<Job, Pod>> find_pod(const std::string& namespace_name, const std::string& name);
 
   // Whether replicas that were not started yet are listed as pending pods. Kubernetes lists only existing pods.
   virtual bool lists_pending_replicas() const { return true; }

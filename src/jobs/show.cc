@@ -36,8 +36,8 @@ std::string ready_text(const Pod& pod) {
   return fmt::format("{}/{}", ready, pod.containers);
 }
 
-TableRow with_namespace(const std::string& space, bool shown, TableRow row) {
-  if (shown) row.insert(row.begin(), space);
+TableRow with_namespace(const std::string& namespace_name, bool shown, TableRow row) {
+  if (shown) row.insert(row.begin(), namespace_name);
   return row;
 }
 
@@ -73,7 +73,7 @@ TableRow job_row(const Job& job, TableOptions options, JobTime now) {
     row.insert(row.end(), {std::to_string(job.spec.replicas), std::to_string(job.status.restarts),
                            or_none(last ? last->message : "")});
   }
-  return with_namespace(job.space, options.namespaces, row);
+  return with_namespace(job.namespace_name, options.namespaces, row);
 }
 
 TableRow pod_header(TableOptions options) {
@@ -86,7 +86,7 @@ TableRow pod_row(const Job& job, const Pod& pod, TableOptions options, JobTime n
   TableRow row = {pod_name(job, pod), ready_text(pod), pod_status(pod), restarts_text(pod, now),
                   age_text(creation_time(job, pod), now)};
   if (options.wide) row.insert(row.end(), {or_none(pod.node), process_text(pod), exit_code_text(pod)});
-  return with_namespace(job.space, options.namespaces, row);
+  return with_namespace(job.namespace_name, options.namespaces, row);
 }
 
 TableRow event_header(TableOptions options) {
@@ -95,7 +95,7 @@ TableRow event_header(TableOptions options) {
 
 TableRow event_row(const Job& job, const JobEvent& event, TableOptions options, JobTime now) {
   return with_namespace(
-      job.space, options.namespaces,
+      job.namespace_name, options.namespaces,
       {age_text(event.time, now), event.warning ? "Warning" : "Normal", event.reason, event.object, event.message});
 }
 
@@ -139,7 +139,7 @@ ordered_json pod_object(const Job& job, const Pod& pod) {
   out["metadata"]["creationTimestamp"] = time_text(creation_time(job, pod));
   out["metadata"]["labels"] = labels;
   out["metadata"]["name"] = pod_name(job, pod.index);
-  out["metadata"]["namespace"] = job.space;
+  out["metadata"]["namespace"] = job.namespace_name;
   out["metadata"]["ownerReferences"] =
       ordered_json::array({{{"apiVersion", job.kind == JobKind::jax_job ? "kubeflow.org/v1" : "batch/v1"},
                             {"controller", true},

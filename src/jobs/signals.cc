@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "base/check.h"
-#include "base/file.h"
 
 namespace lockstep {
 namespace {
@@ -25,11 +24,8 @@ void on_signal(int signal) {
 
 SignalPipe::SignalPipe(const std::vector<int>& signals) {
   LOCKSTEP_CHECK(writer.load() < 0, "a SignalPipe exists already");
-  std::array<int, 2> ends;
-  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw_io_error("open", "a pipe", errno);
-  reader_ = Descriptor(ends[0]);
-  writer_ = Descriptor(ends[1]);
-  writer = ends[1];
+  pipe_ = make_pipe(O_NONBLOCK);
+  writer = pipe_.writer.get();
   for (const int signal : signals) {
     struct sigaction old = {}, own = {};
     ::sigaction(signal, nullptr, &old);
@@ -50,7 +46,7 @@ SignalPipe::~SignalPipe() {
 std::vector<int> SignalPipe::take() {
   std::vector<int> out;
   std::array<unsigned char, 256> bytes;
-  for (ssize_t n; (n = ::read(reader_.get(), bytes.data(), bytes.size())) > 0;)
+  for (ssize_t n; (n = ::read(pipe_.reader.get(), bytes.data(), bytes.size())) > 0;)
     out.insert(out.end(), bytes.begin(), bytes.begin() + n);
   return out;
 }

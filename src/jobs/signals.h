@@ -21,13 +21,13 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
 
   // Readable when signals are pending.
-  int fd() const { return reader_.get(); }
+  int fd() const { return pipe_.reader.get(); }
 
   // The signals received since the last call, in order. Does not block.
   std::vector<int> take();
 
  private:
-  Descriptor reader_, writer_;
+  Pipe pipe_;
   std::vector<std::pair<int, struct sigaction>> previous_;
 };
 

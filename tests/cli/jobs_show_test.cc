@@ -15,7 +15,7 @@ const JobTime kNow = kCreated + minutes(108);
 Job mnist() {
   Job job;
   job.name = "jaxjob-mnist";
-  job.space = "kubeflow";
+  job.namespace_name = "kubeflow";
   job.uid = "15f1db77";
   job.created = kCreated;
   job.spec.replicas = 2;

@@ -12,13 +12,11 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "base/os/environment.h"
 #include "base/print_stderr.h"
-#include "data/process.h"
 #include "jobs/child.h"
 #include "jobs/kubernetes/kubectl_text.h"
 #include "jobs/runner.h"
-
-extern char** environ;
 
 namespace lockstep::kubectl {
 namespace {
@@ -70,7 +68,7 @@ ProgramResult run(const Words& words, const std::string& input, std::chrono::mil
   argv.insert(argv.end(), words.begin(), words.end());
   ProgramResult result;
   try {
-    result = run_program(argv, input, deadline);
+    result = run_program(argv, {.input = input, .deadline = deadline});
   } catch (const IoError& error) {
     throw RunnerUnreachable(error.what());
   }
@@ -94,9 +92,8 @@ Json parse_output(const std::string& text) {
 }
 
 ProgramResult stream(const Words& words, const std::function<bool(std::string_view)>& sink) {
-  ChildSpec spec{.argv = {"kubectl"}};
+  ChildSpec spec{.argv = {"kubectl"}, .environment = environment_strings(own_environment())};
   spec.argv.insert(spec.argv.end(), words.begin(), words.end());
-  for (char** each = environ; *each; ++each) spec.environment.emplace_back(*each);
   Child child(spec);
   ProgramResult result;
   bool out_open = true, err_open = true;
@@ -122,20 +119,20 @@ std::string context_namespace() {
   if (view.code == 0) return view.out.empty() ? "default" : view.out;
   // Inside a pod without a kubeconfig, kubectl uses the namespace of the pod's service account.
   std::ifstream file("/var/run/secrets/kubernetes.io/serviceaccount/namespace");
-  std::string space;
-  return std::getline(file, space) && !space.empty() ? space : "default";
+  std::string namespace_name;
+  return std::getline(file, namespace_name) && !namespace_name.empty() ? namespace_name : "default";
 }
 
-std::string apply_object(const Json& object, const std::string& space) {
-  return without_newline(run_or_throw({"apply", "-f", "-", "-n", space}, object.dump()).out);
+std::string apply_object(const Json& object, const std::string& namespace_name) {
+  return without_newline(run_or_throw({"apply", "-f", "-", "-n", namespace_name}, object.dump()).out);
 }
 
-std::string delete_object(const Json& object, const std::string& space, bool ignore_not_found) {
+std::string delete_object(const Json& object, const std::string& namespace_name, bool ignore_not_found) {
   Words words = {"delete",
                  "-f",
                  "-",
                  "-n",
-                 space,
+                 namespace_name,
                  "--wait=true",
                  fmt::format("--timeout={}s", std::chrono::seconds(kDeleteTimeout).count())};
   if (ignore_not_found) words.push_back("--ignore-not-found");

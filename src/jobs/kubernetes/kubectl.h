@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jobs/run_program.h"
+#include "base/os/run_program.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -52,10 +52,11 @@ void note_once(const std::string& text);
 // The namespace of kubectl's current context; "default" if it has none.
 std::string context_namespace();
 
-// Apply or delete an object of any kind in the namespace `space`. Return kubectl's output without the newline, such as
+// Apply or delete an object of any kind in a namespace. Return kubectl's output without the newline, such as
 // "configmap/x created"; "" if there was nothing to delete.
-std::string apply_object(const nlohmann::ordered_json& object, const std::string& space);
-std::string delete_object(const nlohmann::ordered_json& object, const std::string& space, bool ignore_not_found);
+std::string apply_object(const nlohmann::ordered_json& object, const std::string& namespace_name);
+std::string delete_object(const nlohmann::ordered_json& object, const std::string& namespace_name,
+                          bool ignore_not_found);
 
 }  // namespace kubectl
 }  // namespace lockstep

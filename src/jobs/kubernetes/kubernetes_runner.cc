@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/os/process.h"
 #include "cluster/token.h"
-#include "data/process.h"
 #include "jobs/kubernetes/followed_log.h"
 #include "jobs/kubernetes/kubectl.h"
 #include "jobs/kubernetes/kubectl_text.h"
@@ -41,32 +41,32 @@ bool is_missing(const ProgramResult& result) {
          kubectl::stderr_contains(result, "have a resource type");
 }
 
-// The arguments of `kubectl get`. An empty `space` is all namespaces.
-Words get_words(const std::string& resource, const std::string& space, const Words& more = {}) {
+// The arguments of `kubectl get`. An empty `namespace_name` is all namespaces.
+Words get_words(const std::string& resource, const std::string& namespace_name, const Words& more = {}) {
   Words words = {"get", resource};
   words.insert(words.end(), more.begin(), more.end());
   words.insert(words.end(), {"-o", "json", "--request-timeout=30s"});
-  if (space.empty())
+  if (namespace_name.empty())
     words.push_back("--all-namespaces");
   else
-    words.insert(words.end(), {"-n", space});
+    words.insert(words.end(), {"-n", namespace_name});
   return words;
 }
 
-Json get_list(const std::string& resource, const std::string& space, const Words& more = {}) {
-  return kubectl::parse_output(kubectl::run_or_throw(get_words(resource, space, more)).out);
+Json get_list(const std::string& resource, const std::string& namespace_name, const Words& more = {}) {
+  return kubectl::parse_output(kubectl::run_or_throw(get_words(resource, namespace_name, more)).out);
 }
 
 // Null if the object or the resource type does not exist.
-Json find_object(const std::string& resource, const std::string& space, const std::string& name) {
-  const ProgramResult result = kubectl::run(get_words(resource, space, {name}));
+Json find_object(const std::string& resource, const std::string& namespace_name, const std::string& name) {
+  const ProgramResult result = kubectl::run(get_words(resource, namespace_name, {name}));
   if (result.code != 0 && is_missing(result)) return {};
   if (result.code != 0) kubectl::throw_failure("get", result);
   return kubectl::parse_output(result.out);
 }
 
 std::vector<KubernetesPod> pods_of_job(const Job& job, bool all = false) {
-  const Json list = get_list("pods", job.space, {"-l", fmt::format("{}={}", job_label(job.kind), job.name)});
+  const Json list = get_list("pods", job.namespace_name, {"-l", fmt::format("{}={}", job_label(job.kind), job.name)});
   return all ? pods_in_list(list) : newest_pods_in_list(list);
 }
 
@@ -87,7 +87,7 @@ auto if_permitted(const Body& body) -> std::optional<decltype(body())> {
   throw_error(
       "apply: {} \"{}\" exists and {} cannot be changed; delete it first (lockstep delete {}/{} -n {} --on "
       "kubernetes), or use another name",
-      name_of(job.kind), job.name, fmt::join(fields, ", "), type_of(job.kind), job.name, job.space);
+      name_of(job.kind), job.name, fmt::join(fields, ", "), type_of(job.kind), job.name, job.namespace_name);
 }
 
 class KubernetesRunner final : public Runner {
@@ -96,8 +96,8 @@ class KubernetesRunner final : public Runner {
     job.manifest["metadata"]["name"] = job.name;  // also if it was made from generateName
     job.manifest["metadata"].erase("generateName");
     const std::string resource = resource_of(job.kind);
-    const std::string secret = add_token_reference(job.manifest, find_object(resource, job.space, job.name));
-    const ProgramResult result = kubectl::run({"apply", "-f", "-", "-n", job.space}, job.manifest.dump());
+    const std::string secret = add_token_reference(job.manifest, find_object(resource, job.namespace_name, job.name));
+    const ProgramResult result = kubectl::run({"apply", "-f", "-", "-n", job.namespace_name}, job.manifest.dump());
     if (result.code != 0) throw_apply_failure(job, result);
     std::string done = result.out.substr(0, result.out.find('\n'));
     done.erase(0, done.rfind(' ') + 1);
@@ -109,19 +109,20 @@ class KubernetesRunner final : public Runner {
     return done;
   }
 
-  Job get(const std::string& space, const std::string& name, std::optional<JobKind> kind) override {
+  Job get(const std::string& namespace_name, const std::string& name, std::optional<JobKind> kind) override {
     std::vector<Job> found;
     std::vector<std::string> refused;
     for (const JobKind each : kinds_of(kind)) {
       try {
-        const Json object = find_object(resource_of(each), space, name);
+        const Json object = find_object(resource_of(each), namespace_name, name);
         if (is_job_object(object)) found.push_back(job_of_object(object));
       } catch (const Forbidden& error) {
         refused.push_back(error.what());
       }
     }
     if (found.size() > 1)
-      throw_error("job: namespace {1} has a JAXJob and a Job named {0}; use jaxjob/{0} or job.batch/{0}", name, space);
+      throw_error("job: namespace {1} has a JAXJob and a Job named {0}; use jaxjob/{0} or job.batch/{0}", name,
+                  namespace_name);
     if (found.size() == 1) {
       if (const auto pods = if_permitted([&] { return pods_of_job(found[0]); }))
         update_status_from_pods(found[0], *pods);
@@ -129,8 +130,8 @@ class KubernetesRunner final : public Runner {
     }
     if (refused.size() == kinds_of(kind).size()) throw Forbidden(refused[0]);
     std::vector<std::string> names;
-    for (const Job& job : list(space, kind)) names.push_back(job.name);
-    throw_error("job {}: not found in namespace {}; {}{}", name, space,
+    for (const Job& job : list(namespace_name, kind)) names.push_back(job.name);
+    throw_error("job {}: not found in namespace {}; {}{}", name, namespace_name,
                 names.empty() ? "it has no jobs" : fmt::format("existing jobs: {}", fmt::join(names, ", ")),
                 refused.empty() ? "" : fmt::format(" (the list may be incomplete: {})", refused[0]));
   }
@@ -141,17 +142,17 @@ class KubernetesRunner final : public Runner {
     return out;
   }
 
-  std::optional<std::pair<Job, Pod>> find_pod(const std::string& space, const std::string& name) override {
-    if (const Json object = find_object("pods", space, name); !object.is_null())
+  std::optional<std::pair<Job, Pod>> find_pod(const std::string& namespace_name, const std::string& name) override {
+    if (const Json object = find_object("pods", namespace_name, name); !object.is_null())
       for (const KubernetesPod& named : pods_in_list({{"items", {object}}}))
         for (const JobKind kind : kKinds) {
           if (!object["metadata"]["labels"].contains(job_label(kind))) continue;
-          const Job job = get(space, named.job, kind);
+          const Job job = get(namespace_name, named.job, kind);
           for (const KubernetesPod& each : pods_of_job(job, true))
             if (each.name == name) return std::pair(job, each.pod);
         }
     // "myjob-0" means the newest pod of replica 0.
-    for (const Job& job : list(space, std::nullopt))
+    for (const Job& job : list(namespace_name, std::nullopt))
       for (int i = 0; i < job.spec.replicas; ++i)
         if (pod_name(job, i) == name)
           for (const Pod& pod : pods(job))
@@ -162,29 +163,29 @@ class KubernetesRunner final : public Runner {
   bool lists_pending_replicas() const override { return false; }
 
   std::vector<JobEvent> events(const Job& job) override {
-    return events_of_job(get_list("events", job.space), job, pods_of_job(job, true));
+    return events_of_job(get_list("events", job.namespace_name), job, pods_of_job(job, true));
   }
 
   void set_suspend(const Job& job, bool suspend) override {
     const Json patch = job.kind == JobKind::jax_job ? Json{{"spec", {{"runPolicy", {{"suspend", suspend}}}}}}
                                                     : Json{{"spec", {{"suspend", suspend}}}};
     kubectl::run_or_throw(
-        {"patch", resource_of(job.kind), job.name, "-n", job.space, "--type", "merge", "-p", patch.dump()});
+        {"patch", resource_of(job.kind), job.name, "-n", job.namespace_name, "--type", "merge", "-p", patch.dump()});
   }
 
   void remove(const Job& job) override {
-    kubectl::run_or_throw(
-        {"delete", resource_of(job.kind), job.name, "-n", job.space, "--ignore-not-found", "--cascade=foreground",
-         "--wait=true", fmt::format("--timeout={}s", std::chrono::seconds(kDeleteTimeout).count())},
-        {}, kDeleteTimeout + kubectl::kAnswerTimeout);
+    kubectl::run_or_throw({"delete", resource_of(job.kind), job.name, "-n", job.namespace_name, "--ignore-not-found",
+                           "--cascade=foreground", "--wait=true",
+                           fmt::format("--timeout={}s", std::chrono::seconds(kDeleteTimeout).count())},
+                          {}, kDeleteTimeout + kubectl::kAnswerTimeout);
   }
 
-  std::vector<Job> list(const std::string& space, std::optional<JobKind> kind) override {
+  std::vector<Job> list(const std::string& namespace_name, std::optional<JobKind> kind) override {
     std::vector<Job> out;
     std::vector<std::string> refused;
     for (const JobKind each : kinds_of(kind)) {
       try {
-        add_jobs(each, space, out);
+        add_jobs(each, namespace_name, out);
       } catch (const Forbidden& error) {
         refused.push_back(error.what());
       }
@@ -197,7 +198,7 @@ class KubernetesRunner final : public Runner {
 
   void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) override {
     const KubernetesPod pod = started_pod(job, options);
-    Words words = {"logs", pod.name, "-n", job.space};
+    Words words = {"logs", pod.name, "-n", job.namespace_name};
     if (!pod.container.empty()) words.insert(words.end(), {"-c", pod.container});
     if (options.previous && pod.restarted)
       words.push_back("--previous");
@@ -214,8 +215,8 @@ class KubernetesRunner final : public Runner {
   void wait_for_change() override { std::this_thread::sleep_for(std::chrono::seconds(1)); }
 
  private:
-  static void add_jobs(JobKind kind, const std::string& space, std::vector<Job>& out) {
-    const ProgramResult result = kubectl::run(get_words(resource_of(kind), space));
+  static void add_jobs(JobKind kind, const std::string& namespace_name, std::vector<Job>& out) {
+    const ProgramResult result = kubectl::run(get_words(resource_of(kind), namespace_name));
     if (result.code != 0 && kind == JobKind::jax_job && kubectl::stderr_contains(result, "have a resource type"))
       return;
     if (result.code != 0) kubectl::throw_failure("get", result);
@@ -224,11 +225,14 @@ class KubernetesRunner final : public Runner {
     for (const Json& each : objects.at("items"))
       if (is_job_object(each)) found.push_back(job_of_object(each));
     if (found.empty()) return;
-    const auto pods = if_permitted([&] { return pods_in_list(get_list("pods", space, {"-l", job_label(kind)})); });
+    const auto pods = if_permitted([&] {
+      return pods_in_list(get_list("pods", namespace_name, {"-l", job_label(kind)}));
+    });
     for (Job& job : found) {
       std::vector<KubernetesPod> own;
       for (const KubernetesPod& each : pods.value_or(std::vector<KubernetesPod>()))
-        if (each.job == job.name && each.pod.object["metadata"].value("namespace", job.space) == job.space)
+        if (each.job == job.name &&
+            each.pod.object["metadata"].value("namespace", job.namespace_name) == job.namespace_name)
           own.push_back(each);
       if (pods) update_status_from_pods(job, own);
       out.push_back(std::move(job));
@@ -238,12 +242,12 @@ class KubernetesRunner final : public Runner {
   // Creates the Service and the Secret that the job refers to, unless they exist.
   static void create_required_objects(const Job& job, const std::string& secret,
                                       const std::function<void(std::string_view)>& note) {
-    const Json object = find_object(resource_of(job.kind), job.space, job.name);
+    const Json object = find_object(resource_of(job.kind), job.namespace_name, job.name);
     if (!is_job_object(object)) return;  // deleted in the meantime
     for (const Json& each : required_objects(object, make_token())) {
       const std::string kind = each["kind"], name = each["metadata"]["name"];
-      if (exists(kind, name, job.space, object)) continue;
-      const ProgramResult result = kubectl::run({"create", "-f", "-", "-n", job.space}, each.dump());
+      if (exists(kind, name, job.namespace_name, object)) continue;
+      const ProgramResult result = kubectl::run({"create", "-f", "-", "-n", job.namespace_name}, each.dump());
       if (result.code != 0 && !kubectl::stderr_contains(result, "(AlreadyExists)"))
         kubectl::throw_failure("create " + kind, result);
       if (kind == "Secret" && name == secret)
@@ -255,17 +259,18 @@ class KubernetesRunner final : public Runner {
   }
 
   // Whether the object exists. Waits for the deletion of an object of an earlier job with the same name.
-  static bool exists(const std::string& kind, const std::string& name, const std::string& space, const Json& job) {
+  static bool exists(const std::string& kind, const std::string& name, const std::string& namespace_name,
+                     const Json& job) {
     for (const auto deadline = Clock::now() + kubectl::kAnswerTimeout;;
          std::this_thread::sleep_for(std::chrono::milliseconds(200))) {
-      const Json present = find_object(kind, space, name);
+      const Json present = find_object(kind, namespace_name, name);
       if (present.is_null()) return false;
       if (!is_owned_by_earlier_job(present, job)) return true;
       if (Clock::now() > deadline)
         throw IoError(
             fmt::format("the {} {} of an earlier job with this name still exists; delete it: kubectl delete "
                         "{} {} -n {}",
-                        kind, name, kind, name, space));
+                        kind, name, kind, name, namespace_name));
     }
   }
 
@@ -274,12 +279,12 @@ class KubernetesRunner final : public Runner {
     const std::string name = fmt::format("{}/{}", type_of(job.kind), job.name);
     if (!created) throw_error("apply: {}; {} existed before and was kept, but this object is missing", why, name);
     const ProgramResult result = kubectl::run(
-        {"delete", resource_of(job.kind), job.name, "-n", job.space, "--ignore-not-found", "--wait=false"});
+        {"delete", resource_of(job.kind), job.name, "-n", job.namespace_name, "--ignore-not-found", "--wait=false"});
     if (result.code == 0) throw_error("apply: {}; {} cannot run without it and was deleted", why, name);
     throw_error(
         "apply: {}; {} cannot run without it and could not be deleted: {}; delete it: lockstep delete {} -n {} "
         "--on kubernetes",
-        why, name, kubectl_error_message(result.err), name, job.space);
+        why, name, kubectl_error_message(result.err), name, job.namespace_name);
   }
 
   // Follows a log until the container has ended. Reconnects after a restart of the API server.
@@ -359,7 +364,7 @@ class KubernetesRunner final : public Runner {
 }  // namespace
 
 std::unique_ptr<Runner> make_kubernetes_runner() {
-  if (detail::find_program("kubectl").empty())
+  if (find_program("kubectl").empty())
     throw_error(
         "kubernetes: kubectl was not found on the PATH; install it (on Debian: the package kubernetes-client), or omit "
         "--on kubernetes to run on this machine");

@@ -169,7 +169,7 @@ std::vector<Condition> indexed_job_conditions(const Job& job, const Json& status
     out.push_back({.type = "Running",
                    .status = !finished,
                    .reason = "JobRunning",
-                   .message = fmt::format("Job {}/{} is running.", job.space, job.name),
+                   .message = fmt::format("Job {}/{} is running.", job.namespace_name, job.name),
                    .updated = *job.status.started,
                    .transitioned = *job.status.started});
   // A resumed job keeps Suspended with status False; insert it before the current conditions.
@@ -262,7 +262,8 @@ Job job_of_object(const Json& object) {
   job.kind = text_at(object, {"kind"}) == "JAXJob" ? JobKind::jax_job : JobKind::indexed_job;
   job.name = text_at(object, {"metadata", "name"});
   if (job.name.empty()) throw_error("kubernetes: a {} has no metadata.name", text_at(object, {"kind"}));
-  if (const std::string space = text_at(object, {"metadata", "namespace"}); !space.empty()) job.space = space;
+  if (const std::string namespace_name = text_at(object, {"metadata", "namespace"}); !namespace_name.empty())
+    job.namespace_name = namespace_name;
   job.uid = text_at(object, {"metadata", "uid"});
   job.labels = texts_at(object, {"metadata", "labels"});
   job.created = time_at(object, {"metadata", "creationTimestamp"}).value_or(JobTime());

@@ -12,7 +12,8 @@ Json at(const Json& object, const char* path) {
 
 Json metadata_of(const Json& job, const Json& name) {
   Json out = {{"name", name}};
-  if (const Json space = at(job, "/metadata/namespace"); space.is_string()) out["namespace"] = space;
+  if (const Json namespace_name = at(job, "/metadata/namespace"); namespace_name.is_string())
+    out["namespace"] = namespace_name;
   if (const Json labels = at(job, "/metadata/labels"); labels.is_object()) out["labels"] = labels;
   out["ownerReferences"] = Json::array({{{"apiVersion", job.at("apiVersion")},
                                          {"kind", job.at("kind")},

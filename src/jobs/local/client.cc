@@ -5,7 +5,8 @@
 #include <chrono>
 
 #include "base/check.h"
-#include "jobs/local/detach.h"
+#include "base/os/environment.h"
+#include "base/os/process.h"
 #include "jobs/local/lock.h"
 #include "jobs/local/log_reader.h"
 #include "jobs/local/replica.h"
@@ -36,9 +37,10 @@ std::string last_log_line(const StateDir& state) {
 
 void ensure_daemon(const std::string& state, const std::string& program, const detail::Environment& environment) {
   if (lock_holder(state + "/daemon.lock")) return;
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : inherited_variables(environment)) variables.push_back(name + "=" + value);
-  start_detached(program, {"__daemon", state}, variables);
+  start_detached({.program = program,
+                  .argv = {"lockstep", "__daemon", state},
+                  .environment = environment_strings(inherited_variables(environment)),
+                  .folder = "/"});
 }
 
 DaemonClient::DaemonClient(const StateDir& state, std::string program, const detail::Environment& environment)

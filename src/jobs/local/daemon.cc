@@ -16,8 +16,8 @@
 
 #include "base/json.h"
 #include "base/os/environment.h"
+#include "base/os/process.h"
 #include "cluster/detect.h"
-#include "jobs/local/detach.h"
 #include "jobs/local/pod_log.h"
 #include "jobs/local/replica.h"
 #include "jobs/local/socket.h"
@@ -81,10 +81,10 @@ class Daemon {
 
  private:
   void start_shim(const PodFolder& folder) {
-    std::vector<std::string> environment;
-    for (const auto& [name, value] : inherited_variables(detail::read_launch_environment().environment))
-      environment.push_back(name + "=" + value);
-    start_detached(kOwnProgram, {"__shim", folder.path()}, environment);
+    start_detached({.program = kOwnProgram,
+                    .argv = {"lockstep", "__shim", folder.path()},
+                    .environment = environment_strings(inherited_variables(own_environment())),
+                    .folder = "/"});
   }
 
   // Handles clients until `until`, or until one of the processes exits. Returns false after a signal to stop.

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "cluster/detect.h"
 #include "cluster/token.h"
 #include "jobs/local/client.h"
@@ -75,8 +76,8 @@ class LocalRunner final : public Runner {
     return client_.request({{"op", "apply"}, {"job", to_json(local)}});
   }
 
-  Job get(const std::string& space, const std::string& name, std::optional<JobKind>) override {
-    LocalJob local = read(space, name);
+  Job get(const std::string& namespace_name, const std::string& name, std::optional<JobKind>) override {
+    LocalJob local = read(namespace_name, name);
     local.job.folder = local.folder;
     return std::move(local.job);
   }
@@ -95,11 +96,14 @@ class LocalRunner final : public Runner {
     return out;
   }
 
-  std::vector<JobEvent> events(const Job& job) override { return read(job.space, job.name).events; }
+  std::vector<JobEvent> events(const Job& job) override { return read(job.namespace_name, job.name).events; }
 
   void set_suspend(const Job& job, bool suspend) override {
-    client_.request(
-        {{"op", "suspend"}, {"space", job.space}, {"name", job.name}, {"uid", job.uid}, {"suspend", suspend}});
+    client_.request({{"op", "suspend"},
+                     {"namespace", job.namespace_name},
+                     {"name", job.name},
+                     {"uid", job.uid},
+                     {"suspend", suspend}});
   }
 
   void remove(const Job& job) override {
@@ -113,7 +117,7 @@ class LocalRunner final : public Runner {
             fmt::format("delete {}: its replicas did not end in time; see {}", job.name, state_.daemon_log()));
       if (Clock::now() >= next_request) {
         try {
-          client_.request({{"op", "remove"}, {"space", job.space}, {"name", job.name}, {"uid", job.uid}});
+          client_.request({{"op", "remove"}, {"namespace", job.namespace_name}, {"name", job.name}, {"uid", job.uid}});
         } catch (const Error&) {  // it is deleted
         }
         next_request = Clock::now() + seconds(2);
@@ -122,10 +126,10 @@ class LocalRunner final : public Runner {
     }
   }
 
-  std::vector<Job> list(const std::string& space, std::optional<JobKind>) override {
+  std::vector<Job> list(const std::string& namespace_name, std::optional<JobKind>) override {
     std::vector<Job> out;
-    for (const StateDir::Name& each : state_.list(space))
-      if (const auto local = state_.read(each.space, each.name)) {
+    for (const StateDir::Name& each : state_.list(namespace_name))
+      if (const auto local = state_.read(each.namespace_name, each.name)) {
         ensure_daemon_for(*local);
         out.push_back(local->job);
         out.back().folder = local->folder;
@@ -156,10 +160,10 @@ class LocalRunner final : public Runner {
   void wait_for_change() override {
     watch_.add(state_.jobs_folder());
     for (const StateDir::Name& each : state_.list("")) {
-      watch_.add(state_.namespace_folder(each.space));
+      watch_.add(state_.namespace_folder(each.namespace_name));
       Job named;
       named.name = each.name;
-      named.space = each.space;
+      named.namespace_name = each.namespace_name;
       watch_.add(state_.job_folder(named));
       const std::vector<int> attempts = state_.attempts(named);
       if (attempts.empty()) continue;
@@ -178,22 +182,25 @@ class LocalRunner final : public Runner {
     }
   }
 
-  LocalJob read(const std::string& space, const std::string& name) {
-    std::optional<LocalJob> local = state_.read(space, name);
-    if (!local) throw_not_found(space, name);
+  LocalJob read(const std::string& namespace_name, const std::string& name) {
+    std::optional<LocalJob> local = state_.read(namespace_name, name);
+    if (!local) throw_not_found(namespace_name, name);
     ensure_daemon_for(*local);
     return std::move(*local);
   }
 
-  [[noreturn]] void throw_not_found(const std::string& space, const std::string& name) const {
+  [[noreturn]] void throw_not_found(const std::string& namespace_name, const std::string& name) const {
     std::vector<std::string> names;
     std::string text;
-    for (const StateDir::Name& each : state_.list(space)) {
+    for (const StateDir::Name& each : state_.list(namespace_name)) {
       names.push_back(each.name);
       text += (text.empty() ? "" : ", ") + each.name;
     }
-    if (names.empty()) throw_error("job {}: not found: namespace {} has no jobs on this machine", name, space);
-    throw_error("job {}: not found in namespace {};{} existing jobs: {}", name, space, suggestion(name, names), text);
+    if (names.empty())
+      throw_error("job {}: not found: namespace {} has no jobs on this machine; `lockstep get jobs -A` lists all jobs",
+                  name, namespace_name);
+    throw_error("job {}: not found in namespace {};{} existing jobs: {}", name, namespace_name, suggestion(name, names),
+                text);
   }
 
   // Every command restarts a daemon that was killed, if the job needs one.
@@ -202,13 +209,13 @@ class LocalRunner final : public Runner {
   }
 
   bool exists(const Job& job) const {
-    const auto local = state_.read(job.space, job.name);
+    const auto local = state_.read(job.namespace_name, job.name);
     return local && local->job.uid == job.uid;
   }
 
   // Whether the replica has ended or its job was deleted.
   bool has_ended(const Job& job, const PodFolder& folder) {
-    const auto local = state_.read(job.space, job.name);
+    const auto local = state_.read(job.namespace_name, job.name);
     if (!local || local->job.uid != job.uid) return true;
     ensure_daemon_for(*local);
     const PodState state = read_pod_status(folder).state;
@@ -225,7 +232,7 @@ class LocalRunner final : public Runner {
       if (options.previous && attempts.size() >= 2) return attempts[attempts.size() - 2];
       if (options.previous) throw_error("logs: {} was started only once; there is no previous log", pod);
       if (!attempts.empty()) return attempts.back();
-      const std::optional<LocalJob> local = state_.read(job.space, job.name);
+      const std::optional<LocalJob> local = state_.read(job.namespace_name, job.name);
       const bool deleted = !local || local->job.uid != job.uid;
       if (!deleted && is_finished(local->job))
         throw_error("logs: the log of {} was deleted: its job has ended, and cleanPodPolicy is {}", pod,
@@ -253,7 +260,7 @@ std::unique_ptr<Runner> make_local_runner(const LocalOptions& options) {
 }
 
 std::unique_ptr<Runner> make_local_runner() {
-  return make_local_runner({.state = "", .environment = detail::read_launch_environment().environment});
+  return make_local_runner({.state = "", .environment = own_environment()});
 }
 
 bool run_internal_process(int argc, char** argv, int& code) {

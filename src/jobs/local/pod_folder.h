@@ -49,7 +49,7 @@ class PodFolder {
   explicit PodFolder(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
-  // The state folder that contains it: <state>/jobs/<space>/<job>/attempt-<n>/<pod>.
+  // The state folder that contains it: <state>/jobs/<namespace>/<job>/attempt-<n>/<pod>.
   std::string state() const;
   std::string lock_path() const { return path_ + "/shim.lock"; }
   std::string log_path() const { return path_ + "/log"; }

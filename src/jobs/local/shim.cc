@@ -15,13 +15,14 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/os/environment.h"
+#include "base/os/process.h"
 #include "cluster/detect.h"
 #include "cluster/port_owner.h"
 #include "jobs/cause.h"
 #include "jobs/child.h"
 #include "jobs/lines.h"
 #include "jobs/local/client.h"
-#include "jobs/local/detach.h"
 #include "jobs/local/log_reader.h"
 #include "jobs/local/pod_folder.h"
 #include "jobs/local/pod_log.h"
@@ -251,7 +252,7 @@ class Shim {
   void ensure_daemon_runs() const {
     if (!folder_exists()) return;
     try {
-      ensure_daemon(folder_.state(), kOwnProgram, detail::read_launch_environment().environment);
+      ensure_daemon(folder_.state(), kOwnProgram, own_environment());
     } catch (const IoError&) {  // cannot create a process now; retried at the next check
     }
   }

@@ -124,12 +124,12 @@ std::vector<int> StateDir::attempts(const Job& job) const {
   return out;
 }
 
-std::optional<LocalJob> StateDir::read(const std::string& space, const std::string& name) const {
+std::optional<LocalJob> StateDir::read(const std::string& namespace_name, const std::string& name) const {
   const auto is_name = [](const std::string& text) {
     return !text.empty() && text[0] != '.' && text.find('/') == text.npos;
   };
-  if (!is_name(space) || !is_name(name)) return std::nullopt;
-  const std::string path = namespace_folder(space) + "/" + name + "/job.json";
+  if (!is_name(namespace_name) || !is_name(name)) return std::nullopt;
+  const std::string path = namespace_folder(namespace_name) + "/" + name + "/job.json";
   if (!FileSystem::real().exists(path)) return std::nullopt;
   try {
     return local_job_from_json(read_json(path));
@@ -153,9 +153,10 @@ bool StateDir::needs_daemon(const LocalJob& job) const {
   return false;
 }
 
-std::vector<StateDir::Name> StateDir::list(const std::string& space) const {
+std::vector<StateDir::Name> StateDir::list(const std::string& namespace_name) const {
   std::vector<Name> out;
-  for (const std::string& each : space.empty() ? names_in(jobs_folder()) : std::vector<std::string>{space})
+  for (const std::string& each :
+       namespace_name.empty() ? names_in(jobs_folder()) : std::vector<std::string>{namespace_name})
     for (const std::string& name : names_in(namespace_folder(each)))
       if (!name.starts_with('.') && FileSystem::real().exists(namespace_folder(each) + "/" + name + "/job.json"))
         out.push_back({each, name});

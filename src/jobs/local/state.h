@@ -1,8 +1,8 @@
 // StateDir: the files of the local runner. Only the user can access them:
 //
 //   daemon.lock, daemon.log, socket      of the daemon
-//   jobs/<space>/<name>/job.json         a LocalJob; replaced atomically, only by the daemon
-//   jobs/<space>/<name>/attempt-<n>/     token and port of an attempt, and a PodFolder for each replica
+//   jobs/<namespace>/<name>/job.json         a LocalJob; replaced atomically, only by the daemon
+//   jobs/<namespace>/<name>/attempt-<n>/     token and port of an attempt, and a PodFolder for each replica
 //
 // May be used by several processes, by one thread of each.
 #pragma once
@@ -49,8 +49,8 @@ class StateDir {
   std::string daemon_log() const { return path_ + "/daemon.log"; }
   std::string socket() const { return path_ + "/socket"; }
   std::string jobs_folder() const { return path_ + "/jobs"; }
-  std::string namespace_folder(const std::string& space) const { return jobs_folder() + "/" + space; }
-  std::string job_folder(const Job& job) const { return namespace_folder(job.space) + "/" + job.name; }
+  std::string namespace_folder(const std::string& namespace_name) const { return jobs_folder() + "/" + namespace_name; }
+  std::string job_folder(const Job& job) const { return namespace_folder(job.namespace_name) + "/" + job.name; }
   std::string attempt_folder(const Job& job, int attempt) const;
   PodFolder pod_folder(const Job& job, int attempt, int index) const;
 
@@ -61,17 +61,17 @@ class StateDir {
   std::vector<int> attempts(const Job& job) const;
 
   // nullopt if the job does not exist or the name is invalid. Throws Error if job.json is invalid, IoError.
-  std::optional<LocalJob> read(const std::string& space, const std::string& name) const;
+  std::optional<LocalJob> read(const std::string& namespace_name, const std::string& name) const;
   void write(const LocalJob& job, FileSystem& files) const;
 
   // Whether the daemon has something to do for the job, now or later.
   bool needs_daemon(const LocalJob& job) const;
 
-  // The jobs of a namespace, or of all namespaces if `space` is empty; sorted.
+  // The jobs of a namespace, or of all namespaces if `namespace_name` is empty; sorted.
   struct Name {
-    std::string space, name;
+    std::string namespace_name, name;
   };
-  std::vector<Name> list(const std::string& space) const;
+  std::vector<Name> list(const std::string& namespace_name) const;
 
  private:
   std::string path_;

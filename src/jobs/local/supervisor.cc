@@ -49,25 +49,25 @@ Supervisor::Supervisor(StateDir state, FileSystem& files, SupervisorOptions opti
 
 void Supervisor::load() {
   if (!files_.exists(state_.jobs_folder())) return;
-  for (const std::string& space : files_.list(state_.jobs_folder()))
-    for (const std::string& name : files_.list(state_.namespace_folder(space))) {
+  for (const std::string& namespace_name : files_.list(state_.jobs_folder()))
+    for (const std::string& name : files_.list(state_.namespace_folder(namespace_name))) {
       try {
-        const std::string folder = state_.namespace_folder(space) + "/" + name;
-        if (auto local = state_.read(space, name))
-          jobs_[{space, name}].local = std::move(*local);
+        const std::string folder = state_.namespace_folder(namespace_name) + "/" + name;
+        if (auto local = state_.read(namespace_name, name))
+          jobs_[{namespace_name, name}].local = std::move(*local);
         else
           files_.remove_tree(folder);  // its creation or deletion was interrupted
         if (!files_.exists(folder)) continue;
         for (const std::string& each : files_.list(folder))
           if (each.starts_with('.')) files_.remove_tree(folder + "/" + each);
       } catch (const std::exception& error) {
-        options_.log(fmt::format("cannot read job {}/{}: {}", space, name, error.what()));
+        options_.log(fmt::format("cannot read job {}/{}: {}", namespace_name, name, error.what()));
       }
     }
 }
 
 Supervisor::Entry& Supervisor::find(const Json& request) {
-  const Key key{request.at("space"), request.at("name")};
+  const Key key{request.at("namespace"), request.at("name")};
   const auto found = jobs_.find(key);
   if (found == jobs_.end() || found->second.local.job.uid != request.at("uid").get<std::string>())
     throw_error("jobs: job {} no longer exists in namespace {}", key.second, key.first);
@@ -111,7 +111,7 @@ std::string Supervisor::handle(const Json& request) {
 }
 
 std::string Supervisor::apply(LocalJob wanted) {
-  const Key key{wanted.job.space, wanted.job.name};
+  const Key key{wanted.job.namespace_name, wanted.job.name};
   if (const auto found = jobs_.find(key); found != jobs_.end()) {
     Entry& entry = found->second;
     if (entry.local.job.uid == wanted.job.uid) return "created";  // sent again: the first response was lost

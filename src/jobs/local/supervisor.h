@@ -33,8 +33,8 @@ class Supervisor {
 
   // Handles a request of a command:
   //   {"op": "apply", "job": LocalJob}
-  //   {"op": "suspend", "space": ..., "name": ..., "uid": ..., "suspend": true}
-  //   {"op": "remove", "space": ..., "name": ..., "uid": ...}
+  //   {"op": "suspend", "namespace": ..., "name": ..., "uid": ..., "suspend": true}
+  //   {"op": "remove", "namespace": ..., "name": ..., "uid": ...}
   // Returns the result of Runner::apply(), else "done". The change is on disk when it returns. Throws Error or IoError
   // if nothing was changed.
   std::string handle(const Json& request);

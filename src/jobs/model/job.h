@@ -73,7 +73,7 @@ struct JobStatus {
 
 struct Job {
   JobKind kind = JobKind::jax_job;
-  std::string name, space = "default";  // the namespace
+  std::string name, namespace_name = "default";
   std::string uid;
   std::map<std::string, std::string> labels;
   JobTime created{};

@@ -68,10 +68,10 @@ void read_metadata(const ManifestField& object, const ManifestOptions& options, 
     base->fail("is set instead of name; applying the manifest twice would create two jobs: give the job a name");
   job.name = name ? name->text() : base->text() + options.suffix;
   check_name(name ? *name : *base, job);
-  job.space = options.space;
-  if (const auto space = metadata.find("namespace")) {
-    job.space = space->text();
-    if (const std::string error = namespace_error(job.space); !error.empty()) space->fail(error);
+  job.namespace_name = options.namespace_name;
+  if (const auto namespace_name = metadata.find("namespace")) {
+    job.namespace_name = namespace_name->text();
+    if (const std::string error = namespace_error(job.namespace_name); !error.empty()) namespace_name->fail(error);
   }
   for (const char* key : {"labels", "annotations"}) {
     const auto map = metadata.find(key);
@@ -112,8 +112,9 @@ void read_object(const ManifestField& object, const ManifestOptions& options, Ma
   if (std::ranges::find(kIgnoredKinds, kind) != kIgnoredKinds.end() || (options.any_kind && !job_kind)) {
     const auto metadata = object.find("metadata");
     const auto name = metadata ? metadata->find("name") : std::nullopt;
-    const auto space = metadata ? metadata->find("namespace") : std::nullopt;
-    out.others.push_back({object.value(), kind, name ? name->text() : "", space ? space->text() : options.space});
+    const auto namespace_name = metadata ? metadata->find("namespace") : std::nullopt;
+    out.others.push_back({object.value(), kind, name ? name->text() : "",
+                          namespace_name ? namespace_name->text() : options.namespace_name});
     out.notes.push_back(fmt::format("{}: {}{} is ignored (Kubernetes only)", object.location(), kind,
                                     name ? " \"" + name->text() + "\"" : ""));
     return;
@@ -130,8 +131,9 @@ void read_object(const ManifestField& object, const ManifestOptions& options, Ma
                                           : detail::read_indexed_job_spec(object, out.notes);
   read_metadata(object, options, job);
   for (const Job& other : out.jobs)
-    if (other.name == job.name && other.space == job.space && (other.kind == job.kind || !options.any_kind))
-      object.fail(fmt::format("is the second job called {} in {}; rename one of them", job.name, job.space));
+    if (other.name == job.name && other.namespace_name == job.namespace_name &&
+        (other.kind == job.kind || !options.any_kind))
+      object.fail(fmt::format("is the second job called {} in {}; rename one of them", job.name, job.namespace_name));
   out.jobs.push_back(std::move(job));
 }
 
@@ -179,7 +181,8 @@ std::string update_job(Job& job, const Job& wanted) {
         "apply: {} \"{}\" exists, and its {} cannot be changed; delete the job first (lockstep delete {}{}), or give "
         "the "
         "new one another name",
-        name_of(job.kind), job.name, what, job.name, job.space == "default" ? "" : " -n " + job.space);
+        name_of(job.kind), job.name, what, job.name,
+        job.namespace_name == "default" ? "" : " -n " + job.namespace_name);
   };
   if (job.kind != wanted.kind) reject(fmt::format("kind ({} -> {})", name_of(job.kind), name_of(wanted.kind)));
   if (job.spec.replicas != wanted.spec.replicas)

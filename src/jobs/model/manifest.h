@@ -15,15 +15,15 @@ namespace lockstep {
 inline constexpr int kMaxReplicas = 4096;
 
 struct ManifestOptions {
-  std::string space = "default";  // the namespace of objects without metadata.namespace
-  std::string suffix = {};        // five random letters to append to metadata.generateName; empty: reject generateName
-  bool any_kind = false;          // put objects of unknown kinds into `others` instead of rejecting them
+  std::string namespace_name = "default";  // the namespace of objects without metadata.namespace
+  std::string suffix = {};  // five random letters to append to metadata.generateName; empty: reject generateName
+  bool any_kind = false;    // put objects of unknown kinds into `others` instead of rejecting them
 };
 
 // An object that is not a job, such as a Service or a ConfigMap. Only Kubernetes uses it.
 struct OtherObject {
   nlohmann::ordered_json value;
-  std::string kind, name, space;  // the name may be empty
+  std::string kind, name, namespace_name;  // the name may be empty
 };
 
 struct Manifests {

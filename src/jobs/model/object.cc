@@ -31,7 +31,7 @@ std::string last_applied(const Job& job) {
   if (!metadata["annotations"].is_object()) metadata["annotations"] = Json::object();
   metadata["annotations"].erase(kLastApplied);
   metadata["name"] = job.name;
-  metadata["namespace"] = job.space;
+  metadata["namespace"] = job.namespace_name;
   metadata.erase("generateName");
   std::string out = sorted(given).dump();
   replace_all(out, "<", "\\u003c");
@@ -51,7 +51,7 @@ Json metadata_json(const Job& job) {
   out["creationTimestamp"] = time_text(job.created);
   out["generation"] = job.generation;
   out["name"] = job.name;
-  out["namespace"] = job.space;
+  out["namespace"] = job.namespace_name;
   out["resourceVersion"] = fmt::format("{}", job.version);
   out["uid"] = job.uid;
   return out;

@@ -115,7 +115,7 @@ class Reconciler {
       if (!may_restart()) return;
       restart();
     } else if (running_ > 0) {
-      set("Running", true, status_text(job_, "Running", job_.space + "/" + job_.name + " is running.", {}));
+      set("Running", true, status_text(job_, "Running", job_.namespace_name + "/" + job_.name + " is running.", {}));
     }
     if (deadline) wake_at(after(*status_.started, *deadline));
     start_when_possible();
@@ -135,7 +135,7 @@ class Reconciler {
 
   void succeed() {
     set("Succeeded", true,
-        status_text(job_, "Succeeded", job_.space + "/" + job_.name + " successfully completed.",
+        status_text(job_, "Succeeded", job_.namespace_name + "/" + job_.name + " successfully completed.",
                     {"CompletionsReached", "Reached expected number of succeeded pods"}));
     if (!status_.completed) status_.completed = now_;
   }

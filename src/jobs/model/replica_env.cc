@@ -10,7 +10,8 @@ namespace {
 // The fieldRef paths that every runner can resolve, with their values.
 std::map<std::string, std::string> fields_of(const Job& job, int index) {
   const std::string number = fmt::format("{}", index);
-  std::map<std::string, std::string> out = {{"metadata.name", pod_name(job, index)}, {"metadata.namespace", job.space}};
+  std::map<std::string, std::string> out = {{"metadata.name", pod_name(job, index)},
+                                            {"metadata.namespace", job.namespace_name}};
   const auto label = [&](const char* key, const std::string& value) {
     out.emplace(fmt::format("metadata.labels['{}']", key), value);
   };

@@ -152,7 +152,7 @@ void read_stored(const char* what, Body&& body) {
 nlohmann::ordered_json job_to_json(const Job& job) {
   return {{"kind", name_of(job.kind)},
           {"name", job.name},
-          {"space", job.space},
+          {"namespace", job.namespace_name},
           {"uid", job.uid},
           {"labels", job.labels},
           {"created", time_text(job.created)},
@@ -168,7 +168,7 @@ Job job_from_json(const nlohmann::ordered_json& value) {
   read_stored("job", [&] {
     read_name(value, "kind", std::array{JobKind::jax_job, JobKind::indexed_job}, job.kind);
     read(value, "name", job.name);
-    read(value, "space", job.space);
+    read(value, "namespace", job.namespace_name);
     read(value, "uid", job.uid);
     read(value, "labels", job.labels);
     read(value, "created", job.created);

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "data/process.h"
-#include "jobs/run_program.h"
+#include "base/os/process.h"
+#include "base/os/run_program.h"
 
 namespace lockstep {
 namespace {
@@ -45,7 +45,7 @@ bool is_number(std::string_view text) {
 
 SlurmClient::SlurmClient() {
   for (const char* program : {"sbatch", "scontrol", "squeue", "scancel"})
-    if (detail::find_program(program).empty())
+    if (find_program(program).empty())
       throw_error("slurm: {} was not found on the PATH; run this on a login node of the cluster", program);
 }
 
@@ -89,7 +89,7 @@ std::optional<SlurmJobInfo> SlurmClient::query(const std::string& id) {
   if (!is_unknown_job(result))
     throw IoError(
         fmt::format("query Slurm job {}: {}; check the controller with `scontrol ping`", id, error_text(result)));
-  if (detail::find_program("sacct").empty()) return std::nullopt;
+  if (find_program("sacct").empty()) return std::nullopt;
   // Older versions have no field Restarts. Without accounting both calls fail.
   for (const char* fields : {"State,ExitCode,Start,End,NodeList,Restarts", "State,ExitCode,Start,End,NodeList"}) {
     const ProgramResult past = run_slurm(

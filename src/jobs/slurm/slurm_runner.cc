@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "base/text_bytes.h"
 #include "cluster/detect.h"
 #include "jobs/local/log_reader.h"
@@ -41,11 +42,11 @@ constexpr milliseconds kCancelPollInterval{300};
 class SlurmRunner final : public Runner {
  public:
   SlurmRunner()
-      : root_(StateDir(StateDir::default_path(detail::read_launch_environment().environment)).path() + "/slurm"),
+      : root_(StateDir(StateDir::default_path(own_environment())).path() + "/slurm"),
         program_(std::filesystem::read_symlink("/proc/self/exe").string()) {}
 
   std::string apply(Job job, const std::function<void(std::string_view)>& note) override {
-    if (std::optional<SlurmJob> present = read(job.space, job.name)) return update(*present, job, note);
+    if (std::optional<SlurmJob> present = read(job.namespace_name, job.name)) return update(*present, job, note);
     job.uid = make_uid();
     job.created = current_time();
     SlurmJob created{.job = std::move(job),
@@ -72,21 +73,21 @@ class SlurmRunner final : public Runner {
     return "created";
   }
 
-  Job get(const std::string& space, const std::string& name, std::optional<JobKind>) override {
-    SlurmJob stored = refresh(space, name);
+  Job get(const std::string& namespace_name, const std::string& name, std::optional<JobKind>) override {
+    SlurmJob stored = refresh(namespace_name, name);
     stored.job.folder = stored.folder;
     return std::move(stored.job);
   }
 
   std::vector<Pod> pods(const Job& job) override {
-    const SlurmJob stored = refresh(job.space, job.name);
+    const SlurmJob stored = refresh(job.namespace_name, job.name);
     return slurm_pods(stored, exit_codes_of(stored, stored.job.status.attempt));
   }
 
-  std::vector<JobEvent> events(const Job& job) override { return refresh(job.space, job.name).events; }
+  std::vector<JobEvent> events(const Job& job) override { return refresh(job.namespace_name, job.name).events; }
 
   void set_suspend(const Job& job, bool suspend) override {
-    SlurmJob stored = refresh(job.space, job.name);
+    SlurmJob stored = refresh(job.namespace_name, job.name);
     if (is_finished(stored.job))
       throw_error("{}: the job has ended ({}); delete it and apply it again", job.name, job_state(stored.job));
     if (stored.job.spec.suspend == suspend) return;
@@ -96,16 +97,16 @@ class SlurmRunner final : public Runner {
   }
 
   void remove(const Job& job) override {
-    if (std::optional<SlurmJob> stored = read(job.space, job.name); stored && stored->job.uid == job.uid) {
+    if (std::optional<SlurmJob> stored = read(job.namespace_name, job.name); stored && stored->job.uid == job.uid) {
       recover_id(*stored);
       if (!stored->id.empty() && !is_finished(stored->job)) cancel_and_wait(*stored);
       files_.remove_tree(folder_of(job));
     }
   }
 
-  std::vector<Job> list(const std::string& space, std::optional<JobKind>) override {
+  std::vector<Job> list(const std::string& namespace_name, std::optional<JobKind>) override {
     std::vector<Job> out;
-    for (const std::string& each : space.empty() ? names_in(root_) : std::vector<std::string>{space})
+    for (const std::string& each : namespace_name.empty() ? names_in(root_) : std::vector<std::string>{namespace_name})
       for (const std::string& name : names_in(root_ + "/" + each))
         if (std::optional<SlurmJob> job = read(each, name); job && refresh(*job)) {
           out.push_back(std::move(job->job));
@@ -117,7 +118,7 @@ class SlurmRunner final : public Runner {
   }
 
   void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) override {
-    SlurmJob stored = refresh(job.space, job.name);
+    SlurmJob stored = refresh(job.namespace_name, job.name);
     if (options.replica < 0 || options.replica >= stored.job.spec.replicas)
       throw_error("logs: job {} has no replica {}; its replicas are 0 to {}", job.name, options.replica,
                   stored.job.spec.replicas - 1);
@@ -145,7 +146,7 @@ class SlurmRunner final : public Runner {
   void wait_for_change() override { std::this_thread::sleep_for(seconds(1)); }
 
  private:
-  std::string folder_of(const Job& job) const { return fmt::format("{}/{}/{}", root_, job.space, job.name); }
+  std::string folder_of(const Job& job) const { return fmt::format("{}/{}/{}", root_, job.namespace_name, job.name); }
   std::string logs_of(const Job& job) const { return folder_of(job) + "/logs"; }
   std::string log_of(const Job& job, int attempt, int replica) const {
     return fmt::format("{}/{}-{}.log", logs_of(job), attempt, replica);
@@ -162,9 +163,9 @@ class SlurmRunner final : public Runner {
     return {bytes.begin(), bytes.end()};
   }
 
-  std::optional<SlurmJob> read(const std::string& space, const std::string& name) {
+  std::optional<SlurmJob> read(const std::string& namespace_name, const std::string& name) {
     Job named;
-    named.space = space;
+    named.namespace_name = namespace_name;
     named.name = name;
     const std::string path = folder_of(named) + "/job.json";
     if (!files_.exists(path)) return std::nullopt;
@@ -231,18 +232,22 @@ class SlurmRunner final : public Runner {
     return false;
   }
 
-  SlurmJob refresh(const std::string& space, const std::string& name) {
-    std::optional<SlurmJob> job = read(space, name);
-    if (!job || !refresh(*job)) throw_not_found(space, name);
+  SlurmJob refresh(const std::string& namespace_name, const std::string& name) {
+    std::optional<SlurmJob> job = read(namespace_name, name);
+    if (!job || !refresh(*job)) throw_not_found(namespace_name, name);
     return std::move(*job);
   }
 
-  [[noreturn]] void throw_not_found(const std::string& space, const std::string& name) {
-    const std::vector<std::string> names = names_in(root_ + "/" + space);
-    if (names.empty()) throw_error("job {}: not found: namespace {} has no jobs under Slurm", name, space);
+  [[noreturn]] void throw_not_found(const std::string& namespace_name, const std::string& name) {
+    const std::vector<std::string> names = names_in(root_ + "/" + namespace_name);
+    if (names.empty())
+      throw_error(
+          "job {}: not found: namespace {} has no jobs under Slurm; `lockstep get jobs -A --on slurm` lists all jobs",
+          name, namespace_name);
     std::string text;
     for (const std::string& each : names) text += (text.empty() ? "" : ", ") + each;
-    throw_error("job {}: not found in namespace {};{} existing jobs: {}", name, space, suggestion(name, names), text);
+    throw_error("job {}: not found in namespace {};{} existing jobs: {}", name, namespace_name, suggestion(name, names),
+                text);
   }
 
   // The final state of a job that Slurm has forgotten, from the file `ended`. Without that file a node failed.

@@ -78,7 +78,7 @@ void set_running(SlurmJob& job, JobTime now) {
   if (!status.started) status.started = time;
   status.active = job.job.spec.replicas;
   if (set(job, time, "Running", true, "Running",
-          fmt::format("{} {}/{} is running.", kind_of(job.job), job.job.space, job.job.name)))
+          fmt::format("{} {}/{} is running.", kind_of(job.job), job.job.namespace_name, job.job.name)))
     add_event(job, time, false, "Scheduled", fmt::format("Slurm job {} runs on {}", job.id, job.info.nodes));
 }
 
@@ -131,7 +131,7 @@ void update_status(SlurmJob& job, const SlurmJobInfo& info, const std::map<int, 
       set(job, time, "Failed", true, "Failed", failure_message(job, info, exit_codes));
     else
       set(job, time, "Succeeded", true, "Succeeded",
-          fmt::format("{} {}/{} successfully completed.", kind_of(job.job), job.job.space, job.job.name));
+          fmt::format("{} {}/{} successfully completed.", kind_of(job.job), job.job.namespace_name, job.job.name));
   }
   if (status != before) ++job.job.version;
 }

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/throws.h"
-#include "data/process.h"
+#include "base/os/process.h"
 #include "jobs/kubernetes/kubernetes_runner.h"
 #include "jobs/kubernetes/pod_status.h"
 #include "jobs/kubernetes/schema.h"
@@ -87,7 +87,7 @@ TEST(KubernetesObjects, EveryFieldOfAJaxJobIsParsed) {
   const Job job = job_of_object(object(kJaxJob));
   EXPECT_EQ(job.kind, JobKind::jax_job);
   EXPECT_EQ(job.name, "jaxjob-mnist");
-  EXPECT_EQ(job.space, "kubeflow");
+  EXPECT_EQ(job.namespace_name, "kubeflow");
   EXPECT_EQ(job.uid, "15f1db77-3326-405d-95e6-3d9a0d581611");
   EXPECT_EQ(job.labels.at("team"), "vision");
   EXPECT_EQ(job.version, 3620);
@@ -280,7 +280,7 @@ TEST(KubernetesRunner, MissingKubectlIsReportedWithARemedy) {
 
 // The real kubectl without a cluster.
 TEST(KubernetesRunner, AnUnreachableClusterIsReportedWithARemedy) {
-  if (detail::find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
+  if (find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
   const TempDir dir;
   const RunningProgram::Result result =
       RunningProgram({"/usr/bin/env", "-u", "KUBERNETES_SERVICE_HOST", "HOME=" + dir.path(),

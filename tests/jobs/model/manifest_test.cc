@@ -19,7 +19,7 @@ TEST(Manifest, ParsesEveryFieldOfAJaxJob) {
   const Job& job = read.jobs[0];
   EXPECT_EQ(job.kind, JobKind::jax_job);
   EXPECT_EQ(job.name, "mnist");
-  EXPECT_EQ(job.space, "kubeflow");
+  EXPECT_EQ(job.namespace_name, "kubeflow");
   EXPECT_EQ(job.labels, (std::map<std::string, std::string>{{"team", "vision"}}));
   EXPECT_EQ(job.spec.replicas, 4);
   EXPECT_EQ(job.spec.restart, RestartPolicy::exit_code);
@@ -48,7 +48,7 @@ TEST(Manifest, OmittedFieldsHaveTheOperatorsDefaults) {
   EXPECT_EQ(job.spec.replicas, 1);
   EXPECT_EQ(job.spec.restart, RestartPolicy::never);
   EXPECT_EQ(job.spec.container.port, 6666);
-  EXPECT_EQ(job.space, "default");
+  EXPECT_EQ(job.namespace_name, "default");
   EXPECT_FALSE(job.spec.backoff_limit.has_value());
 }
 
@@ -103,10 +103,10 @@ TEST(Manifest, AnchorsAreResolved) {
 
 TEST(Manifest, OptionsSetTheDefaultNamespaceAndTheSuffix) {
   const std::string text = with(with(kFull, "  namespace: kubeflow\n", ""), "  name: mnist", "  generateName: mnist-");
-  const Manifests read = parse_manifests(text, "job.yaml", {.space = "mine", .suffix = "x7k2p"});
+  const Manifests read = parse_manifests(text, "job.yaml", {.namespace_name = "mine", .suffix = "x7k2p"});
   EXPECT_EQ(read.jobs.at(0).name, "mnist-x7k2p");
-  EXPECT_EQ(read.jobs.at(0).space, "mine");
-  EXPECT_EQ(parse_manifests(kFull, "job.yaml", {.space = "mine"}).jobs.at(0).space, "kubeflow");
+  EXPECT_EQ(read.jobs.at(0).namespace_name, "mine");
+  EXPECT_EQ(parse_manifests(kFull, "job.yaml", {.namespace_name = "mine"}).jobs.at(0).namespace_name, "kubeflow");
   EXPECT_THROWS(
       parse_one(text), Error,
       "job.yaml:4: metadata.generateName is set instead of name; applying the manifest twice would create two jobs: "

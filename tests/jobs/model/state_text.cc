@@ -24,7 +24,7 @@ JobTime at(int64_t second) { return parse_time("2026-01-01T00:00:00Z") + std::ch
 Job job_of(std::string_view spec) {
   Job job;
   job.name = "mnist";
-  job.space = "kubeflow";
+  job.namespace_name = "kubeflow";
   job.spec.replicas = 2;
   for (const std::string& word : words_of(spec)) {
     const size_t equals = word.find('=');

@@ -194,19 +194,19 @@ void check_build_parts(const distributed::Options& options, const LaunchEnvironm
 }
 
 // Checks whether process 0, which this is, can listen at its address.
-void check_listener(const Address& at, const std::string& host, const std::vector<std::string>& numbers,
+void check_listener(const Address& at, const std::string& host, const std::vector<std::string>& addresses,
                     Diagnosis& out) {
   const std::vector<std::string> own = detail::listen_addresses(
-      host, numbers, detail::list_interfaces(), [&](const std::string& line) { out.notes.push_back(line); });
+      host, addresses, detail::list_interfaces(), [&](const std::string& line) { out.notes.push_back(line); });
   for (const std::string& number : own) {
     const std::string why = detail::listen_error(number, at.port);
     if (why.empty()) continue;
     const std::string owner = detail::port_owner(at.port);
     const std::string place = to_string(Address{number, at.port});
     if (owner.find("(lockstep)") != std::string::npos) {
-      out.coordinator->answer = fmt::format("{} already listens there: the job is running", owner);
+      out.coordinator->status = fmt::format("{} already listens there: the job is running", owner);
     } else {
-      out.coordinator->answer = fmt::format("cannot listen: {}", why);
+      out.coordinator->status = fmt::format("cannot listen: {}", why);
       out.problems.push_back(
           {fmt::format("process 0 cannot listen at {}: {}{}", place, why,
                        owner.empty() ? "" : fmt::format("; {} uses the port", owner)),
@@ -214,23 +214,23 @@ void check_listener(const Address& at, const std::string& host, const std::vecto
     }
     return;
   }
-  out.coordinator->answer = "free: this process, process 0, will listen there";
+  out.coordinator->status = "free: this process, process 0, will listen there";
 }
 
 // Checks whether process 0 is reachable from here.
-void check_reachable(const Address& at, const std::vector<std::string>& numbers, std::chrono::milliseconds timeout,
+void check_reachable(const Address& at, const std::vector<std::string>& addresses, std::chrono::milliseconds timeout,
                      Diagnosis& out) {
   PortProbe probe;
-  for (const std::string& number : numbers) {
+  for (const std::string& number : addresses) {
     probe = detail::probe_port(number, at.port, timeout);
     if (probe.result == PortProbe::Result::answered || probe.result == PortProbe::Result::refused) break;
   }
   if (probe.result == PortProbe::Result::answered) {
-    out.coordinator->answer = "reachable";
+    out.coordinator->status = "reachable";
   } else if (probe.result == PortProbe::Result::refused) {
-    out.coordinator->answer = "the host is reachable, but nothing listens at the port yet: process 0 is not running";
+    out.coordinator->status = "the host is reachable, but nothing listens at the port yet: process 0 is not running";
   } else {
-    out.coordinator->answer = probe.detail;
+    out.coordinator->status = probe.detail;
     out.problems.push_back(
         {fmt::format("the coordinator {} is not reachable: {}", to_string(at), probe.detail),
          "check that process 0 runs there, that no firewall blocks the port, and that the address is in a network that "
@@ -242,12 +242,12 @@ void check_coordinator(const ClusterInfo& info, std::chrono::milliseconds timeou
   out.coordinator.emplace();
   const Address at = detail::parse_address(info.coordinator, "coordinator");
   run_check(out, [&] {
-    out.coordinator->answer = "the name does not resolve";
-    out.coordinator->numbers = detail::resolve(at.host, timeout);
-    out.coordinator->answer = "not checked";
+    out.coordinator->status = "the name does not resolve";
+    out.coordinator->addresses = detail::resolve(at.host, timeout);
+    out.coordinator->status = "not checked";
     out.coordinator->own_address = detail::local_address_towards(at, timeout);
-    if (info.process_id != 0) return check_reachable(at, out.coordinator->numbers, timeout, out);
-    if (info.bind_address.empty()) return check_listener(at, at.host, out.coordinator->numbers, out);
+    if (info.process_id != 0) return check_reachable(at, out.coordinator->addresses, timeout, out);
+    if (info.bind_address.empty()) return check_listener(at, at.host, out.coordinator->addresses, out);
     const Address bind = detail::parse_address(info.bind_address, "coordinator_bind_address");
     check_listener(bind, bind.host, detail::resolve(bind.host, timeout), out);
   });
@@ -281,7 +281,7 @@ Diagnosis diagnose(const distributed::Options& options, const LaunchEnvironment&
     check_build_parts(options, here, *out.detection.chosen, out);
     if (!out.detection.chosen->coordinator.empty()) check_coordinator(*out.detection.chosen, timeout, out);
     if (out.coordinator && !options.network_interface.empty()) check_route(options.network_interface, out);
-    if (out.coordinator && out.coordinator->numbers.empty() && here.environment.contains("KUBERNETES_SERVICE_HOST"))
+    if (out.coordinator && out.coordinator->addresses.empty() && here.environment.contains("KUBERNETES_SERVICE_HOST"))
       out.notes.push_back(
           "the name of a pod resolves only while the pod runs and its headless Service exists: retry then");
   }

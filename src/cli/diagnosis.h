@@ -23,9 +23,9 @@ struct Diagnosis {
     std::string name, used;
   };
   struct Coordinator {
-    std::vector<std::string> numbers;  // the addresses that its name resolves to
-    std::string answer;                // the result of connecting to it, or of listening if this is process 0
-    std::string own_address;           // the address of this host on the route to it
+    std::vector<std::string> addresses;  // that its name resolves to
+    std::string status;                  // the result of connecting to it, or of listening if this is process 0
+    std::string own_address;             // the address of this host on the route to it
   };
   struct Devices {
     int cores = 0;

@@ -26,11 +26,11 @@ struct DoctorArguments {
   RuntimeFlags runtime;
 };
 
-const char* answer_of(const detail::DetectorResult& result) {
+const char* detected_text(const detail::DetectorResult& result) {
   return result.invalid ? "wrong" : result.found ? "yes" : "no";
 }
 
-bool is_taken(const Diagnosis& found, const detail::DetectorResult& result) {
+bool is_in_use(const Diagnosis& found, const detail::DetectorResult& result) {
   return found.detection.chosen && found.detection.chosen->method == result.detector;
 }
 
@@ -63,10 +63,10 @@ void print_coordinator(const Diagnosis& found) {
   if (!found.coordinator) return;
   fmt::print("\ncoordinator\n");
   print_line("address", found.detection.chosen->coordinator);
-  print_line("resolves to", found.coordinator->numbers.empty()
+  print_line("resolves to", found.coordinator->addresses.empty()
                                 ? "nothing"
-                                : fmt::format("{}", fmt::join(found.coordinator->numbers, ", ")));
-  print_line("status", found.coordinator->answer);
+                                : fmt::format("{}", fmt::join(found.coordinator->addresses, ", ")));
+  print_line("status", found.coordinator->status);
   if (!found.coordinator->own_address.empty()) print_line("reached from", found.coordinator->own_address);
 }
 
@@ -85,7 +85,7 @@ void print_text(const Diagnosis& found) {
 
   fmt::print("\nlaunchers\n");
   for (const detail::DetectorResult& result : found.detection.results)
-    fmt::print("{} {:<10}  {:<5}  {}\n", is_taken(found, result) ? ">" : " ", result.detector, answer_of(result),
+    fmt::print("{} {:<10}  {:<5}  {}\n", is_in_use(found, result) ? ">" : " ", result.detector, detected_text(result),
                printable_lines(result.reason));
 
   fmt::print("\nthis process\n");
@@ -140,10 +140,10 @@ ordered_json json_of(const GpuReport& report) {
                     {"free", each.free},
                     {"compute_capability", fmt::format("{}.{}", each.major, each.minor)},
                     {"multiprocessors", each.processors},
-                    {"why_not", each.why_not}});
+                    {"reason", each.why_not}});
   return {{"built_in", report.built_in}, {"hardware", report.seen}, {"driver", report.driver},
           {"runtime", report.runtime},   {"libraries", libraries},  {"gpus", gpus},
-          {"why_not", report.why_not}};
+          {"reason", report.why_not}};
 }
 
 void print_json(const Diagnosis& found) {
@@ -151,20 +151,20 @@ void print_json(const Diagnosis& found) {
                       problems = ordered_json::array();
   for (const Diagnosis::Part& part : found.parts) parts[part.name] = part.used;
   for (const detail::DetectorResult& result : found.detection.results)
-    results.push_back({{"detector", result.detector},
-                       {"answer", answer_of(result)},
-                       {"taken", is_taken(found, result)},
+    results.push_back({{"name", result.detector},
+                       {"detected", detected_text(result)},
+                       {"in_use", is_in_use(found, result)},
                        {"reason", result.reason}});
   for (const detail::Interface& each : found.interfaces)
     interfaces.push_back({{"name", each.name}, {"address", each.address}});
   for (const Diagnosis::Problem& problem : found.problems)
-    problems.push_back({{"what", problem.what}, {"remedy", problem.remedy}});
+    problems.push_back({{"problem", problem.what}, {"remedy", problem.remedy}});
   ordered_json out = {
       {"version", LOCKSTEP_VERSION},
       {"compiler", found.compiler},
       {"machine", found.machine},
       {"parts", parts},
-      {"verdicts", results},
+      {"launchers", results},
       {"process", nullptr},
       {"devices",
        {{"cores", found.devices.cores},
@@ -176,17 +176,17 @@ void print_json(const Diagnosis& found) {
       {"cuda", json_of(found.gpus)},
       {"host", {{"name", found.host_name}, {"full_name", found.full_host_name}, {"interfaces", interfaces}}},
       {"shared_memory",
-       {{"bytes", found.shared_bytes}, {"free", found.shared_free}, {"why_not", found.why_no_shared_memory}}},
+       {{"bytes", found.shared_bytes}, {"free", found.shared_free}, {"reason", found.why_no_shared_memory}}},
       {"proxies", found.proxies},
       {"coordinator", nullptr},
       {"notes", found.notes},
       {"problems", problems},
-      {"well", found.problems.empty()}};
+      {"ok", found.problems.empty()}};
   if (found.detection.chosen) out["process"] = json_of(*found.detection.chosen);
   if (found.coordinator)
     out["coordinator"] = {{"address", found.detection.chosen->coordinator},
-                          {"numbers", found.coordinator->numbers},
-                          {"answer", found.coordinator->answer},
+                          {"addresses", found.coordinator->addresses},
+                          {"status", found.coordinator->status},
                           {"own_address", found.coordinator->own_address}};
   fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }

@@ -10,7 +10,6 @@
 namespace lockstep {
 namespace {
 
-using detail::ProcessResult;
 using Words = std::vector<std::string>;
 
 // Runs doctor with only these variables, on the CPU.
@@ -19,7 +18,7 @@ ProcessResult doctor(const Words& variables, const Words& flags = {}) {
   words.insert(words.end(), variables.begin(), variables.end());
   words.insert(words.end(), {program_path(), "doctor"});
   words.insert(words.end(), flags.begin(), flags.end());
-  return detail::run_process(words, std::chrono::seconds(60));
+  return run_process(words, std::chrono::seconds(60));
 }
 
 void expect_has_text(const ProcessResult& result, const std::string& text) {
@@ -191,28 +190,28 @@ TEST(Doctor, JsonHasTheSameContents) {
   EXPECT_EQ(result.exit_code, 0) << result.output;
   const auto json = nlohmann::json::parse(result.output);
   const std::string address = fmt::format("127.0.0.1:{}", process_0.port());
-  EXPECT_EQ(json["well"], true);
-  EXPECT_EQ(json["verdicts"].size(), 10u);
-  EXPECT_EQ(json["verdicts"][0]["detector"], "explicit");
-  EXPECT_EQ(json["verdicts"][0]["answer"], "yes");
-  EXPECT_EQ(json["verdicts"][0]["taken"], true);
-  EXPECT_EQ(json["verdicts"][9]["taken"], false);
+  EXPECT_EQ(json["ok"], true);
+  EXPECT_EQ(json["launchers"].size(), 10u);
+  EXPECT_EQ(json["launchers"][0]["name"], "explicit");
+  EXPECT_EQ(json["launchers"][0]["detected"], "yes");
+  EXPECT_EQ(json["launchers"][0]["in_use"], true);
+  EXPECT_EQ(json["launchers"][9]["in_use"], false);
   EXPECT_EQ(json["process"]["process_id"], 1);
   EXPECT_EQ(json["process"]["process_count"], 2);
   EXPECT_EQ(json["process"]["local_id"], nullptr);
   EXPECT_EQ(json["process"]["coordinator"], address);
   EXPECT_EQ(json["coordinator"]["address"], address);
-  EXPECT_EQ(json["coordinator"]["answer"], "reachable");
+  EXPECT_EQ(json["coordinator"]["status"], "reachable");
   EXPECT_EQ(json["devices"]["cpu_devices"], 1);
   EXPECT_GT(json["host"]["interfaces"].size(), 0u);
 
   const ProcessResult wrong = doctor({"LOCKSTEP_PROCESS_ID=x"}, {"--json"});
   EXPECT_EQ(wrong.exit_code, 1);
   const auto bad = nlohmann::json::parse(wrong.output);
-  EXPECT_EQ(bad["well"], false);
+  EXPECT_EQ(bad["ok"], false);
   EXPECT_EQ(bad["process"], nullptr);
-  EXPECT_EQ(bad["verdicts"][0]["answer"], "wrong");
-  EXPECT_EQ(bad["problems"][0]["what"], "initialize: LOCKSTEP_PROCESS_ID is \"x\"");
+  EXPECT_EQ(bad["launchers"][0]["detected"], "wrong");
+  EXPECT_EQ(bad["problems"][0]["problem"], "initialize: LOCKSTEP_PROCESS_ID is \"x\"");
 }
 
 TEST(Doctor, WrongFlagsAreUsageErrors) {

@@ -87,76 +87,114 @@ ForwardResult scan_forward(const Forward& f) {
   return result;
 }
 
-// The backward loop. Its carries are the cotangents of the carries and the sums of the constants' gradients.
-Grads scan_vjp(const Vjp& v) {
-  const Parts p(v.attrs);
-  const Gradient linear(p, v.wanted, v.passes);
-  Builder& outer = v.in[0].builder();
-  Builder b;
-  Values carry_in, xs_in, constants_in;    // operands of the backward loop
-  Values ct_carry, sums, residual, ct_ys;  // values of its body
-  const size_t first_constant = p.carry + p.xs;
-  auto cotangent = [&](size_t output, const Type& type) {
-    return v.cts[output] ? v.cts[output] : full(outer, type, 0.0);
-  };
-  for (size_t i = 0; i < p.carry; ++i) {
-    if (!linear.wanted[i]) continue;
-    carry_in.push_back(cotangent(i, p.out(i)));
-    ct_carry.push_back(b.input(p.out(i)));
+// The loop that computes the gradients of a scan, in the reverse direction. Its carries are the cotangents of the scan's
+// carries, then the sums of the constants' gradients. Its xs are residuals and the cotangents of the ys; its ys are the
+// gradients of the xs.
+class BackwardLoop {
+ public:
+  explicit BackwardLoop(const Vjp& v)
+      : v_(v),
+        p_(v.attrs),
+        linear_(p_, v.wanted, v.passes),
+        outer_(v.in[0].builder()),
+        first_constant_(p_.carry + p_.xs),
+        residual_(linear_.split.residual_input.size()) {}
+
+  // Adds the loop to the builder of the operands.
+  Grads emit() {
+    // Inputs of a program come in the order carry, xs, constants.
+    add_carries();
+    add_xs();
+    add_constants();
+    size_t carries = 0;
+    auto body = std::make_shared<const Program>(make_body(carries));
+    const Values out = scan(outer_, std::move(body), carry_in_, xs_in_, constants_in_, p_.length, !p_.reverse);
+    Grads result(p_.body.inputs.size());
+    size_t carry = 0, y = carries;
+    for (size_t i = 0; i < result.size(); ++i)
+      if (linear_.wanted[i]) result[i] = is_x(i) ? out[y++] : out[carry++];
+    return result;
   }
-  for (size_t i = first_constant; i < p.body.inputs.size(); ++i) {
-    if (!linear.wanted[i]) continue;
-    carry_in.push_back(full(outer, p.in(i), 0.0));
-    sums.push_back(b.input(p.in(i)));
+
+ private:
+  bool is_x(size_t input) const { return input >= p_.carry && input < first_constant_; }
+  Value cotangent(size_t output, const Type& type) const {
+    return v_.cts[output] ? v_.cts[output] : full(outer_, type, 0.0);
   }
-  // Inputs of a program come in the order carry, xs, constants.
-  residual.resize(linear.split.residual_input.size());
-  size_t next = 0;
-  for (size_t r = 0; r < residual.size(); ++r) {
-    const int from = linear.split.residual_input[r];
-    if (from >= static_cast<int>(first_constant)) continue;
-    const bool is_stacked = from < static_cast<int>(p.carry);
-    xs_in.push_back(is_stacked ? v.residuals[next++] : v.in[static_cast<size_t>(from)]);
-    const Type& t = xs_in.back().type();
-    residual[r] = b.input({t.dtype, Shape(t.shape.begin() + 1, t.shape.end()), t.varying});
+
+  void add_carries() {
+    for (size_t i = 0; i < p_.carry; ++i) {
+      if (!linear_.wanted[i]) continue;
+      carry_in_.push_back(cotangent(i, p_.out(i)));
+      ct_carry_.push_back(b_.input(p_.out(i)));
+    }
+    for (size_t i = first_constant_; i < p_.body.inputs.size(); ++i) {
+      if (!linear_.wanted[i]) continue;
+      carry_in_.push_back(full(outer_, p_.in(i), 0.0));
+      sums_.push_back(b_.input(p_.in(i)));
+    }
   }
-  for (size_t i = p.carry; i < p.body.outputs.size(); ++i) {
-    if (!is_floating(p.out(i).dtype)) continue;
-    xs_in.push_back(cotangent(i, stacked(p.out(i), p.length)));
-    ct_ys.push_back(b.input(p.out(i)));
+
+  void add_xs() {
+    size_t next = 0;
+    for (size_t r = 0; r < residual_.size(); ++r) {
+      const int from = linear_.split.residual_input[r];
+      if (from >= static_cast<int>(first_constant_)) continue;
+      const bool is_stacked = from < static_cast<int>(p_.carry);
+      xs_in_.push_back(is_stacked ? v_.residuals[next++] : v_.in[static_cast<size_t>(from)]);
+      const Type& t = xs_in_.back().type();
+      residual_[r] = b_.input({t.dtype, Shape(t.shape.begin() + 1, t.shape.end()), t.varying});
+    }
+    for (size_t i = p_.carry; i < p_.body.outputs.size(); ++i) {
+      if (!is_floating(p_.out(i).dtype)) continue;
+      xs_in_.push_back(cotangent(i, stacked(p_.out(i), p_.length)));
+      ct_ys_.push_back(b_.input(p_.out(i)));
+    }
   }
-  for (size_t r = 0; r < residual.size(); ++r) {
-    const int from = linear.split.residual_input[r];
-    if (from < static_cast<int>(first_constant)) continue;
-    constants_in.push_back(v.in[static_cast<size_t>(from)]);
-    residual[r] = b.input(constants_in.back().type());
+
+  void add_constants() {
+    for (size_t r = 0; r < residual_.size(); ++r) {
+      const int from = linear_.split.residual_input[r];
+      if (from < static_cast<int>(first_constant_)) continue;
+      constants_in_.push_back(v_.in[static_cast<size_t>(from)]);
+      residual_[r] = b_.input(constants_in_.back().type());
+    }
   }
-  Values args = residual;
-  args.insert(args.end(), ct_carry.begin(), ct_carry.end());
-  args.insert(args.end(), ct_ys.begin(), ct_ys.end());
-  const Values grads = b.inline_program(linear.split.rest, args);
-  Values results, ys;
-  size_t g = 0, s = 0;
-  for (size_t i = 0; i < p.body.inputs.size(); ++i) {
-    if (!linear.wanted[i]) continue;
-    if (i < p.carry)
-      results.push_back(grads[g]);
-    else if (i < first_constant)
-      ys.push_back(grads[g]);
-    else
-      results.push_back(add(sums[s++], grads[g]));
-    ++g;
+
+  // Returns the body and the number of its carries.
+  Program make_body(size_t& carries) {
+    Values args = residual_;
+    args.insert(args.end(), ct_carry_.begin(), ct_carry_.end());
+    args.insert(args.end(), ct_ys_.begin(), ct_ys_.end());
+    const Values grads = b_.inline_program(linear_.split.rest, args);
+    Values results, ys;
+    size_t grad = 0, sum = 0;
+    for (size_t i = 0; i < p_.body.inputs.size(); ++i) {
+      if (!linear_.wanted[i]) continue;
+      if (i < p_.carry)
+        results.push_back(grads[grad]);
+      else if (is_x(i))
+        ys.push_back(grads[grad]);
+      else
+        results.push_back(add(sums_[sum++], grads[grad]));
+      ++grad;
+    }
+    carries = results.size();
+    results.insert(results.end(), ys.begin(), ys.end());
+    return b_.take(results);
   }
-  const size_t carries = results.size();
-  results.insert(results.end(), ys.begin(), ys.end());
-  auto body = std::make_shared<const Program>(b.take(results));
-  const Values out = scan(outer, body, carry_in, xs_in, constants_in, p.length, !p.reverse);
-  Grads result(p.body.inputs.size());
-  size_t c = 0, y = carries;
-  for (size_t i = 0; i < result.size(); ++i)
-    if (linear.wanted[i]) result[i] = i >= p.carry && i < first_constant ? out[y++] : out[c++];
-  return result;
-}
+
+  const Vjp& v_;
+  const Parts p_;
+  const Gradient linear_;
+  Builder& outer_;
+  const size_t first_constant_;                // input of the scan's body
+  Values carry_in_, xs_in_, constants_in_;     // operands of the backward loop
+  Builder b_;                                  // of its body
+  Values ct_carry_, sums_, residual_, ct_ys_;  // values of its body
+};
+
+Grads scan_vjp(const Vjp& v) { return BackwardLoop(v).emit(); }
 
 Batched scan_batch(const Batch& b) {
   const Parts p(b.attrs);
@@ -195,6 +233,78 @@ bool scan_alias(Types, Types, const Attrs& attrs, size_t in, size_t out) {
   return in == out && in < p.carry && p.length > 1;
 }
 
+// The kernel of a scan: runs the kernel of its body once per iteration.
+class ScanLoop {
+ public:
+  ScanLoop(const KernelSpec& spec, ScanMemory memory)
+      : body_(spec.compile(spec.attrs.program("body"))), memory_(std::move(memory)) {
+    const Parts p(spec.attrs);
+    length_ = p.length;
+    reverse_ = p.reverse;
+    for (size_t i = 0; i < p.carry; ++i) {
+      carry_bytes_.push_back(p.in(i).bytes());
+      even_.push_back(memory_.allocate(p.in(i).bytes()));
+      odd_.push_back(memory_.allocate(p.in(i).bytes()));
+    }
+    for (size_t i = 0; i < p.xs; ++i) xs_.push_back(slice_of(p.in(p.carry + i)));
+    for (size_t i = 0; i < p.ys; ++i) ys_.push_back(slice_of(p.out(p.carry + i)));
+    in_.resize(p.body.inputs.size());
+    out_.resize(p.body.outputs.size());
+  }
+
+  void run(const void* const* in, void* const* out) {
+    const size_t carries = carry_bytes_.size();
+    if (length_ == 0)
+      for (size_t i = 0; i < carries; ++i) memory_.copy(out[i], in[i], carry_bytes_[i]);
+    for (size_t i = carries + xs_.size(); i < in_.size(); ++i) in_[i] = in[i];
+    for (int64_t step = 0; step < length_; ++step) {
+      for (size_t i = 0; i < carries; ++i) {
+        in_[i] = step == 0 ? in[i] : (step % 2 ? even_ : odd_)[i]->data();
+        out_[i] = step == length_ - 1 ? out[i] : (step % 2 ? odd_ : even_)[i]->data();
+      }
+      run_body(in + carries, out + carries, reverse_ ? length_ - 1 - step : step);
+    }
+  }
+
+ private:
+  // The slice of an x or y that one iteration uses.
+  struct Slice {
+    int64_t bytes = 0;
+    BufferPtr copy;  // null: used in place
+  };
+  Slice slice_of(const Type& type) const {
+    const int64_t bytes = type.bytes();
+    const bool copied = length_ > 1 && bytes % memory_.alignment != 0;
+    return {bytes, copied ? memory_.allocate(bytes) : BufferPtr()};
+  }
+
+  // Runs the body on slice `at` of the xs and ys.
+  void run_body(const void* const* xs, void* const* ys, int64_t at) {
+    const size_t carries = carry_bytes_.size();
+    for (size_t i = 0; i < xs_.size(); ++i) {
+      const auto& [bytes, copy] = xs_[i];
+      const void* const x = static_cast<const std::byte*>(xs[i]) + at * bytes;
+      if (copy) memory_.copy(copy->data(), x, bytes);
+      in_[carries + i] = copy ? copy->data() : x;
+    }
+    const auto y = [&](size_t i) { return static_cast<std::byte*>(ys[i]) + at * ys_[i].bytes; };
+    for (size_t i = 0; i < ys_.size(); ++i) out_[carries + i] = ys_[i].copy ? ys_[i].copy->data() : y(i);
+    body_(in_.data(), out_.data());
+    for (size_t i = 0; i < ys_.size(); ++i)
+      if (ys_[i].copy) memory_.copy(y(i), ys_[i].copy->data(), ys_[i].bytes);
+  }
+
+  const Kernel body_;
+  const ScanMemory memory_;
+  int64_t length_ = 0;
+  bool reverse_ = false;
+  std::vector<int64_t> carry_bytes_;
+  std::vector<BufferPtr> even_, odd_;  // carries between iterations
+  std::vector<Slice> xs_, ys_;
+  std::vector<const void*> in_;  // arguments of the body
+  std::vector<void*> out_;
+};
+
 Kernel scan_cpu(const KernelSpec& spec) {
   return scan_kernel(spec, {allocate, [](void* to, const void* from, int64_t bytes) {
                               if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -204,69 +314,8 @@ Kernel scan_cpu(const KernelSpec& spec) {
 }  // namespace
 
 Kernel scan_kernel(const KernelSpec& spec, ScanMemory memory) {
-  const Parts p(spec.attrs);
-  struct State {
-    Kernel body;
-    ScanMemory memory;
-    size_t carry, xs, ys;
-    int64_t length;
-    bool reverse;
-    std::vector<int64_t> carry_bytes, x_bytes, y_bytes;
-    std::vector<BufferPtr> even, odd;  // carries between iterations
-    std::vector<BufferPtr> x, y;       // copied slices; null: used in place
-    std::vector<const void*> in;
-    std::vector<void*> out;
-  };
-  auto state = std::make_shared<State>();
-  State& s = *state;
-  s.body = spec.compile(p.body);
-  s.memory = std::move(memory);
-  s.carry = p.carry;
-  s.xs = p.xs;
-  s.ys = p.ys;
-  s.length = p.length;
-  s.reverse = p.reverse;
-  for (size_t i = 0; i < p.carry; ++i) {
-    s.carry_bytes.push_back(p.in(i).bytes());
-    s.even.push_back(s.memory.allocate(p.in(i).bytes()));
-    s.odd.push_back(s.memory.allocate(p.in(i).bytes()));
-  }
-  const auto slice = [&](int64_t bytes) {
-    return p.length > 1 && bytes % s.memory.alignment != 0 ? s.memory.allocate(bytes) : BufferPtr();
-  };
-  for (size_t i = 0; i < p.xs; ++i) {
-    s.x_bytes.push_back(p.in(p.carry + i).bytes());
-    s.x.push_back(slice(s.x_bytes[i]));
-  }
-  for (size_t i = 0; i < p.ys; ++i) {
-    s.y_bytes.push_back(p.out(p.carry + i).bytes());
-    s.y.push_back(slice(s.y_bytes[i]));
-  }
-  s.in.resize(p.body.inputs.size());
-  s.out.resize(p.body.outputs.size());
-  return [state](const void* const* in, void* const* out) {
-    State& t = *state;
-    if (t.length == 0)
-      for (size_t i = 0; i < t.carry; ++i) t.memory.copy(out[i], in[i], t.carry_bytes[i]);
-    for (size_t i = t.carry + t.xs; i < t.in.size(); ++i) t.in[i] = in[i];
-    for (int64_t step = 0; step < t.length; ++step) {
-      const int64_t at = t.reverse ? t.length - 1 - step : step;
-      for (size_t i = 0; i < t.carry; ++i) {
-        t.in[i] = step == 0 ? in[i] : (step % 2 ? t.even : t.odd)[i]->data();
-        t.out[i] = step == t.length - 1 ? out[i] : (step % 2 ? t.odd : t.even)[i]->data();
-      }
-      for (size_t i = 0; i < t.xs; ++i) {
-        const void* x = static_cast<const std::byte*>(in[t.carry + i]) + at * t.x_bytes[i];
-        if (t.x[i]) t.memory.copy(t.x[i]->data(), x, t.x_bytes[i]);
-        t.in[t.carry + i] = t.x[i] ? t.x[i]->data() : x;
-      }
-      const auto y = [&](size_t i) { return static_cast<std::byte*>(out[t.carry + i]) + at * t.y_bytes[i]; };
-      for (size_t i = 0; i < t.ys; ++i) t.out[t.carry + i] = t.y[i] ? t.y[i]->data() : y(i);
-      t.body(t.in.data(), t.out.data());
-      for (size_t i = 0; i < t.ys; ++i)
-        if (t.y[i]) t.memory.copy(y(i), t.y[i]->data(), t.y_bytes[i]);
-    }
-  };
+  auto loop = std::make_shared<ScanLoop>(spec, std::move(memory));
+  return [loop](const void* const* in, void* const* out) { loop->run(in, out); };
 }
 
 constinit const Op scan_op = {

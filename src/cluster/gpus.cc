@@ -7,10 +7,12 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/os/environment.h"
 #include "cluster/variables.h"
 #include "hardware/gpu_lanes.h"
 #include "lane/gpu_report.h"
 #include "lockstep/error.h"
+#include "sharding/device_table.h"
 
 namespace lockstep::detail {
 
@@ -86,7 +88,7 @@ void select_own_gpus(const ClusterInfo& info, int local_id, int local_count) {
   const GpuRequest request{.visible = visible,
                            .local_id = info.local_id && info.local_count ? *info.local_id : local_id,
                            .local_count = info.local_id && info.local_count ? *info.local_count : local_count,
-                           .shared = gpus_are_shared(read_launch_environment().environment, visible),
+                           .shared = gpus_are_shared(own_environment(), visible),
                            .requested = info.local_device_ids};
   try {
     set_assigned_gpus(gpu_lanes_variable() ? choose_shared_gpus(request) : choose_gpus(request));

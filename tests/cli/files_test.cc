@@ -10,10 +10,8 @@
 namespace lockstep {
 namespace {
 
-using detail::ProcessResult;
-
 ProcessResult shell(const std::string& line) {
-  return detail::run_process({"bash", "-c", line}, std::chrono::seconds(60));
+  return run_process({"bash", "-c", line}, std::chrono::seconds(60));
 }
 
 TEST(UserFiles, ConfigurationComesThroughAPipe) {

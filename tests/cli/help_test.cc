@@ -17,7 +17,7 @@ using Command = std::vector<std::string>;
 
 std::string help_of(Command command) {
   command.emplace_back("--help");
-  const detail::ProcessResult result = run_lockstep(command);
+  const ProcessResult result = run_lockstep(command);
   EXPECT_EQ(result.exit_code, 0);
   return result.output;
 }
@@ -216,7 +216,7 @@ std::set<std::string> bash_offers(const Command& words) {
                              "\n"
                              "_lockstep\n"
                              "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
-  const detail::ProcessResult result = detail::run_process({"bash", "--norc", "-c", script}, std::chrono::seconds(60));
+  const ProcessResult result = run_process({"bash", "--norc", "-c", script}, std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   std::istringstream lines(result.output);
   std::set<std::string> out;
@@ -268,14 +268,14 @@ _describe() { local name=${@[-1]}; print -l -- "${(@P)name}"; }
 )";
 
 TEST(Completion, ZshOffersCommandsFlagsAndValues) {
-  if (detail::find_program("zsh").empty()) GTEST_SKIP() << "zsh is not installed";
+  if (find_program("zsh").empty()) GTEST_SKIP() << "zsh is not installed";
   const TempDir dir;
   const std::string script = run_lockstep({"completion", "zsh"}).output;
   const std::string file = dir.path() + "/_lockstep";
   FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));
-  EXPECT_EQ(detail::run_process({"zsh", "-n", file}, std::chrono::seconds(60)).output, "");
+  EXPECT_EQ(run_process({"zsh", "-n", file}, std::chrono::seconds(60)).output, "");
   const auto offers = [&](const std::string& typed, int current) {
-    return detail::run_process({"zsh", "-f", "-c",
+    return run_process({"zsh", "-f", "-c",
                                 kZshPrinters + ("source " + file + "; words=(lockstep " + typed +
                                                 "); CURRENT=" + std::to_string(current) + "; _lockstep")},
                                std::chrono::seconds(60))

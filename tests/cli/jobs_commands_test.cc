@@ -225,7 +225,7 @@ TEST_F(Jobs, ManifestsAreReadFromFilesFoldersAndPipes) {
   EXPECT_EQ(out({"apply", "--dry-run", "-f", folder, "-f", third}),
             "jaxjob.kubeflow.org/one is valid (dry run)\njaxjob.kubeflow.org/two is valid (dry run)\n"
             "jaxjob.kubeflow.org/three is valid (dry run)\n");
-  const detail::ProcessResult piped = detail::run_process(
+  const ProcessResult piped = run_process(
       {"sh", "-c", "'" + program_path() + "' apply --dry-run -f - < '" + third + "'"}, std::chrono::seconds(60));
   EXPECT_EQ(piped.output, "jaxjob.kubeflow.org/three is valid (dry run)\n");
   EXPECT_EQ(run({"get", "jobs", "-A"}).out, "");
@@ -237,7 +237,8 @@ TEST_F(Jobs, ManifestsAreReadFromFilesFoldersAndPipes) {
   expect_error({"apply", "-f", third, "-n", "other"},
                "apply: the manifest of three has namespace kubeflow, but -n is other; omit one of them", 2);
   FileSystem::real().make_dirs(path("empty"));
-  expect_error({"apply", "-f", path("empty")}, "apply: " + path("empty") + " contains no .yaml, .yml or .json file; check the path", 2);
+  expect_error({"apply", "-f", path("empty")},
+               "apply: " + path("empty") + " contains no .yaml, .yml or .json file; check the path", 2);
   const RunningProgram::Result missing = run({"apply", "-f", path("none.yaml")});
   EXPECT_EQ(missing.exit_code, 2);
   expect_contains(missing.err, "none.yaml: No such file or directory");

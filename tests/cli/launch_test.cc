@@ -36,7 +36,7 @@ using Lines = std::multiset<std::string>;
 
 TEST(Launch, EveryProcessGetsItsRank) {
   const auto result =
-      launch({"-n", "3", "--devices", "8", "--lanes=2", "--collectives", "gloo", "--heartbeat-timeout", "2.5",
+      launch({"-n", "3", "--devices", "8", "--cpu-lanes=2", "--collectives", "gloo", "--heartbeat-timeout", "2.5",
               "--collective-timeout", "7"},
              "echo $LOCKSTEP_PROCESS_ID of $LOCKSTEP_NUM_PROCESSES $LOCKSTEP_NUM_CPU_DEVICES $LOCKSTEP_CPU_LANES "
              "$LOCKSTEP_COLLECTIVES $LOCKSTEP_HEARTBEAT_TIMEOUT $LOCKSTEP_COLLECTIVE_TIMEOUT ${#LOCKSTEP_TOKEN}");
@@ -463,7 +463,7 @@ TEST(Launch, Process0MayRedrawLinesOnATerminal) {
 
 TEST(Launch, JobContinuesWithoutAReader) {
   const TempDir dir;
-  const detail::ProcessResult result = detail::run_process(
+  const ProcessResult result = run_process(
       {"bash", "-c",
        "set -o pipefail; '" + program_path() + "' launch -n 2 -- /bin/sh -c 'seq 100000; echo x >> " + dir.path() +
            "/done' | head -n 1"},

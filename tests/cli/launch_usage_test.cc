@@ -55,7 +55,7 @@ TEST(LaunchCommand, StartedCommandIsCheckedOnceBeforeAnyProcessStarts) {
   expect_usage_error({"launch", "-n", "2", "--", "train", "--modle", "cnn"},
                      "train: unknown flag --modle; did you mean \"--model\"? see `lockstep train --help`");
   const auto refused = [](const std::vector<std::string>& words, const std::string& part) {
-    const detail::ProcessResult result = run_lockstep(words);
+    const ProcessResult result = run_lockstep(words);
     EXPECT_EQ(result.exit_code, 2) << result.output;
     EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
     EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
@@ -66,7 +66,7 @@ TEST(LaunchCommand, StartedCommandIsCheckedOnceBeforeAnyProcessStarts) {
 }
 
 TEST(LaunchCommand, CompletionCoversTheStartedCommand) {
-  const detail::ProcessResult result = detail::run_process(
+  const ProcessResult result = run_process(
       {"bash", "--norc", "-c",
        "source <('" + program_path() +
            "' completion bash)\nCOMP_WORDS=(lockstep launch -n 2 -- train --learn)\nCOMP_CWORD=6\n_lockstep\n"

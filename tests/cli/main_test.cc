@@ -11,7 +11,7 @@ namespace {
 
 TEST(Cli, PrintsItsVersion) {
   for (const char* spelling : {"version", "--version", "-V"}) {
-    const detail::ProcessResult result = run_lockstep({spelling});
+    const ProcessResult result = run_lockstep({spelling});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.output, "lockstep " LOCKSTEP_VERSION "\n");
   }
@@ -26,13 +26,13 @@ TEST(Cli, HelpListsCommandsAndFlags) {
 TEST(Cli, HelpIsAlsoACommand) {
   const std::string all = run_lockstep({"--help"}).output;
   for (const Words& words : {Words{}, Words{"help"}, Words{"help", "--help"}}) {
-    const detail::ProcessResult result = run_lockstep(words);
+    const ProcessResult result = run_lockstep(words);
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.output, all);
   }
   EXPECT_EQ(run_lockstep({"help", "data", "fetch"}).output, run_lockstep({"data", "fetch", "--help"}).output);
   for (const char* command : {"train", "data", "launch", "logs", "devices"}) {
-    const detail::ProcessResult result = run_lockstep({command, "help"});
+    const ProcessResult result = run_lockstep({command, "help"});
     EXPECT_EQ(result.exit_code, 0) << command;
     EXPECT_EQ(result.output, run_lockstep({command, "--help"}).output);
   }

@@ -5,8 +5,6 @@
 namespace lockstep {
 namespace {
 
-using detail::ProcessResult;
-
 TEST(PlatformFlag, ChoosesTheCpu) {
   for (const char* platform : {"cpu", "auto"}) {
     if (nvidia_hardware_present() && platform == std::string("auto")) continue;
@@ -18,7 +16,7 @@ TEST(PlatformFlag, ChoosesTheCpu) {
 
 TEST(PlatformFlag, OverridesTheVariable) {
   const Words words = {"env", "LOCKSTEP_PLATFORM=cuda", program_path(), "allreduce", "--platform", "cpu"};
-  EXPECT_EQ(detail::run_process(words, std::chrono::seconds(60)).output,
+  EXPECT_EQ(run_process(words, std::chrono::seconds(60)).output,
             "Total devices: 1  |  Devices per task: 1\nProcess 0 has y=[1.]\n");
 }
 

@@ -103,7 +103,7 @@ TEST(Train, UnmetExpectationIsExitCode3WithBothValues) {
 }
 
 TEST(Train, ReasonOfAFailureIsTheLastLine) {
-  const detail::ProcessResult result =
+  const ProcessResult result =
       run_lockstep({"train", "--dataset", "synthetic", "--steps", "1", "--quiet", "--expect", "test_accuracy>=0.99"});
   EXPECT_EQ(result.exit_code, 3);
   const std::vector<std::string> lines = lines_of(result.output);
@@ -248,13 +248,13 @@ TEST(Eval, DataOfAnotherShapeOrWithMoreClassesIsRejected) {
   const auto eval = [&] { return run_lockstep({"eval", dir.path() + "/run", "--dataset", images + "," + labels}); };
   FileSystem::real().write(images, encode_idx({{2, 3, 4}, std::vector<uint8_t>(24)}));
   FileSystem::real().write(labels, encode_idx({{2}, {1, 2}}));
-  const detail::ProcessResult shape = eval();
+  const ProcessResult shape = eval();
   EXPECT_EQ(shape.exit_code, 1);
   expect_contains(shape.output, "f32[784,256]");
   expect_contains(shape.output, "f32[12,256]");
   FileSystem::real().write(images, encode_idx({{2, 28, 28}, std::vector<uint8_t>(2 * 784)}));
   FileSystem::real().write(labels, encode_idx({{2}, {1, 12}}));
-  const detail::ProcessResult classes = eval();
+  const ProcessResult classes = eval();
   EXPECT_EQ(classes.exit_code, 1);
   EXPECT_EQ(
       classes.output,
@@ -272,7 +272,7 @@ TEST(Inspect, VerifyNamesTheDamagedShardOfARun) {
   EXPECT_EQ(run_lockstep({"inspect", dir.path(), "--verify"}).exit_code, 0);
   const std::string shard = json["shards"][0]["file"];
   flip_byte(checkpoint_path(dir.path(), 3) + "/" + shard);
-  const detail::ProcessResult damaged = run_lockstep({"inspect", dir.path(), "--verify"});
+  const ProcessResult damaged = run_lockstep({"inspect", dir.path(), "--verify"});
   EXPECT_EQ(damaged.exit_code, 1);
   expect_contains(damaged.output, shard);
 }

@@ -3,6 +3,7 @@
 #include "cluster/detect.h"
 
 #include "fuzz/fuzz.h"
+#include "sharding/device_table.h"
 
 using namespace lockstep;
 

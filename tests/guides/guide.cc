@@ -120,7 +120,7 @@ std::vector<Outcome> run_guide(const std::vector<Step>& steps) {
   script += "lockstep delete --all -A >/dev/null 2>&1\n";
   const std::string path = dir.path() + "/script";
   FileSystem::real().write(path, std::vector<uint8_t>(script.begin(), script.end()));
-  const detail::ProcessResult result = detail::run_process({"bash", "--norc", path}, std::chrono::minutes(4));
+  const ProcessResult result = run_process({"bash", "--norc", path}, std::chrono::minutes(4));
   if (result.timed_out) throw std::runtime_error("the guide timed out: " + result.output);
 
   std::vector<Outcome> out(steps.size());

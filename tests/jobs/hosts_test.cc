@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/throws.h"
-#include "data/process.h"
+#include "support/program.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -55,7 +55,7 @@ TEST(Hosts, ProcessesFillSlotsInOrder) {
 
 TEST(Hosts, QuotesWordsForTheShell) {
   const std::vector<std::string> words = {"it's", "a b", "$HOME `x` \"y\" \\", "", "line\nbreak", "*"};
-  const detail::ProcessResult result = detail::run_process(
+  const ProcessResult result = run_process(
       {"sh", "-c", "for w in " + shell_quote(words) + "; do printf '<%s>' \"$w\"; done"}, std::chrono::seconds(60));
   EXPECT_EQ(result.output, "<it's><a b><$HOME `x` \"y\" \\><><line\nbreak><*>");
 }

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "data/process.h"
+#include "base/os/run_program.h"
 
 extern char** environ;
 
@@ -38,9 +38,26 @@ inline std::string program_path() {
   return std::string(LOCKSTEP_BINARY_DIR) + "/lockstep";
 }
 
-inline detail::ProcessResult run_lockstep(std::vector<std::string> arguments) {
+// How a program ended, with its standard output and standard error together.
+struct ProcessResult {
+  int exit_code = 0;  // 128 + n if signal n ended it
+  bool timed_out = false;
+  std::string output;  // the last 64 KiB
+};
+
+// Runs a program and kills it at the deadline.
+inline ProcessResult run_process(const Words& arguments, std::chrono::milliseconds deadline) {
+  ProgramResult result = run_program(arguments, {.deadline = deadline,
+                                                 .return_at_deadline = true,
+                                                 .merge_streams = true,
+                                                 .max_output = 64 * 1024,
+                                                 .keep_tail = true});
+  return {result.code, result.timed_out, std::move(result.out)};
+}
+
+inline ProcessResult run_lockstep(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), program_path());
-  return detail::run_process(arguments, std::chrono::seconds(60));
+  return run_process(arguments, std::chrono::seconds(60));
 }
 
 // Waits up to a minute until a process that is not a child of this one has exited. (Its new parent may reap it late
@@ -58,7 +75,7 @@ inline bool is_gone_soon(pid_t pid) {
 
 // Expects the command line to be rejected with this message and exit code 2.
 inline void expect_usage_error(const std::vector<std::string>& arguments, const std::string& message) {
-  const detail::ProcessResult result = run_lockstep(arguments);
+  const ProcessResult result = run_lockstep(arguments);
   EXPECT_EQ(result.exit_code, 2) << message;
   EXPECT_EQ(result.output, "lockstep: " + message + "\n");
 }

@@ -1,4 +1,4 @@
-// Descriptor: owns a file descriptor and closes it. A value, used by one thread at a time.
+// Descriptor: owns a file descriptor and closes it. Pipe: two of them. Values, used by one thread at a time.
 #pragma once
 
 #include <unistd.h>
@@ -32,5 +32,12 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
+
+struct Pipe {
+  Descriptor reader, writer;
+};
+
+// Both ends are closed when a program is executed. `flags`: O_NONBLOCK or 0. Throws IoError.
+Pipe make_pipe(int flags = 0);
 
 }  // namespace lockstep

@@ -29,6 +29,12 @@ detail::Environment own_environment() {
   return out;
 }
 
+std::vector<std::string> environment_strings(const detail::Environment& environment) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : environment) out.push_back(name + "=" + value);
+  return out;
+}
+
 int64_t number_in_variable(std::string_view what, std::string_view name, std::string_view text, int64_t low,
                            int64_t high) {
   int64_t n = 0;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -24,6 +25,9 @@ std::optional<std::string> environment_variable_even_if_empty(const char* name);
 
 // All variables.
 detail::Environment own_environment();
+
+// `NAME=value` for each variable, as processes are started with.
+std::vector<std::string> environment_strings(const detail::Environment& environment);
 
 // The integer in `text`, the value of the variable `name`. Throws Error unless it is in low ... high:
 // `lanes: LOCKSTEP_CPU_LANES is "two"; set it to a number from 1 to 1024, or unset it`, where `what` is "lanes".

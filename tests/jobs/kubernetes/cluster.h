@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
-#include "data/process.h"
+#include "base/os/process.h"
 #include "jobs/kubernetes/api_server.h"
 #include "support/program.h"
 #include "support/text.h"
@@ -18,7 +18,7 @@ class KubernetesCluster : public testing::Test {
   using Json = ApiServer::Json;
 
   void SetUp() override {
-    if (detail::find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
+    if (find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
     use_namespace("");
   }
 

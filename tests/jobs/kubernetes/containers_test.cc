@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "cli/training.h"
-#include "data/process.h"
 #include "support/program.h"
 #include "support/sanitizers.h"
 
@@ -27,7 +26,7 @@ RunningProgram::Result inside(const std::string& root, const Words& command) {
 
 TEST(Container, ProgramRunsInTheRootOfTheImage) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need /proc, which the image does not have";
-  if (detail::run_process(enter("/") + Words{"true"}, std::chrono::seconds(10)).exit_code != 0)
+  if (run_process(enter("/") + Words{"true"}, std::chrono::seconds(10)).exit_code != 0)
     GTEST_SKIP() << "no permission for chroot";
   const TempDir dir;
   const std::string root = dir.path() + "/root";

@@ -5,11 +5,11 @@
 #include <cctype>
 #include <set>
 
-#include "data/process.h"
+#include "base/os/process.h"
 #include "jobs/kubernetes/manifests.h"
 #include "jobs/kubernetes/variables.h"
 #include "jobs/model/yaml_document.h"
-#include "jobs/run_program.h"
+#include "base/os/run_program.h"
 #include "support/program.h"
 
 namespace lockstep {
@@ -42,7 +42,7 @@ void differences(const Json& ours, const Json& theirs, const std::string& path, 
 
 // kubectl parses the Job into its built-in types, which drops unknown fields, and prints it again.
 TEST(Kubectl, KeepsEveryFieldOfAJob) {
-  if (detail::find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
+  if (find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
   // Fields that are newer than the oldest kubectl still in use (1.20).
   const std::set<std::string> newer = {"/spec/completionMode", "/spec/suspend", "/spec/podFailurePolicy"};
   const Json given = {{"hosts_count", 2},
@@ -59,7 +59,8 @@ TEST(Kubectl, KeepsEveryFieldOfAJob) {
     for (const Json& object : documents_of("indexed-job", variables)) {
       if (object["kind"] != "Job") continue;
       const ProgramResult result =
-          run_program({"kubectl", "set", "env", "--local", "-f", "-", "-o", "json", "ADDED=1"}, object.dump());
+          run_program({"kubectl", "set", "env", "--local", "-f", "-", "-o", "json", "ADDED=1"},
+                      {.input = object.dump()});
       ASSERT_EQ(result.code, 0) << result.err;
       const Json read = Json::parse(result.out);
       EXPECT_NE(result.out.find("\"ADDED\""), std::string::npos);
@@ -71,7 +72,7 @@ TEST(Kubectl, KeepsEveryFieldOfAJob) {
 
 // kubectl accepts kinds that it has no built-in types for.
 TEST(Kubectl, AcceptsEveryKind) {
-  if (detail::find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
+  if (find_program("kubectl").empty()) GTEST_SKIP() << "no kubectl";
   for (const std::string& kind : manifest_kinds()) {
     std::string names;
     for (const Json& each : documents_of(kind, Json::object())) {
@@ -82,7 +83,7 @@ TEST(Kubectl, AcceptsEveryKind) {
       names += fmt::format("/{}\n", each["metadata"]["name"].get<std::string>());
     }
     const ProgramResult result = run_program({"kubectl", "label", "--local", "-f", "-", "-o", "name", "added=1"},
-                                             render_manifest({.kind = kind}));
+                                             {.input = render_manifest({.kind = kind})});
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(result.out, names) << kind;
   }

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/throws.h"
-#include "data/process.h"
+#include "base/os/process.h"
 #include "jobs/kubernetes/required_objects.h"
 #include "jobs/kubernetes/schema.h"
 #include "jobs/kubernetes/templates.h"
@@ -307,15 +307,15 @@ TEST(RenderCommand, InvalidVariablesAreUsageErrors) {
 
 // A server-side dry run with the real kubectl, if a cluster is available.
 TEST(Manifests, AreAcceptedByACluster) {
-  if (detail::find_program("kubectl").empty() ||
-      detail::run_process({"kubectl", "version", "--request-timeout=5s"}, std::chrono::seconds(15)).exit_code != 0)
+  if (find_program("kubectl").empty() ||
+      run_process({"kubectl", "version", "--request-timeout=5s"}, std::chrono::seconds(15)).exit_code != 0)
     GTEST_SKIP() << "no kubectl, or no cluster";
   const TempDir dir;
   for (const std::string& kind : manifest_kinds()) {
     const std::string file = dir.path() + "/" + kind + ".yaml";
     ASSERT_EQ(run_lockstep({"render", "kubernetes", "--kind", kind, "-o", file}).exit_code, 0);
     const auto result =
-        detail::run_process({"kubectl", "apply", "--dry-run=server", "-f", file}, std::chrono::seconds(60));
+        run_process({"kubectl", "apply", "--dry-run=server", "-f", file}, std::chrono::seconds(60));
     if (result.output.find("no matches for kind") != std::string::npos) continue;  // the operator is not installed
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }

@@ -84,7 +84,7 @@ TEST_F(LocalJobs, RejectsInvalidRequests) {
   EXPECT_THROWS(ask({{"op", "dance"}}), Error, "jobs: the daemon does not support the request \"dance\"");
   EXPECT_THROWS(ask({{"what", 1}}), Error, "jobs: the daemon cannot parse the request");
   EXPECT_THROWS(ask(Json::array()), Error, "jobs: the daemon cannot parse the request");
-  EXPECT_THROWS(ask({{"op", "remove"}, {"space", "default"}, {"name", "here"}, {"uid", "other"}}), Error,
+  EXPECT_THROWS(ask({{"op", "remove"}, {"namespace", "default"}, {"name", "here"}, {"uid", "other"}}), Error,
                 "jobs: job here no longer exists in namespace default");
   EXPECT_THROWS(ask({{"op", std::string(kMaxMessageBytes, 'x')}}), Error, "bytes; at most");
   // A client that sends nothing does not block others.
@@ -97,7 +97,7 @@ TEST_F(LocalJobs, TheDaemonDoesNotHoldTheOutputOfTheCommandThatStartsIt) {
   std::ofstream(file) << shell_job("piped", 1, "sleep 600").dump();
   const ScopedVariable state("LOCKSTEP_STATE_DIR", state_);
   // The pipe is closed when apply exits, although the daemon and the replica keep running.
-  const detail::ProcessResult result = run_lockstep({"apply", "-f", file});
+  const ProcessResult result = run_lockstep({"apply", "-f", file});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_FALSE(result.timed_out);
   EXPECT_TRUE(contains(result.output, "piped created")) << result.output;

@@ -21,7 +21,7 @@
 
 #include "base/file.h"
 #include "cli/training.h"
-#include "jobs/run_program.h"
+#include "base/os/run_program.h"
 #include "jobs/slurm/job_info.h"
 
 namespace lockstep {

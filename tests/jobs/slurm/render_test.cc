@@ -1,6 +1,6 @@
 // `lockstep render slurm` as users call it.
+#include "base/os/run_program.h"
 #include "cli/training.h"
-#include "jobs/run_program.h"
 
 namespace lockstep {
 namespace {
@@ -23,7 +23,7 @@ TEST(RenderSlurm, ShapesHaveTheirCommands) {
     EXPECT_EQ(result.code, 0) << result.err;
     expect_contains(result.out, "#SBATCH --job-name=" + shape + "\n#SBATCH " + layout + "#SBATCH --cpus-per-task=4\n");
     expect_contains(result.out, "/" + command + " || status=$?\n");
-    EXPECT_EQ(run_program({"bash", "-n"}, result.out).code, 0);
+    EXPECT_EQ(run_program({"bash", "-n"}, {.input = result.out}).code, 0);
   }
 }
 
@@ -75,21 +75,23 @@ TEST(RenderSlurm, CommandsAreChecked) {
 
 TEST(RenderSlurm, InvalidFlagsAreRejected) {
   expect_rejected({"--nodes", "2"},
-                 "no command after --; add one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
+                  "no command after --; add one, such as `lockstep render slurm --nodes 2 -- train --model mlp`");
   expect_rejected(
       {"--", "trian"},
       "unknown command \"trian\"; did you mean \"train\"? to run another program, give its path or use --program");
   expect_rejected({"--env", "A", "--", "train"}, "--env: \"A\" is not NAME=VALUE");
   for (const char* wrong : {"lots", "16X", "G", "-1"})
     expect_rejected({std::string("--mem=") + wrong, "--", "train"},
-                    "--mem: \"" + std::string(wrong) + "\" is not a size such as 16G or 500M; see `lockstep render slurm "
-                    "--help`");
+                    "--mem: \"" + std::string(wrong) +
+                        "\" is not a size such as 16G or 500M; see `lockstep render slurm "
+                        "--help`");
   for (const char* size : {"0", "500", "16G", "16gb"})
     expect_contains(render({"--mem", size, "--", "train"}).out, "#SBATCH --mem=" + std::string(size) + "\n");
   expect_rejected({"--max-requeues", "3", "--", "train"},
-                 "--max-requeues has no effect without --requeue; add --requeue or omit it");
-  expect_rejected({"--time", "1h", "--", "train"},
-                 "invalid time \"1h\"; write MINUTES, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS");
+                  "--max-requeues has no effect without --requeue; add --requeue or omit it");
+  expect_rejected(
+      {"--time", "1h", "--", "train"},
+      "invalid time \"1h\"; write MINUTES, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/throws.h"
-#include "jobs/run_program.h"
+#include "base/os/run_program.h"
 #include "lockstep/error.h"
 #include "support/text.h"
 
@@ -19,7 +19,7 @@ void expect_error(F call, const std::string& message) {
 }
 
 void expect_valid_bash(const std::string& text) {
-  const ProgramResult result = run_program({"bash", "-n"}, text);
+  const ProgramResult result = run_program({"bash", "-n"}, {.input = text});
   EXPECT_EQ(result.code, 0) << result.err << text;
 }
 
@@ -137,7 +137,7 @@ ProgramResult run_without_slurm(const SlurmScript& script, const std::string& fo
   program("srun", "while [[ $1 == -* ]]; do shift; done; exec \"$@\"");
   return run_program({"env", "PATH=" + folder + ":/usr/bin:/bin", "SLURM_JOB_ID=1", "SLURM_NTASKS=1",
                       "SLURM_JOB_NUM_NODES=1", "SLURM_PROCID=1", "bash", "-s"},
-                     render_slurm(script, "render"));
+                     {.input = render_slurm(script, "render")});
 }
 
 const std::vector<std::string> kSpecialWords = {

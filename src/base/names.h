@@ -1,4 +1,4 @@
-// Names in messages: suggestions for misspelt names, and plurals. Pure functions, safe from any thread.
+// Names in messages: suggestions for misspelled names, and plurals. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>

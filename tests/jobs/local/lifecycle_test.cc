@@ -213,7 +213,9 @@ TEST_F(LocalJobs, DeleteStopsTheReplicas) {
   runner().remove(get("gone"));
   EXPECT_TRUE(runner().list("").empty());
   for (const pid_t pid : processes) EXPECT_TRUE(is_gone_soon(pid)) << pid;
-  EXPECT_THROWS(get("gone"), Error, "job gone: not found: namespace default has no jobs on this machine");
+  EXPECT_THROWS(
+      get("gone"), Error,
+      "job gone: not found: namespace default has no jobs on this machine; `lockstep get jobs -A` lists all jobs");
   apply(shell_job("other", 1, "true"));
   EXPECT_THROWS(get("othr"), Error,
                 "job othr: not found in namespace default; did you mean \"other\"? existing jobs: other");

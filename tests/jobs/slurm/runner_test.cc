@@ -101,7 +101,10 @@ TEST_F(JobsOnSlurm, JobRunsToItsEndAndEveryCommandShowsIt) {
   EXPECT_EQ(on_slurm({"logs", "sun"}).err,
             "lockstep: job sun: not found in namespace default; did you mean \"sum\"? existing jobs: sum\n");
   EXPECT_EQ(shown({"delete", "sum"}), "jaxjob.kubeflow.org \"sum\" deleted from default namespace\n");
-  EXPECT_EQ(on_slurm({"logs", "sum"}).err, "lockstep: job sum: not found: namespace default has no jobs under Slurm\n");
+  EXPECT_EQ(
+      on_slurm({"logs", "sum"}).err,
+      "lockstep: job sum: not found: namespace default has no jobs under Slurm; `lockstep get jobs -A --on slurm` "
+      "lists all jobs\n");
 }
 
 TEST_F(JobsOnSlurm, FailedJobReportsReplicasAndExitCodes) {

@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "base/os/http.h"
 #include "base/os/process.h"
 #include "base/os/run_program.h"
-#include "data/download.h"
 
 namespace lockstep::detail {
 namespace {
@@ -35,7 +35,7 @@ class MirrorSource final : public DataSource {
     const std::string url = address_ + file.name + ".gz";
     // Compression adds a little to incompressible bytes, so allow slightly more than the raw size.
     const int64_t most = file_size(file) + file_size(file) / 100 + 4096;
-    return parse_idx(download(url, {.max_bytes = most, .allow_plain_http = allow_plain_http_, .progress = progress}),
+    return parse_idx(http_get(url, {.max_bytes = most, .allow_plain_http = allow_plain_http_, .progress = progress}),
                      url, &file.shape);
   }
 

@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/os/http.h"
 #include "base/print_stderr.h"
-#include "data/post.h"
 
 namespace lockstep {
 namespace detail {
@@ -151,8 +151,9 @@ class TrainerStatusLogger final : public Logger {
 
   void send(const PostedProgress& progress) {
     try {
-      post_json(options_.url, body_of(progress),
-                {.ca_file = options_.ca_file, .bearer = token_of(options_.token_file), .deadline = options_.deadline});
+      http_post_json(
+          options_.url, body_of(progress),
+          {.ca_file = options_.ca_file, .bearer = token_of(options_.token_file), .deadline = options_.deadline});
     } catch (const std::exception& error) {
       if (!std::exchange(warned_, true))
         print_stderr("lockstep: reporting progress to Kubeflow Trainer failed: {}; training continues\n", error.what());

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "base/os/http.h"
 #include "base/throws.h"
 #include "cli/training.h"
 #include "cluster/certificates.h"
-#include "data/post.h"
 #include "jobs/kubernetes/schema.h"
 #include "jobs/kubernetes/tls_server.h"
 #include "lockstep/error.h"
@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 bool has_curl() {
   try {
-    detail::post_json("https://127.0.0.1:1/", "", {});
+    http_post_json("https://127.0.0.1:1/", "", {});
   } catch (const IoError& error) {
     return std::string(error.what()).find("no libcurl") == std::string::npos;
   }

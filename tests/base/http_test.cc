@@ -1,28 +1,27 @@
-#include "data/download.h"
+#include "base/os/http.h"
 
 #include <cstdlib>
 
 #include "base/throws.h"
-#include "data/data_source.h"
-#include "data/digits.h"
-#include "data/http_server.h"
+#include "lockstep/error.h"
+#include "support/http_server.h"
 
-namespace lockstep::detail {
+namespace lockstep {
 namespace {
 
-class Download : public testing::Test {
+class HttpGet : public testing::Test {
  protected:
   void SetUp() override {
     ::setenv("no_proxy", "127.0.0.1", 1);
     try {
-      download(server_.url() + "ok", {.max_bytes = 100, .allow_plain_http = true});
+      http_get(server_.url() + "ok", {.max_bytes = 100, .allow_plain_http = true});
     } catch (const IoError& error) {
       if (std::string(error.what()).find("no libcurl") != std::string::npos) GTEST_SKIP() << error.what();
       throw;
     }
   }
   std::vector<uint8_t> get(const std::string& path, int64_t max_bytes = 100) {
-    return download(server_.url() + path,
+    return http_get(server_.url() + path,
                     {.max_bytes = max_bytes, .stall_timeout = std::chrono::seconds(1), .allow_plain_http = true});
   }
   static std::string answer(const std::string& path) {
@@ -39,15 +38,15 @@ class Download : public testing::Test {
   HttpServer server_{answer};
 };
 
-TEST_F(Download, ReturnsTheBodyAndFollowsRedirects) {
+TEST_F(HttpGet, ReturnsTheBodyAndFollowsRedirects) {
   const std::vector<uint8_t> hello = {'h', 'e', 'l', 'l', 'o'};
   EXPECT_EQ(get("ok"), hello);
   EXPECT_EQ(get("redirect"), hello);
 }
 
-TEST_F(Download, ReportsProgress) {
+TEST_F(HttpGet, ReportsProgress) {
   int64_t bytes = 0, total = 0;
-  download(server_.url() + "ok", {.max_bytes = 100, .allow_plain_http = true, .progress = [&](int64_t b, int64_t t) {
+  http_get(server_.url() + "ok", {.max_bytes = 100, .allow_plain_http = true, .progress = [&](int64_t b, int64_t t) {
                                     bytes = b;
                                     total = t;
                                   }});
@@ -55,35 +54,22 @@ TEST_F(Download, ReportsProgress) {
   EXPECT_EQ(total, 5);
 }
 
-TEST_F(Download, FailuresAreReportedWithTheReason) {
+TEST_F(HttpGet, FailuresAreReportedWithTheReason) {
   EXPECT_THROWS(get("nothing"), IoError, "HTTP 404");
   EXPECT_THROWS(get("long"), IoError, "longer than the maximum of 100 bytes");
   EXPECT_THROWS(get("short"), IoError, "45 bytes");
   EXPECT_THROWS(get("loop"), IoError, "redirects");
 }
 
-TEST_F(Download, StalledServerTimesOut) { EXPECT_THROWS(get("stall"), IoError, "Operation too slow"); }
+TEST_F(HttpGet, StalledServerTimesOut) { EXPECT_THROWS(get("stall"), IoError, "Operation too slow"); }
 
-TEST_F(Download, PlainHttpIsRejectedUnlessAllowed) {
-  EXPECT_THROWS(download(server_.url() + "ok", {.max_bytes = 100}), IoError, "http");
+TEST_F(HttpGet, PlainHttpIsRejectedUnlessAllowed) {
+  EXPECT_THROWS(http_get(server_.url() + "ok", {.max_bytes = 100}), IoError, "http");
 }
 
-TEST_F(Download, RefusedConnectionFailsImmediately) {
-  EXPECT_THROWS(download("https://127.0.0.1:1/x", {.max_bytes = 100}), IoError, "127.0.0.1 port 1");
-}
-
-TEST_F(Download, MirrorServesCompressedFiles) {
-  const Digits digits;
-  const HttpServer server([&](const std::string& path) -> std::string {
-    if (path != "/t10k-labels-idx1-ubyte.gz") return "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
-    const std::vector<uint8_t> body = gzip(encode_idx(digits.files[3]));
-    return HttpServer::ok(std::string(body.begin(), body.end()));
-  });
-  const auto mirror = mirror_source(server.url(), true);
-  EXPECT_EQ(mirror->name(), server.url());
-  EXPECT_EQ(mirror->fetch(digits.spec.files[3], {}).bytes, digits.files[3].bytes);
-  EXPECT_THROWS(mirror->fetch(digits.spec.files[0], {}), IoError, "HTTP 404");
+TEST_F(HttpGet, RefusedConnectionFailsImmediately) {
+  EXPECT_THROWS(http_get("https://127.0.0.1:1/x", {.max_bytes = 100}), IoError, "127.0.0.1 port 1");
 }
 
 }  // namespace
-}  // namespace lockstep::detail
+}  // namespace lockstep

@@ -45,8 +45,7 @@ Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::
   if (size != local_device_count())
     throw_error(
         "pmap: {} elements along \"{}\", but process {} has {} devices; with several processes, each passes one "
-        "element "
-        "per local device",
+        "element per local device",
         size, name, process_index(), local_device_count());
   Shape shape = array.shape();
   shape[spec.entries.size() - 1] = device_count();

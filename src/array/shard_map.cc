@@ -129,8 +129,7 @@ Type device_type(const Array& array, const ShardMapOptions& options, const Parti
     if (type.shape[d] % pieces != 0)
       throw_error(
           "shard_map: {}: dimension {} of {} is sharded {} ways by {}; per-device code needs equal shards, but {} is "
-          "not "
-          "a multiple of {}; pad the batch, or use jit, which allows uneven shards",
+          "not a multiple of {}; pad the batch, or use jit, which allows uneven shards",
           path, d, to_string(type.shape), pieces, by, type.shape[d], pieces);
     type.shape[d] /= pieces;
   }
@@ -163,8 +162,7 @@ Arrays run_per_device(const Traced& traced, std::span<const Array> args, const s
       if (all.batched[i] && !force[i])
         throw_error(
             "shard_map: result {} is {}, which varies over \"{}\", but its spec {} declares it replicated over that "
-            "axis; "
-            "psum or pmean it over \"{}\", or name the axis in out_specs",
+            "axis; psum or pmean it over \"{}\", or name the axis in out_specs",
             i, to_string(traced.program->types[traced.program->outputs[i]]), axes[k], to_string(out[i]), axes[k]);
     program = std::move(all.program);
   }

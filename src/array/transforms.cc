@@ -280,8 +280,7 @@ void check_predicate(const Array& p) {
   if (p.rank() != 0 || p.dtype() != DType::boolean)
     throw_error(
         "cond: the predicate is {}; it must be a bool scalar: compare, or reduce with any() or all(), or use where() "
-        "to "
-        "select elements",
+        "to select elements",
         to_string(p.type()));
 }
 

@@ -25,9 +25,9 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t, const string_t&) override { return count(); }
   bool string(string_t&) override { return count(); }
   bool binary(binary_t&) override { return count(); }
-  bool start_object(std::size_t) override { return open(true); }
+  bool start_object(std::size_t) override { return open(); }
   bool end_object() override { return close(); }
-  bool start_array(std::size_t) override { return open(false); }
+  bool start_array(std::size_t) override { return open(); }
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
@@ -62,7 +62,7 @@ class JsonChecker final : public nlohmann::json_sax<nlohmann::json> {
     if (++values_ > limits_.values) fail(fmt::format("it has more than {} values", limits_.values));
     return true;
   }
-  bool open(bool) {
+  bool open() {
     if (static_cast<int>(levels_.size()) >= limits_.depth)
       fail(fmt::format("more than {} objects or lists are nested", limits_.depth));
     levels_.emplace_back();

@@ -269,8 +269,7 @@ DumpPaths paths_of(const BlameArguments& arguments) {
   if (folder.empty())
     throw_error(
         "blame: no dumps found among the temporary files of this host; give the folder that the processes printed, "
-        "such "
-        "as RUN/flight for a run with checkpoints or logs");
+        "such as RUN/flight for a run with checkpoints or logs");
   print_stderr("lockstep: reading dumps from {}\n", folder);
   return {.paths = {folder}, .named = false};
 }

@@ -95,8 +95,7 @@ DeclaredContents read_declared(detail::ByteStream& stream, const std::string& wh
   if (declared.size > stream.max_remaining())
     throw_error(
         "read {}: its header declares {} = {} bytes, but at most {} follow; the file is truncated or its header "
-        "corrupt: "
-        "fetch it again",
+        "corrupt: fetch it again",
         where, to_string(declared.shape), declared.size, stream.max_remaining());
   return declared;
 }

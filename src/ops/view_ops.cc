@@ -101,12 +101,12 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
   const Shape &a = in[0].shape, &b = attrs.ints("shape");
   Factors factors;
   Rule rule{{""}, {""}, "", "", Steps(1), Steps(1)};
-  auto take = [&](std::string& term, size_t n) {
+  auto add_unsharded = [&](std::string& term, size_t n) {
     const std::string letters = factors.next(static_cast<int64_t>(n));
     term += letters;
     rule.unsharded += letters;
   };
-  auto share = [&](int64_t in_step, int64_t out_step) {
+  auto add_shared = [&](int64_t in_step, int64_t out_step) {
     const char letter = factors.next();
     rule.in[0] += letter;
     rule.out[0] += letter;
@@ -118,13 +118,13 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
   while (i < a.size() && j < b.size()) {
     if (empty && a[i] != b[j]) break;
     if (a[i] == b[j]) {
-      share(1, 1);
+      add_shared(1, 1);
       ++i, ++j;
     } else if (a[i] == 1) {
-      take(rule.in[0], 1);
+      add_unsharded(rule.in[0], 1);
       ++i;
     } else if (b[j] == 1) {
-      take(rule.out[0], 1);
+      add_unsharded(rule.out[0], 1);
       ++j;
     } else {
       size_t i1 = i + 1, j1 = j + 1;
@@ -136,14 +136,14 @@ Rule reshape_rule(Types in, const Attrs& attrs) {
       }
       const int64_t steps = std::gcd(a[i], b[j]);
       const size_t shared = steps > 1 ? 1 : 0;
-      if (shared) share(a[i] / steps, b[j] / steps);
-      take(rule.in[0], i1 - i - shared);
-      take(rule.out[0], j1 - j - shared);
+      if (shared) add_shared(a[i] / steps, b[j] / steps);
+      add_unsharded(rule.in[0], i1 - i - shared);
+      add_unsharded(rule.out[0], j1 - j - shared);
       i = i1, j = j1;
     }
   }
-  take(rule.in[0], a.size() - i);
-  take(rule.out[0], b.size() - j);
+  add_unsharded(rule.in[0], a.size() - i);
+  add_unsharded(rule.out[0], b.size() - j);
   return rule;
 }
 

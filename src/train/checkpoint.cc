@@ -1,11 +1,11 @@
 #include "lockstep/checkpoint.h"
 
 #include <fmt/ranges.h>
-#include <iterator>
-#include <sstream>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/file.h"

@@ -179,8 +179,7 @@ std::string update_job(Job& job, const Job& wanted) {
   const auto reject = [&](const std::string& what) {
     throw_error(
         "apply: {} \"{}\" exists, and its {} cannot be changed; delete the job first (lockstep delete {}{}), or give "
-        "the "
-        "new one another name",
+        "the new one another name",
         name_of(job.kind), job.name, what, job.name,
         job.namespace_name == "default" ? "" : " -n " + job.namespace_name);
   };

@@ -171,7 +171,7 @@ class ConvRun {
   using S = detail::Sum<T>;
   // The element type of the products' operands.
   using E = std::conditional_t<kByKernel, T, S>;
-  static constexpr bool kHalf = detail::is_half<T>;
+  static constexpr bool kHalf = is_half<T>;
 
   template <class X>
   X* scratch(int thread, int slot, int64_t count) {
@@ -257,7 +257,7 @@ template <class F>
 void run_conv(const Conv& conv, const HalfKernel* kernel, Pool& pool, F f) {
   dispatch_conv(conv.spec().dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (detail::is_half<T>) {
+    if constexpr (is_half<T>) {
       if (kernel) return f(ConvRun<T, true>(conv, pool), zero);
     }
     f(ConvRun<T, false>(conv, pool), zero);

@@ -189,7 +189,7 @@ class GemmRun {
 
  private:
   using Sum = detail::Sum<T>;
-  static constexpr bool kSumIsOut = sizeof(Sum) == sizeof(Out) && !(detail::is_half<T> && !std::is_same_v<Out, float>);
+  static constexpr bool kSumIsOut = sizeof(Sum) == sizeof(Out) && !(is_half<T> && !std::is_same_v<Out, float>);
 
   // The matrices of one batch entry.
   detail::Operand<T> a(int64_t batch) const { return {a_ + batch * s_.stride_a, s_.lda, s_.transpose_a}; }
@@ -212,7 +212,7 @@ class GemmRun {
     const Tile tile = make_tile(batch, row0, rows, col0, cols, thread);
     const auto left = a(batch).at(row0, 0);
     const auto right = b(batch).at(0, col0);
-    if constexpr (detail::is_half<T>) {
+    if constexpr (is_half<T>) {
       if (g_.kernel_) {
         HalfResult result;
         if constexpr (kSumIsOut)
@@ -245,7 +245,7 @@ class GemmRun {
       const int64_t batch = i / chunks, k0 = i % chunks * g_.k_chunk_, k = std::min(g_.k_chunk_, s_.k - k0);
       const auto left = a(batch).at(0, k0), right = b(batch).at(k0, 0);
       Sum* const sums = partial + i * matrix;
-      if constexpr (detail::is_half<T>) {
+      if constexpr (is_half<T>) {
         if (g_.kernel_)
           return detail::multiply_half<T>(*g_.kernel_, pool_, thread, left, {right}, s_.m, s_.n, k,
                                           {.sums = sums, .ld = s_.n});
@@ -279,7 +279,7 @@ void Gemm::run(Pool& pool, const void* a, const void* b, void* c, Epilogue epilo
   if (spec_.m == 0 || spec_.n == 0 || spec_.batch == 0) return;
   dispatch_gemm(spec_.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (detail::is_half<T>) {
+    if constexpr (is_half<T>) {
       if (*spec_.out == DType::f32) return GemmRun<T, float>(*this, pool, a, b, c, epilogue).run();
     }
     GemmRun<T, T>(*this, pool, a, b, c, epilogue).run();

@@ -5,15 +5,13 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/dispatch.h"
 #include "lane/cpu/blas.h"
 #include "lane/cpu/operand.h"
 #include "lane/pool.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::detail {
-
-template <class T>
-inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
 // The type of sums of a dtype: float for 16-bit floats; unsigned for integers, whose overflow is defined.
 template <class T, bool half = is_half<T>>

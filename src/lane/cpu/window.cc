@@ -16,7 +16,7 @@ using detail::Sum;
 
 // The type in which elements of a dtype are compared.
 template <class T>
-using Order = std::conditional_t<detail::is_half<T>, float, T>;
+using Order = std::conditional_t<is_half<T>, float, T>;
 
 template <class T>
 constexpr T lowest() {
@@ -202,10 +202,10 @@ class WindowRun {
     pool_.parallel_for(s_.batch, [&](int64_t n, int thread) {
       T* const image = dx ? dx + n * in_size() : whole(thread, detail::kOutSlot, T{});
       Sum<T>* sums = reinterpret_cast<Sum<T>*>(image);
-      if constexpr (detail::is_half<T>) sums = whole(thread, detail::kSumSlot, Sum<T>{});
+      if constexpr (is_half<T>) sums = whole(thread, detail::kSumSlot, Sum<T>{});
       std::fill_n(sums, in_size(), Sum<T>{0});
       f(n, sums, thread);
-      if constexpr (detail::is_half<T>) detail::convert(sums, in_size(), 1, in_size(), image, in_size());
+      if constexpr (is_half<T>) detail::convert(sums, in_size(), 1, in_size(), image, in_size());
       const int64_t pixels = s_.in[0] * s_.in[1];
       if (epilogue)
         epilogue({.row0 = n * pixels,

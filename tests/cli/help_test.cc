@@ -1,10 +1,13 @@
 // Help, documentation and completion cover every command and flag. Help fits the terminal.
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "base/file.h"
+#include "base/os/process.h"
 #include "base/runtime_settings.h"
 #include "support/program.h"
 #include "support/variable.h"
@@ -15,11 +18,16 @@ namespace {
 
 using Command = std::vector<std::string>;
 
-std::string help_of(Command command) {
+// The help depends on the width of the terminal; each text is printed once.
+const std::string& help_of(Command command) {
+  static std::map<std::pair<std::string, Command>, std::string> known;
+  const char* const columns = std::getenv("COLUMNS");
+  const auto [at, missing] = known.try_emplace({columns ? columns : "", command});
+  if (!missing) return at->second;
   command.emplace_back("--help");
   const ProcessResult result = run_lockstep(command);
   EXPECT_EQ(result.exit_code, 0);
-  return result.output;
+  return at->second = result.output;
 }
 
 // Collects the program's commands from the titles and lists of its help.
@@ -201,12 +209,23 @@ TEST(Help, DocumentationHasEveryCommandAndFlag) {
   }
 }
 
+// The path of a file with the output of `lockstep completion bash`.
+const std::string& bash_completion() {
+  static const TempDir dir;
+  static const std::string path = [] {
+    const std::string script = run_lockstep({"completion", "bash"}).output, file = dir.path() + "/lockstep";
+    FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));
+    return file;
+  }();
+  return path;
+}
+
 // What bash offers after these words, the last of which is being typed, as completion sees them.
 std::set<std::string> bash_offers(const Command& words) {
   std::string quoted;
   for (const std::string& word : words) quoted += " '" + word + "'";
-  const std::string script = "source <('" LOCKSTEP_BINARY_DIR
-                             "/lockstep' completion bash)\n"
+  const std::string script = "source '" + bash_completion() +
+                             "'\n"
                              "complete -p lockstep | grep -q -- '-F _lockstep' || exit 9\n"
                              "COMP_WORDS=(lockstep" +
                              quoted +
@@ -276,9 +295,9 @@ TEST(Completion, ZshOffersCommandsFlagsAndValues) {
   EXPECT_EQ(run_process({"zsh", "-n", file}, std::chrono::seconds(60)).output, "");
   const auto offers = [&](const std::string& typed, int current) {
     return run_process({"zsh", "-f", "-c",
-                                kZshPrinters + ("source " + file + "; words=(lockstep " + typed +
-                                                "); CURRENT=" + std::to_string(current) + "; _lockstep")},
-                               std::chrono::seconds(60))
+                        kZshPrinters + ("source " + file + "; words=(lockstep " + typed +
+                                        "); CURRENT=" + std::to_string(current) + "; _lockstep")},
+                       std::chrono::seconds(60))
         .output;
   };
   EXPECT_NE(offers("''", 2).find("data:download and verify data sets\n"), std::string::npos) << offers("''", 2);

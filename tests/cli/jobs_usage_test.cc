@@ -51,14 +51,15 @@ TEST(JobCommands, NamespacesMustBeDnsLabels) {
   const std::vector<Words> commands = {
       {"apply", "-f", "job.yaml"},   {"get", "jobs"},  {"logs", "a"},   {"describe", "a"}, {"events"},
       {"wait", "a", "--for=delete"}, {"suspend", "a"}, {"resume", "a"}, {"delete", "a"}};
-  for (const Words& command : commands)
-    for (const std::string wrong : {"../../evil", "a/b", "Team", ""})
-      expect_usage_error(
-          command + Words{"-n", wrong},
-          command[0] + ": --namespace: \"" + wrong +
-              "\" is not a DNS-1123 label; use lowercase letters, digits and -, begin and end with a letter or "
-              "digit, at most 63 characters" +
-              help(command[0]));
+  const auto expect_rejected = [](const Words& command, const std::string& wrong) {
+    expect_usage_error(command + Words{"-n", wrong},
+                       command[0] + ": --namespace: \"" + wrong +
+                           "\" is not a DNS-1123 label; use lowercase letters, digits and -, begin and end with a "
+                           "letter or digit, at most 63 characters" +
+                           help(command[0]));
+  };
+  for (const Words& command : commands) expect_rejected(command, "../../evil");
+  for (const char* const wrong : {"a/b", "Team", ""}) expect_rejected(commands[0], wrong);
 }
 
 // Slurm's programs are installed, but no controller runs.

@@ -14,8 +14,9 @@
 
 namespace lockstep {
 
-// Repetitions of tests with random faults; more with `./dev test --long`.
-inline int fault_rounds() { return long_tests() ? 20 : 2; }
+// Repetitions of tests with random faults: `usual` rounds have every kind of victim, and `./dev test --long` repeats them
+// at other moments.
+inline int fault_rounds(int usual = 2) { return long_tests() ? 20 : usual; }
 
 class LaunchedJob {
  public:

@@ -14,8 +14,17 @@ const Words kSignalRun = {"--steps", "200", "--log-every", "1", "--eval-every", 
 
 class StoppedJob : public testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_EQ(launch({"-n", "3"}, train_words(kSignalRun + Words{"--checkpoint-dir", wanted_})).exit_code, 0);
+  void SetUp() override { ASSERT_FALSE(list_checkpoints(undisturbed()).empty()); }
+
+  // The checkpoints of a job that is not stopped.
+  static const std::string& undisturbed() {
+    static const TempDir dir;
+    static const std::string run = [] {
+      const std::string out = dir.path() + "/wanted";
+      EXPECT_EQ(launch({"-n", "3"}, train_words(kSignalRun + Words{"--checkpoint-dir", out})).exit_code, 0);
+      return out;
+    }();
+    return run;
   }
 
   // Sends the signal to one process, or to the launcher (-1), and resumes the job afterwards.
@@ -43,12 +52,11 @@ class StoppedJob : public testing::Test {
     const RunningProgram::Result resumed = launch({"-n", "3"}, command);
     EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
     expect_contains(resumed.err, fmt::format("[0] lockstep: resuming from step {} of 200\n", match[2].str()));
-    expect_same_result(run, wanted_);
+    expect_same_result(run, undisturbed());
   }
 
   const TempDir dir_;
   const ScopedVariable flight_{"LOCKSTEP_FLIGHT_DIR", dir_.path()};
-  const std::string wanted_ = dir_.path() + "/wanted";
 };
 
 TEST_F(StoppedJob, ByTheLauncherResumesByteEqual) {
@@ -72,7 +80,7 @@ TEST_F(StoppedJob, IsRestartedAfterAWarning) {
   const RunningProgram::Result result = job.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err, "] lockstep: resuming from step ");
-  expect_same_result(run, wanted_);
+  expect_same_result(run, undisturbed());
 }
 
 // ---- other numbers of processes

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "cli/training.h"
 #include "base/os/run_program.h"
+#include "cli/training.h"
 #include "jobs/slurm/job_info.h"
 
 namespace lockstep {
@@ -197,8 +197,26 @@ class OnSlurm : public testing::Test {
     return FileSystem::real().exists(out(name)) ? read_text(out(name)) : "";
   }
 
-  // Training on the small data set with checkpoints in the folder `name`.
-  Words train_command(const std::string& name, int steps) const {
+  static constexpr int kSteps = 600;
+
+  // The checkpoints of `kSteps` steps of training in two processes without an interruption.
+  static const std::string& undisturbed() {
+    static const TempDir dir;
+    static const std::string folder = [] {
+      const RunningProgram::Result result =
+          RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_in(dir.path() + "/run", kSteps))
+              .wait();
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      return dir.path() + "/run";
+    }();
+    return folder;
+  }
+
+  // Training on the small data set with checkpoints in the folder `name` of this test.
+  Words train_command(const std::string& name, int steps) const { return train_in(checkpoints(name), steps); }
+  std::string checkpoints(const std::string& name) const { return dir_.path() + "/" + name; }
+
+  static Words train_in(const std::string& folder, int steps) {
     return {"train",
             "--dataset",
             small_dataset(),
@@ -211,9 +229,8 @@ class OnSlurm : public testing::Test {
             "--eval-every",
             "10000",
             "--checkpoint-dir",
-            checkpoints(name)};
+            folder};
   }
-  std::string checkpoints(const std::string& name) const { return dir_.path() + "/" + name; }
 
   const TempDir dir_;
   std::vector<std::string> submitted_;

@@ -30,13 +30,12 @@ for program in munged mungekey slurmctld slurmd sbatch scontrol; do
   command -v "$program" >/dev/null || skip "$program was not found; install the packages slurm-wlm and munge"
 done
 
-# Waits for a condition, at most $1 tenths of a second.
+# Waits for a condition, at most $1 seconds.
 wait_for() {
-  local tenths=$1
+  local end=$((SECONDS + $1))
   shift
   until "$@" >/dev/null 2>&1; do
-    tenths=$((tenths - 1))
-    if [ "$tenths" -le 0 ]; then return 1; fi
+    if [ "$SECONDS" -ge "$end" ]; then return 1; fi
     sleep 0.1
   done
 }
@@ -50,17 +49,19 @@ free_ports() {
   echo "${found[@]}"
 }
 
+has_exited() { ! kill -0 "${pid_of[slurmctld]}" 2>/dev/null; }
+
 stop() {
   local name pid
-  if [ -n "${pid_of[slurmctld]-}" ]; then
+  if [ -n "${pid_of[slurmctld]-}" ] && ! has_exited; then
     scancel --quiet --state=PENDING,RUNNING,SUSPENDED 2>/dev/null
-    wait_for 100 eval '[ -z "$(squeue -h 2>/dev/null)" ]'
+    wait_for 10 eval '[ -z "$(squeue -h 2>/dev/null)" ]'
   fi
   for name in "${nodes[@]}"; do kill_node "$name"; done
   for name in "${!pid_of[@]}"; do kill -TERM "${pid_of[$name]}" 2>/dev/null; done
   for name in "${!pid_of[@]}"; do
     pid=${pid_of[$name]}
-    wait_for 50 eval "! kill -0 $pid" || kill -KILL "$pid"
+    wait_for 5 eval "! kill -0 $pid" || kill -KILL "$pid"
     wait "$pid" 2>/dev/null
   done
 }
@@ -101,7 +102,7 @@ munged --foreground --force --num-threads=2 --key-file="$folder/munge.key" --soc
   </dev/null >"$folder/munged.out" 2>&1 &
 pid_of[munged]=$!
 trap stop EXIT
-wait_for 100 munge -n -S "$folder/run/munge.socket" || skip "munged does not start: $(tail -n 1 "$folder/munged.out")"
+wait_for 10 munge -n -S "$folder/run/munge.socket" || skip "munged does not start: $(tail -n 1 "$folder/munged.out")"
 
 user=$(id -un)
 host=$(hostname -s 2>/dev/null || hostname)
@@ -165,7 +166,9 @@ for name in "${nodes[@]}"; do
   start_node "$name"
 done
 all_idle() { [ "$(sinfo -h -N -o '%N %T' | sort -u | grep -c ' idle$')" -eq ${#nodes[@]} ]; }
-if ! wait_for 300 all_idle; then
+wait_for 60 eval 'has_exited || all_idle'
+if has_exited; then skip "slurmctld does not start: $(tail -n 1 "$folder/slurmctld.log")"; fi
+if ! all_idle; then
   tail -n 5 "$folder"/slurm*.log >&2
   skip "the nodes of Slurm do not come up: $(sinfo -h -N -o '%N %T' 2>&1 | tr '\n' ' ')"
 fi

@@ -84,15 +84,7 @@ TEST_F(OnSlurm, PermanentErrorFailsTheJobWithItsExitCode) {
 
 class TrainingOnSlurm : public OnSlurm {
  protected:
-  static constexpr int kSteps = 600;
   const Words kLayout = {"--nodes", "2", "--cpus-per-task", "4", "--time", "60", "--requeue"};
-
-  // Trains without interruption, for comparison.
-  void train_uninterrupted() {
-    const RunningProgram::Result result =
-        RunningProgram(Words{program_path(), "launch", "-n", "2", "--"} + train_command("wanted", kSteps)).wait();
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-  }
 
   std::string submit_training(const std::string& name, const Words& flags = {}) {
     return submit(name, kLayout + flags, train_command(name, kSteps));
@@ -107,7 +99,6 @@ class TrainingOnSlurm : public OnSlurm {
 // Three causes of a requeue. Preemption with grace time sends SIGTERM to the tasks, but not to the script. The signal
 // before the time limit is the same as this SIGUSR1. `scontrol requeue` ends tasks and script.
 TEST_F(TrainingOnSlurm, RequeuedTrainingReachesTheSameWeights) {
-  train_uninterrupted();
   const std::string id = submit_training("run", {"--partition", "graceful"});
   ASSERT_TRUE(makes_steps("run", 0)) << printed("run");
   std::string urgent;
@@ -136,7 +127,7 @@ TEST_F(TrainingOnSlurm, RequeuedTrainingReachesTheSameWeights) {
   ASSERT_TRUE(restarts_soon(id, 3)) << printed("run");
 
   EXPECT_EQ(end_of(id), "COMPLETED") << printed("run");
-  expect_same_weights(checkpoints("run"), checkpoints("wanted"));
+  expect_same_weights(checkpoints("run"), undisturbed());
 }
 
 TEST_F(TrainingOnSlurm, CancelledTrainingSavesACheckpointAndIsNotRequeued) {
@@ -151,7 +142,6 @@ TEST_F(TrainingOnSlurm, CancelledTrainingSavesACheckpointAndIsNotRequeued) {
 // A node and all its processes are killed. Slurm would detect that after SlurmdTimeout; unless long tests run, the test
 // sets the node DOWN, as a monitoring system would.
 TEST_F(TrainingOnSlurm, LostNodeRequeuesOrFailsTheJobAsRequested) {
-  train_uninterrupted();
   const std::string once = submit("once", {"--nodes", "2", "--cpus-per-task", "4"}, train_command("once", 1'000'000));
   const bool first = makes_steps("once", 0);
   const std::string again = submit_training("again");
@@ -170,7 +160,7 @@ TEST_F(TrainingOnSlurm, LostNodeRequeuesOrFailsTheJobAsRequested) {
   EXPECT_TRUE(restarts_soon(again, 1)) << printed("again");
   EXPECT_EQ(end_of(again), "COMPLETED") << printed("again");
   expect_contains(printed("once"), "process 1 (host ");  // reported by the other process
-  expect_same_weights(checkpoints("again"), checkpoints("wanted"));
+  expect_same_weights(checkpoints("again"), undisturbed());
 }
 
 // Slurm checks time limits every 30 s.

@@ -135,7 +135,7 @@ void time_communication(const std::string& model, bool sharded, const Collective
       detail::trace_call("benchmark", train_step, models::create_state(models::init(model, 0)), make_batch());
   const Program global = simplify(inline_bodies(*call.traced.program, Inline::early));
   const auto constraints = [&](const std::vector<ValueId>& ids, size_t batch) {
-    CutConstraints out;
+    LaneConstraints out;
     for (size_t i = 0; i < ids.size(); ++i) {
       out.emplace_back(global.types[ids[i]].shape.size());
       if (!out.back()->empty() && (sharded || i >= batch)) out.back()->at(0) = {"data"};

@@ -58,7 +58,7 @@ Array reduce_over(const char* what, const Array& x, const AxisNames& axes, F f) 
 }
 
 // Split dimension d of extent n * k into two, [n, k], and merge dimensions d and d + 1 into one.
-Value cut(Value x, int64_t d, int64_t n) {
+Value split_dim(Value x, int64_t d, int64_t n) {
   Shape shape = x.shape();
   shape[static_cast<size_t>(d)] /= n;
   shape.insert(shape.begin() + d, n);
@@ -136,7 +136,7 @@ Array psum_scatter(const Array& x, const AxisNames& axes, ScatterOptions options
     Value y = v[0];
     for (const std::string& axis : axes.names) {  // the outermost first
       const int64_t size = size_of_axis("psum_scatter", axis);
-      y = psum_scatter(cut(y, dim, size), axis, size, dim);
+      y = psum_scatter(split_dim(y, dim, size), axis, size, dim);
     }
     if (options.tiled) return y;
     Shape shape = y.shape();  // one element is left
@@ -150,7 +150,7 @@ Array all_to_all(const Array& x, const AxisNames& axes, int64_t split, int64_t c
                 to = dimension("all_to_all", concat, x.rank(), x);
   check_divides("all_to_all", x, from, n, tiled);
   return detail::apply1("all_to_all", {x}, [&](Builder&, const Values& v) {
-    Value y = tiled ? cut(v[0], from, n) : v[0];
+    Value y = tiled ? split_dim(v[0], from, n) : v[0];
     // Dimension `from` holds the destinations, outermost axis first; afterwards the sources.
     for (size_t i = axes.names.size(); i-- > 1;) {
       Shape shape = y.shape();

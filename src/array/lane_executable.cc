@@ -22,12 +22,12 @@
 namespace lockstep::detail {
 namespace {
 
-PartitionSpec spec_of(const LaneCuts& cuts) {
+PartitionSpec spec_of(const LaneSpec& lane_spec) {
   PartitionSpec spec;
-  for (const auto& axes : cuts) spec.entries.emplace_back(axes);
+  for (const auto& axes : lane_spec) spec.entries.emplace_back(axes);
   return spec.trimmed();
 }
-std::string cuts_text(const LaneCuts& cuts) { return to_string(spec_of(cuts)); }
+std::string lane_spec_text(const LaneSpec& lane_spec) { return to_string(spec_of(lane_spec)); }
 
 class MultiLaneExecutable final : public Executable {
  public:
@@ -50,8 +50,8 @@ class MultiLaneExecutable final : public Executable {
     std::vector<std::shared_ptr<LanePieces>> made;
     for (ValueId id : global_.outputs)
       made.push_back(std::make_shared<LanePieces>(
-          LanePieces{where_.grid, placement_.cuts[id], std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
-                     where_.across_processes, gpu_}));
+          LanePieces{where_.grid, placement_.lane_specs[id],
+                     std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())), where_.across_processes, gpu_}));
     try {
       on_lanes([&](int64_t here) { run_on(here, sources, made); },
                [&](const std::string& message) { comms_->abort(message); });
@@ -168,24 +168,24 @@ class MultiLaneExecutable final : public Executable {
     out += fmt::format("computed on {}\n", to_string(platform()));
     for (const auto& [ids, what] : {std::pair(&global_.inputs, "input"), std::pair(&global_.outputs, "output")})
       for (size_t i = 0; i < ids->size(); ++i)
-        out += fmt::format("{} {}: {}\n", what, i, cuts_text(placement_.cuts[(*ids)[i]]));
+        out += fmt::format("{} {}: {}\n", what, i, lane_spec_text(placement_.lane_specs[(*ids)[i]]));
     return out;
   }
 
   InputSource source(const Array& array, size_t i) const {
     const Node& node = *array.node();
     if (node.kind == Node::Kind::literal) return {nullptr, literal_buffer(node, in_types_[i]->dtype)};
-    const LaneCuts& cuts = placement_.cuts[global_.inputs[i]];
+    const LaneSpec& lane_spec = placement_.lane_specs[global_.inputs[i]];
     const auto fit = [&](const LanePiecesPtr& pieces) {
       return pieces && pieces->across_processes == where_.across_processes && pieces->grid == where_.grid &&
-             pieces->cuts == cuts;
+             pieces->lane_spec == lane_spec;
     };
     if (node.kind == Node::Kind::concrete && fit(node.pieces)) return {node.pieces, nullptr};
     if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.gpu_copies)) return {node.gpu_copies, nullptr};
     InputSource out{nullptr, buffer_of(array, "call")};
     if (gpu_ && !donated_[i])
       out.copies = std::make_shared<LanePieces>(
-          LanePieces{where_.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
+          LanePieces{where_.grid, lane_spec, std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
                      where_.across_processes, true});
     return out;
   }
@@ -227,7 +227,7 @@ class MultiLaneExecutable final : public Executable {
       }
       return held->data();
     }
-    const IndexBox box = lane_box(where_.grid, placement_.cuts[global_.inputs[i]], type.shape, lane);
+    const IndexBox box = lane_box(where_.grid, placement_.lane_specs[global_.inputs[i]], type.shape, lane);
     const int64_t begin = contiguous_offset(type.shape, box);
     if (!donated_[i] && begin >= 0) return source.whole->data() + begin * size;
     int64_t elements = 1;
@@ -254,7 +254,7 @@ class MultiLaneExecutable final : public Executable {
     const Type& type = *in_types_[i];
     const int64_t size = size_of(type.dtype);
     const IndexBox box =
-        lane_box(where_.grid, placement_.cuts[global_.inputs[i]], type.shape, static_cast<int64_t>(lane));
+        lane_box(where_.grid, placement_.lane_specs[global_.inputs[i]], type.shape, static_cast<int64_t>(lane));
     int64_t bytes = size;
     for (const Range& range : box) bytes *= range.size();
     if (const int64_t begin = contiguous_offset(type.shape, box); begin >= 0) {
@@ -288,7 +288,7 @@ std::string MultiLaneExecutable::explain() const {
   const auto line = [&](ValueId id, const std::string& what) {
     const std::string& reason = placement_.reasons[id];
     out += fmt::format("  %{:<4} {:<18} {:<24} {}{}\n", number[id], to_string(global_.types[id]),
-                       cuts_text(placement_.cuts[id]), what, reason.empty() ? "" : ", from " + reason);
+                       lane_spec_text(placement_.lane_specs[id]), what, reason.empty() ? "" : ", from " + reason);
   };
   for (ValueId id : global_.inputs) {
     number[id] = next++;
@@ -302,12 +302,12 @@ std::string MultiLaneExecutable::explain() const {
   return out + "communication between lanes, in order:\n" + traffic_text(lanes_[0].lowered, where_.grid);
 }
 
-CutConstraints known_lane_cuts(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings,
-                               const Mesh& mesh, const LaneGrid& grid) {
-  CutConstraints out(ids.size());
+LaneConstraints known_lane_specs(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings,
+                                 const Mesh& mesh, const LaneGrid& grid) {
+  LaneConstraints out(ids.size());
   for (size_t i = 0; i < ids.size() && i < shardings.size(); ++i)
     if (shardings[i].defined() && shardings[i].mesh() == mesh)
-      out[i] = lane_cuts(grid, shardings[i].spec(), p.types[ids[i]].shape.size());
+      out[i] = to_lane_spec(grid, shardings[i].spec(), p.types[ids[i]].shape.size());
   return out;
 }
 
@@ -326,15 +326,16 @@ std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const st
   if (grid.axes.empty()) return nullptr;
   global = simplify(drop_annotations(global, mesh_text(mesh)));
   global = constrain_outputs(drop_dead(inline_bodies(global, Inline::late)), in, given_out, mesh);
-  Placement placement = place(global, grid, known_lane_cuts(global, global.inputs, in, mesh, grid),
-                              known_lane_cuts(global, global.outputs, given_out, mesh, grid));
+  Placement placement = place(global, grid, known_lane_specs(global, global.inputs, in, mesh, grid),
+                              known_lane_specs(global, global.outputs, given_out, mesh, grid));
   // A result without a given sharding gets the one it was partitioned with.
   Shardings labels = out_shardings;
   for (size_t j = 0; j < labels.size(); ++j) {
-    const LaneCuts& cuts = placement.cuts[global.outputs[j]];
+    const LaneSpec& lane_spec = placement.lane_specs[global.outputs[j]];
     if (j < given_out.size() && given_out[j].defined()) continue;
-    if (!labels[j].defined() || labels[j].mesh() != mesh || lane_cuts(grid, labels[j].spec(), cuts.size()) != cuts)
-      labels[j] = NamedSharding(mesh, spec_of(cuts));
+    if (!labels[j].defined() || labels[j].mesh() != mesh ||
+        to_lane_spec(grid, labels[j].spec(), lane_spec.size()) != lane_spec)
+      labels[j] = NamedSharding(mesh, spec_of(lane_spec));
   }
   return std::make_shared<MultiLaneExecutable>(program, donated, captures, std::move(labels), std::move(global),
                                                std::move(lanes), std::move(placement));

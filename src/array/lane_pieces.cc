@@ -64,7 +64,7 @@ void insert_box(const std::byte* piece, const Shape& shape, const IndexBox& box,
 }
 
 bool LanePieces::is_sharded() const {
-  return std::any_of(cuts.begin(), cuts.end(), [](const auto& axes) { return !axes.empty(); });
+  return std::any_of(lane_spec.begin(), lane_spec.end(), [](const auto& axes) { return !axes.empty(); });
 }
 
 bool LanePieces::complete() const {
@@ -118,8 +118,8 @@ BufferPtr assemble(const LanePieces& pieces, const Type& type) {
   }
   BufferPtr whole = allocate(type.bytes());
   for (int64_t lane = 0; lane < lanes; ++lane)
-    insert_box(piece_on_host(pieces, lane)->data(), type.shape, lane_box(pieces.grid, pieces.cuts, type.shape, lane),
-               size_of(type.dtype), whole->data());
+    insert_box(piece_on_host(pieces, lane)->data(), type.shape,
+               lane_box(pieces.grid, pieces.lane_spec, type.shape, lane), size_of(type.dtype), whole->data());
   return whole;
 }
 

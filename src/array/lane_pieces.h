@@ -12,7 +12,7 @@ namespace lockstep::detail {
 
 struct LanePieces {
   LaneGrid grid;
-  LaneCuts cuts;
+  LaneSpec lane_spec;
   std::vector<BufferPtr> buffers;  // one per lane, dense row-major; null for lanes of other processes
   bool across_processes = false;   // over the lanes of all processes; else of this one
   bool on_gpu = false;             // the buffers are in GPU memory

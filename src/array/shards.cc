@@ -57,10 +57,10 @@ Array view(const BufferPtr& buffer, DType dtype, const IndexBox& held, const Ind
 }
 
 // The smallest box that contains what the lanes of this process hold.
-IndexBox process_box(const MeshLanes& lanes, const LaneCuts& cuts, const Shape& shape) {
+IndexBox process_box(const MeshLanes& lanes, const LaneSpec& lane_spec, const Shape& shape) {
   IndexBox around;
   for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
-    const IndexBox box = lane_box(lanes.grid, cuts, shape, lane);
+    const IndexBox box = lane_box(lanes.grid, lane_spec, shape, lane);
     if (around.empty()) around = box;
     for (size_t d = 0; d < box.size(); ++d) {
       if (box[d].size() == 0) continue;
@@ -86,7 +86,7 @@ std::vector<Shard> addressable_shards(const Array& x) {
   const int64_t devices_per_lane = sharding.mesh().size() / pieces->grid.lanes();
   for (const DeviceIndices& piece : sharding.addressable_indices_map(x.shape())) {
     const int64_t lane = sharding.mesh().position(piece.device) / devices_per_lane;
-    const IndexBox held = lane_box(pieces->grid, pieces->cuts, x.shape(), lane);
+    const IndexBox held = lane_box(pieces->grid, pieces->lane_spec, x.shape(), lane);
     LOCKSTEP_CHECK(holds_box(held, piece.box), "{} is not inside {}", box_text(piece.box), box_text(held));
     out.push_back({piece.device, piece.box, view(piece_on_host(*pieces, lane), x.dtype(), held, piece.box)});
   }
@@ -96,7 +96,7 @@ std::vector<Shard> addressable_shards(const Array& x) {
 Range process_range(const NamedSharding& sharding, int64_t extent) {
   const MeshLanes lanes = detail::lanes_of(sharding.mesh());
   if (!lanes.across_processes || lanes.grid.axes.empty()) return {0, extent};
-  return process_box(lanes, lane_cuts(lanes.grid, sharding.spec(), 1), {extent})[0];
+  return process_box(lanes, to_lane_spec(lanes.grid, sharding.spec(), 1), {extent})[0];
 }
 
 Array make_array_from_process_local_data(const NamedSharding& sharding, const Array& local, const Shape& global_shape) {
@@ -105,8 +105,8 @@ Array make_array_from_process_local_data(const NamedSharding& sharding, const Ar
   sharding.index_box(global_shape, 0);  // throws when the spec is longer than the rank
   const MeshLanes lanes = detail::lanes_of(sharding.mesh());
   const bool distributed = lanes.across_processes && !lanes.grid.axes.empty();
-  const LaneCuts cuts = lane_cuts(lanes.grid, sharding.spec(), global_shape.size());
-  const IndexBox own = distributed ? process_box(lanes, cuts, global_shape) : whole_box(global_shape);
+  const LaneSpec lane_spec = to_lane_spec(lanes.grid, sharding.spec(), global_shape.size());
+  const IndexBox own = distributed ? process_box(lanes, lane_spec, global_shape) : whole_box(global_shape);
   if (local.shape() != shape_of(own))
     throw_error(
         "make_array_from_process_local_data: the data is {}, but process {} holds {} of {} under {}; pass that part",
@@ -115,14 +115,14 @@ Array make_array_from_process_local_data(const NamedSharding& sharding, const Ar
   const BufferPtr& whole = detail::buffer_of(local, "make_array_from_process_local_data");
   const int64_t size = size_of(local.dtype());
   auto pieces = std::make_shared<LanePieces>(
-      LanePieces{lanes.grid, cuts, std::vector<BufferPtr>(static_cast<size_t>(lanes.grid.lanes())), true});
+      LanePieces{lanes.grid, lane_spec, std::vector<BufferPtr>(static_cast<size_t>(lanes.grid.lanes())), true});
   for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
     BufferPtr& buffer = pieces->buffers[static_cast<size_t>(lane)];
     if (lanes.local_count == 1) {
       buffer = whole;
       break;
     }
-    IndexBox box = lane_box(lanes.grid, cuts, global_shape, lane);
+    IndexBox box = lane_box(lanes.grid, lane_spec, global_shape, lane);
     for (size_t d = 0; d < box.size(); ++d) box[d] = {box[d].begin - own[d].begin, box[d].end - own[d].begin};
     buffer = allocate(count(shape_of(box)) * size);
     if (buffer->size() > 0) detail::extract_box(whole->data(), local.shape(), box, size, buffer->data());
@@ -134,12 +134,12 @@ Array process_local_data(const Array& x) {
   const detail::LanePiecesPtr pieces = x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces : nullptr;
   if (!pieces || pieces->complete()) return x;
   const MeshLanes lanes = detail::lanes_of(x.sharding().mesh());
-  const IndexBox own = process_box(lanes, pieces->cuts, x.shape());
+  const IndexBox own = process_box(lanes, pieces->lane_spec, x.shape());
   const Type local{x.dtype(), shape_of(own)};
   if (lanes.local_count == 1) return detail::concrete(detail::intern(local), piece_on_host(*pieces, lanes.first_local));
   BufferPtr whole = allocate(local.bytes());
   for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
-    IndexBox box = lane_box(lanes.grid, pieces->cuts, x.shape(), lane);
+    IndexBox box = lane_box(lanes.grid, pieces->lane_spec, x.shape(), lane);
     for (size_t d = 0; d < box.size(); ++d) box[d] = {box[d].begin - own[d].begin, box[d].end - own[d].begin};
     const BufferPtr piece = piece_on_host(*pieces, lane);
     if (piece->size() > 0) detail::insert_box(piece->data(), local.shape, box, size_of(x.dtype()), whole->data());

@@ -131,7 +131,7 @@ Rule filter_grad_rule(Types in, const Attrs& attrs) {
 Attrs local_groups(const LocalEqnContext& v) {
   Attrs attrs = v.attrs;
   if (v.attrs.find("shape")) attrs.set("shape", v.local_out[0].shape);
-  if (const auto piece = v.cut.find('g'); piece != v.cut.end()) attrs.set("groups", piece->second.size());
+  if (const auto piece = v.ranges.find('g'); piece != v.ranges.end()) attrs.set("groups", piece->second.size());
   return attrs;
 }
 

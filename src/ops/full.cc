@@ -90,7 +90,8 @@ Rule iota_rule(Types in, const Attrs& attrs) {
 // A shard counts from its `start`.
 Attrs iota_local(const LocalEqnContext& v) {
   Attrs attrs = with_local_shape(v);
-  if (const auto piece = v.cut.find(v.rule.position_dependent[0]); piece != v.cut.end() && piece->second.begin != 0)
+  if (const auto piece = v.ranges.find(v.rule.position_dependent[0]);
+      piece != v.ranges.end() && piece->second.begin != 0)
     attrs.set("start", piece->second.begin + v.attrs.get_or<int64_t>("start", 0));
   return attrs;
 }

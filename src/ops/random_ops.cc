@@ -153,7 +153,7 @@ Attrs random_bits_local(const LocalEqnContext& v) {
   if (piece == shape) return v.attrs;
   Dims starts = v.attrs.get_or("starts", Dims(shape.size(), 0));
   for (size_t d = 0; d < starts.size(); ++d)
-    if (const auto at = v.cut.find(v.rule.out[0][keys + d]); at != v.cut.end()) starts[d] += at->second.begin;
+    if (const auto at = v.ranges.find(v.rule.out[0][keys + d]); at != v.ranges.end()) starts[d] += at->second.begin;
   Attrs attrs = v.attrs;
   attrs.set("global_shape", v.attrs.get_or("global_shape", shape));
   attrs.set("starts", starts);

@@ -35,8 +35,8 @@ class Partitioner {
   Program operator()() {
     for (ValueId id : p_.inputs) {
       Type type = p_.types[id];
-      type.shape = local_shape(type.shape, placement_.cuts[id]);
-      values_[id] = {b_.input(type), {placement_.cuts[id], {}, PendingReduction::none}};
+      type.shape = local_shape(type.shape, placement_.lane_specs[id]);
+      values_[id] = {b_.input(type), {placement_.lane_specs[id], {}, PendingReduction::none}};
     }
     for (const Eqn& eqn : p_.eqns) {
       if (eqn.op->rule)
@@ -45,7 +45,7 @@ class Partitioner {
         emit_replicated(eqn);
     }
     Values outputs;
-    for (ValueId id : p_.outputs) outputs.push_back(get(id, placement_.cuts[id]));
+    for (ValueId id : p_.outputs) outputs.push_back(get(id, placement_.lane_specs[id]));
     return b_.take(outputs);
   }
 
@@ -55,33 +55,33 @@ class Partitioner {
     LaneLayout layout;
   };
 
-  Shape local_shape(const Shape& global, const LaneCuts& cuts) const {
+  Shape local_shape(const Shape& global, const LaneSpec& lane_spec) const {
     Shape shape;
-    for (const Range& range : lane_box(grid_, cuts, global, lane_)) shape.push_back(range.size());
+    for (const Range& range : lane_box(grid_, lane_spec, global, lane_)) shape.push_back(range.size());
     return shape;
   }
 
-  // Returns the value with these cuts and no pending reduction. Caches it, so that two users share one move.
-  Value get(ValueId id, const LaneCuts& cuts) {
+  // Returns the value with this lane spec and no pending reduction. Caches it, so that two users share one move.
+  Value get(ValueId id, const LaneSpec& lane_spec) {
     const LaneValue& current = values_[id];
-    if (current.layout.partial.empty() && current.layout.cuts == cuts) return current.value;
-    if (const auto at = moved_.find({id, cuts}); at != moved_.end()) return at->second;
+    if (current.layout.partial.empty() && current.layout.lane_spec == lane_spec) return current.value;
+    if (const auto at = moved_.find({id, lane_spec}); at != moved_.end()) return at->second;
     LaneLayout layout = current.layout;
-    Value value = resharder_.move(current.value, p_.types[id].shape, layout, cuts);
+    Value value = resharder_.move(current.value, p_.types[id].shape, layout, lane_spec);
     value = resharder_.reduce(value, layout);
-    return moved_[{id, cuts}] = value;
+    return moved_[{id, lane_spec}] = value;
   }
 
-  // An op whose dimensions are never cut runs on every lane with full operands.
+  // An op whose dimensions are never sharded runs on every lane with full operands.
   void emit_replicated(const Eqn& eqn) {
     Values in;
-    for (ValueId id : eqn.in) in.push_back(get(id, LaneCuts(p_.types[id].shape.size())));
+    for (ValueId id : eqn.in) in.push_back(get(id, LaneSpec(p_.types[id].shape.size())));
     const Values out = b_.emit(*eqn.op, in, eqn.attrs);
     for (size_t k = 0; k < out.size(); ++k)
-      store(eqn.out[k], out[k], {LaneCuts(out[k].shape().size()), {}, PendingReduction::none});
+      store(eqn.out[k], out[k], {LaneSpec(out[k].shape().size()), {}, PendingReduction::none});
   }
 
-  // Ranges of the cut factors on this lane.
+  // Ranges of the sharded factors on this lane.
   FactorRanges ranges(const Eqn& eqn, const Rule& rule, const FactorAxes& axes) const {
     FactorRanges out;
     const auto add = [&](const std::string& factors, const Shape& shape, const Steps& steps, size_t term) {
@@ -110,7 +110,7 @@ class Partitioner {
         continue;
       }
       if (uses_[eqn.in[t]] > 1 || current.layout.kind != PendingReduction::sum) return none;
-      if (current.layout.cuts != cuts_of(rule.in[t], axes)) return none;
+      if (current.layout.lane_spec != lane_spec_of(rule.in[t], axes)) return none;
       if (first && first->layout.partial != current.layout.partial) return none;
       if (count(p_.types[eqn.out[0]].shape) > count(p_.types[eqn.in[t]].shape)) return none;
       first = &current;
@@ -126,7 +126,7 @@ class Partitioner {
 
   void emit_cut(const Eqn& eqn) {
     const Rule rule = rule_of(p_, eqn);
-    const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.cuts);
+    const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.lane_specs);
     const LaneLayout carry = carried(eqn, rule, axes);
     Values in;
     std::vector<Type> types;
@@ -134,13 +134,13 @@ class Partitioner {
       const LaneValue& current = values_[eqn.in[t]];
       in.push_back(!carry.partial.empty() && !current.layout.partial.empty()
                        ? current.value
-                       : get(eqn.in[t], cuts_of(rule.in[t], axes)));
+                       : get(eqn.in[t], lane_spec_of(rule.in[t], axes)));
       types.push_back(p_.types[eqn.in[t]]);
     }
     const LocalEqn local = local_eqn(*eqn.op, types, eqn.attrs, ranges(eqn, rule, axes));
     const Values out = eqn.op->annotation ? in : b_.emit(*eqn.op, in, local.attrs);
     for (size_t k = 0; k < out.size(); ++k) {
-      LaneLayout layout{cuts_of(rule.out[k], axes), carry.partial, carry.kind};
+      LaneLayout layout{lane_spec_of(rule.out[k], axes), carry.partial, carry.kind};
       for (const auto& [factor, cutting] : axes) {
         if (rule.out[k].find(factor) != std::string::npos) continue;
         layout.partial.insert(layout.partial.end(), cutting.begin(), cutting.end());
@@ -151,11 +151,12 @@ class Partitioner {
     }
   }
 
-  // Stores a value with the cuts of its placement. A pending reduction is left to a single user. For several users it
-  // is done here, so that collectives come in the order in which values are computed and can overlap with computation.
+  // Stores a value with the lane spec of its placement. A pending reduction is left to a single user. For several users
+  // it is done here, so that collectives come in the order in which values are computed and can overlap with
+  // computation.
   void store(ValueId id, Value value, LaneLayout layout) {
-    if (layout.cuts != placement_.cuts[id])
-      value = resharder_.move(value, p_.types[id].shape, layout, placement_.cuts[id]);
+    if (layout.lane_spec != placement_.lane_specs[id])
+      value = resharder_.move(value, p_.types[id].shape, layout, placement_.lane_specs[id]);
     if (uses_[id] > 1) value = resharder_.reduce(value, layout);
     values_[id] = {value, layout};
   }
@@ -167,7 +168,7 @@ class Partitioner {
   Resharder resharder_;
   Builder b_;
   std::vector<LaneValue> values_;
-  std::map<std::pair<ValueId, LaneCuts>, Value> moved_;
+  std::map<std::pair<ValueId, LaneSpec>, Value> moved_;
   std::vector<int> uses_;
 };
 

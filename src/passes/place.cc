@@ -11,8 +11,8 @@ bool contains(const std::vector<std::string>& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-bool uses_any(const LaneCuts& cuts, const std::vector<std::string>& axes) {
-  for (const auto& dimension : cuts)
+bool uses_any(const LaneSpec& lane_spec, const std::vector<std::string>& axes) {
+  for (const auto& dimension : lane_spec)
     for (const std::string& axis : dimension)
       if (contains(axes, axis)) return true;
   return false;
@@ -28,12 +28,12 @@ bool falls_between_steps(const LaneGrid& grid, const std::vector<std::string>& a
 
 class Placer {
  public:
-  Placer(const Program& p, const LaneGrid& grid, const CutConstraints& inputs, const CutConstraints& outputs)
+  Placer(const Program& p, const LaneGrid& grid, const LaneConstraints& inputs, const LaneConstraints& outputs)
       : p_(p), grid_(grid), constrained_(p.types.size()) {
-    placement_.cuts.resize(p.types.size());
+    placement_.lane_specs.resize(p.types.size());
     placement_.reasons.resize(p.types.size());
     for (size_t id = 0; id < p.types.size(); ++id) {
-      placement_.cuts[id].resize(p.types[id].shape.size());
+      placement_.lane_specs[id].resize(p.types[id].shape.size());
       constrained_[id].resize(p.types[id].shape.size(), false);
     }
     for (size_t i = 0; i < p.inputs.size() && i < inputs.size(); ++i) constrain(p.inputs[i], inputs[i], "input", i);
@@ -44,7 +44,7 @@ class Placer {
       constrain(p.outputs[i], outputs[i], "output", i);
   }
 
-  // A broadcast passes the cuts of its operand on only if nothing else decides: a bias that is cut must not cut the
+  // A broadcast passes the lane spec of its operand on only if nothing else decides: a sharded bias must not shard the
   // activations that it is added to.
   Placement operator()() {
     for (const bool through_broadcasts : {false, true}) {
@@ -59,19 +59,19 @@ class Placer {
   }
 
  private:
-  void constrain(ValueId id, const std::optional<LaneCuts>& cuts, const char* what, size_t i) {
-    if (!cuts || !placement_.reasons[id].empty()) return;
+  void constrain(ValueId id, const std::optional<LaneSpec>& lane_spec, const char* what, size_t i) {
+    if (!lane_spec || !placement_.reasons[id].empty()) return;
     constrained_[id].assign(constrained_[id].size(), true);
-    placement_.cuts[id] = *cuts;
+    placement_.lane_specs[id] = *lane_spec;
     placement_.reasons[id] = fmt::format("{} {}", what, i);
   }
-  // Axes that do not cross lanes cut nothing here.
+  // Axes that do not cross lanes shard nothing here.
   void constrain(ValueId id, const Annotation& annotation) {
     for (size_t d = 0; d < annotation.axes.size(); ++d) {
       if (!annotation.axes[d]) continue;
       constrained_[id][d] = true;
       for (const std::string& axis : *annotation.axes[d])
-        if (grid_.find(axis)) placement_.cuts[id][d].push_back(axis);
+        if (grid_.find(axis)) placement_.lane_specs[id][d].push_back(axis);
     }
     placement_.reasons[id] =
         annotation.at.empty() ? annotation.by : fmt::format("{} at {}", annotation.by, annotation.at);
@@ -81,7 +81,7 @@ class Placer {
     const Eqn& eqn = p_.eqns[index];
     if (!eqn.op->rule) return false;
     const Rule rule = rule_of(p_, eqn);
-    const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.cuts);
+    const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.lane_specs);
     if (axes.empty()) return false;
     bool changed = false;
     for (size_t t = 0; t < eqn.in.size(); ++t) changed |= extend(eqn.in[t], rule.in[t], axes, index);
@@ -90,15 +90,15 @@ class Placer {
     return changed;
   }
 
-  // Cuts dimensions that are not cut yet, unless they have fewer elements than lanes.
+  // Shards dimensions that are not sharded yet, unless they have fewer elements than lanes.
   bool extend(ValueId id, const std::string& factors, const FactorAxes& axes, size_t index) {
     bool changed = false;
-    LaneCuts& cuts = placement_.cuts[id];
+    LaneSpec& lane_spec = placement_.lane_specs[id];
     for (size_t d = 0; d < factors.size(); ++d) {
       const auto at = axes.find(factors[d]);
-      if (at == axes.end() || constrained_[id][d] || !cuts[d].empty() || uses_any(cuts, at->second)) continue;
+      if (at == axes.end() || constrained_[id][d] || !lane_spec[d].empty() || uses_any(lane_spec, at->second)) continue;
       if (p_.types[id].shape[d] < lanes_along(grid_, at->second)) continue;
-      cuts[d] = at->second;
+      lane_spec[d] = at->second;
       placement_.reasons[id] = fmt::format("equation {} ({})", index, p_.eqns[index].op->name);
       changed = true;
     }
@@ -131,7 +131,7 @@ Rule rule_of(const Program& p, const Eqn& eqn) {
 }
 
 FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, const Rule& rule,
-                       const std::vector<LaneCuts>& cuts) {
+                       const std::vector<LaneSpec>& lane_specs) {
   FactorAxes out;
   std::vector<std::string> used;
   const auto fits = [&](char factor, const std::vector<std::string>& axes, int64_t steps) {
@@ -157,7 +157,7 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
     for (size_t k = 0; k < eqn.out.size(); ++k)
       for (size_t d = 0; d < rule.out[k].size(); ++d) {
         const char factor = rule.out[k][d];
-        offer(factor, cuts[eqn.out[k]][d], p.types[eqn.out[k]].shape[d] / step_of(rule.out_step, k, factor));
+        offer(factor, lane_specs[eqn.out[k]][d], p.types[eqn.out[k]].shape[d] / step_of(rule.out_step, k, factor));
       }
   };
   if (makes_dimensions(rule)) offer_results();
@@ -165,19 +165,19 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
     for (size_t t = 0; t < eqn.in.size(); ++t)
       for (size_t d = 0; d < rule.in[t].size(); ++d)
         if (const char factor = rule.in[t][d]; kept(factor) == in_results)
-          offer(factor, cuts[eqn.in[t]][d], p.types[eqn.in[t]].shape[d] / step_of(rule.in_step, t, factor));
+          offer(factor, lane_specs[eqn.in[t]][d], p.types[eqn.in[t]].shape[d] / step_of(rule.in_step, t, factor));
   offer_results();
   return out;
 }
 
-LaneCuts cuts_of(const std::string& factors, const FactorAxes& axes) {
-  LaneCuts cuts(factors.size());
+LaneSpec lane_spec_of(const std::string& factors, const FactorAxes& axes) {
+  LaneSpec lane_spec(factors.size());
   for (size_t d = 0; d < factors.size(); ++d)
-    if (const auto at = axes.find(factors[d]); at != axes.end()) cuts[d] = at->second;
-  return cuts;
+    if (const auto at = axes.find(factors[d]); at != axes.end()) lane_spec[d] = at->second;
+  return lane_spec;
 }
 
-Placement place(const Program& p, const LaneGrid& grid, const CutConstraints& inputs, const CutConstraints& outputs) {
+Placement place(const Program& p, const LaneGrid& grid, const LaneConstraints& inputs, const LaneConstraints& outputs) {
   return Placer(p, grid, inputs, outputs)();
 }
 

@@ -1,4 +1,4 @@
-// Chooses the lane axes that cut each factor of an equation. Pure functions, safe from any thread.
+// Chooses the lane axes that shard each factor of an equation. Pure functions, safe from any thread.
 #pragma once
 
 #include <map>
@@ -9,20 +9,21 @@ namespace lockstep {
 
 using FactorAxes = std::map<char, std::vector<std::string>>;
 
-// Chooses from the cuts of the operands and, where they leave it open, from those of the results. An axis cuts at most
-// one factor. If several factors claim it, factors that the results keep come first, so that no reduction is pending;
-// among these the first operand's. If results have dimensions that no operand has (a broadcast), the results come
-// first: the operand is smaller than the result and cheaper to move. A factor with steps is cut by the longest prefix
-// of its axes whose boundaries fall between steps. REQUIRES: the op has a rule.
-FactorAxes factor_axes(const Program&, const LaneGrid&, const Eqn&, const Rule&, const std::vector<LaneCuts>& cuts);
+// Chooses from the lane specs of the operands and, where they leave it open, from those of the results. An axis shards
+// at most one factor. If several factors claim it, factors that the results keep come first, so that no reduction is
+// pending; among these the first operand's. If results have dimensions that no operand has (a broadcast), the results
+// come first: the operand is smaller than the result and cheaper to move. A factor with steps is sharded by the longest
+// prefix of its axes whose boundaries fall between steps. REQUIRES: the op has a rule.
+FactorAxes factor_axes(const Program&, const LaneGrid&, const Eqn&, const Rule&,
+                       const std::vector<LaneSpec>& lane_specs);
 
-// Whether a result has a dimension that may be cut and that no operand has.
+// Whether a result has a dimension that may be sharded and that no operand has.
 bool makes_dimensions(const Rule&);
 
 // The rule of an equation, for the types of the global program.
 Rule rule_of(const Program&, const Eqn&);
 
-// The cuts of a value whose dimensions are these factors.
-LaneCuts cuts_of(const std::string& factors, const FactorAxes& axes);
+// The lane spec of a value whose dimensions are these factors.
+LaneSpec lane_spec_of(const std::string& factors, const FactorAxes& axes);
 
 }  // namespace lockstep

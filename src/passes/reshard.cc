@@ -14,8 +14,8 @@ bool has_axis(const Axes& list, const std::string& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
 
-bool is_used(const LaneCuts& cuts, const std::string& axis) {
-  return std::any_of(cuts.begin(), cuts.end(), [&](const Axes& axes) { return has_axis(axes, axis); });
+bool is_used(const LaneSpec& lane_spec, const std::string& axis) {
+  return std::any_of(lane_spec.begin(), lane_spec.end(), [&](const Axes& axes) { return has_axis(axes, axis); });
 }
 
 bool is_prefix(const Axes& a, const Axes& b) {
@@ -93,18 +93,18 @@ Value Resharder::reduce_over(Value x, LaneLayout& layout, const Axes& axes) cons
 
 Value Resharder::reduce(Value x, LaneLayout& layout) const { return reduce_over(x, layout, Axes(layout.partial)); }
 
-bool Resharder::scatter(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
+bool Resharder::scatter(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    const Axes& before = layout.cuts[d];
+    const Axes& before = layout.lane_spec[d];
     if (!is_prefix(before, to[d])) continue;
-    // Over as many axes of the new cuts as the value is partial over.
+    // Over as many axes of the new lane spec as the value is partial over.
     Axes more;
     for (size_t i = before.size(); i < to[d].size() && has_axis(layout.partial, to[d][i]); ++i)
       more.push_back(to[d][i]);
     while (!more.empty() && !is_intermediate(before, more, to[d], global[d])) more.pop_back();
     if (more.empty()) continue;
     x = from_front(lane_reduce_scatter(to_front(x, d), group(more), counts(before, more, global[d]), layout.kind), d);
-    layout.cuts[d].insert(layout.cuts[d].end(), more.begin(), more.end());
+    layout.lane_spec[d].insert(layout.lane_spec[d].end(), more.begin(), more.end());
     std::erase_if(layout.partial, [&](const std::string& axis) { return has_axis(more, axis); });
     if (layout.partial.empty()) layout.kind = PendingReduction::none;
     return true;
@@ -112,36 +112,36 @@ bool Resharder::scatter(Value& x, const Shape& global, LaneLayout& layout, const
   return false;
 }
 
-bool Resharder::slice_one(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
+bool Resharder::slice_one(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    const Axes& before = layout.cuts[d];
+    const Axes& before = layout.lane_spec[d];
     if (before.size() >= to[d].size() || !is_prefix(before, to[d])) continue;
     const Axes more(to[d].begin() + static_cast<std::ptrdiff_t>(before.size()), to[d].end());
-    if (std::any_of(more.begin(), more.end(), [&](const std::string& axis) { return is_used(layout.cuts, axis); }))
+    if (std::any_of(more.begin(), more.end(), [&](const std::string& axis) { return is_used(layout.lane_spec, axis); }))
       continue;
     if (!nested(before, more, global[d])) continue;
     const int64_t base = lane_range(grid_, before, global[d], position_along(grid_, before, lane_)).begin;
     const Range own = lane_range(grid_, to[d], global[d], position_along(grid_, to[d], lane_));
     x = slice_dim(x, d, own.begin - base, own.end - base);
-    layout.cuts[d] = to[d];
+    layout.lane_spec[d] = to[d];
     return true;
   }
   return false;
 }
 
-bool Resharder::exchange(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
+bool Resharder::exchange(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    if (layout.cuts[d].empty() || is_prefix(layout.cuts[d], to[d])) continue;
-    const std::string axis = layout.cuts[d].back();
-    const Axes before_d = without_last(layout.cuts[d]);
+    if (layout.lane_spec[d].empty() || is_prefix(layout.lane_spec[d], to[d])) continue;
+    const std::string axis = layout.lane_spec[d].back();
+    const Axes before_d = without_last(layout.lane_spec[d]);
     if (!nested(before_d, {axis}, global[d])) continue;
     for (size_t e = 0; e < to.size(); ++e) {
-      if (e == d || to[e].size() <= layout.cuts[e].size() || !is_prefix(layout.cuts[e], to[e]) ||
-          to[e][layout.cuts[e].size()] != axis || !nested(layout.cuts[e], {axis}, global[e]))
+      if (e == d || to[e].size() <= layout.lane_spec[e].size() || !is_prefix(layout.lane_spec[e], to[e]) ||
+          to[e][layout.lane_spec[e].size()] != axis || !nested(layout.lane_spec[e], {axis}, global[e]))
         continue;
       const LaneGroup lanes = group({axis});
       const std::vector<int64_t> rows_d = counts(before_d, {axis}, global[d]),
-                                 rows_e = counts(layout.cuts[e], {axis}, global[e]);
+                                 rows_e = counts(layout.lane_spec[e], {axis}, global[e]);
       const auto own = static_cast<size_t>(lanes.index);
       // Sends one block of dimension e to each lane; receives blocks of dimension d.
       const Value front = to_front(x, e);
@@ -168,43 +168,43 @@ bool Resharder::exchange(Value& x, const Shape& global, LaneLayout& layout, cons
         at += receive[j];
       }
       x = from_front(concatenate(blocks, static_cast<int64_t>(d_at)), e);
-      layout.cuts[d].pop_back();
-      layout.cuts[e].push_back(axis);
+      layout.lane_spec[d].pop_back();
+      layout.lane_spec[e].push_back(axis);
       return true;
     }
   }
   return false;
 }
 
-bool Resharder::gather(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
+bool Resharder::gather(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const {
   for (size_t d = 0; d < to.size(); ++d) {
-    if (layout.cuts[d] == to[d] || layout.cuts[d].empty()) continue;
-    const bool extends = is_prefix(layout.cuts[d], to[d]);  // the new cuts begin with the current ones
-    // Undoes a cut that the new layout also has only if the new pieces do not lie within the current one.
-    const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(extends ? layout.cuts[d].size() : 0),
+    if (layout.lane_spec[d] == to[d] || layout.lane_spec[d].empty()) continue;
+    const bool extends = is_prefix(layout.lane_spec[d], to[d]);  // the new axes begin with the current ones
+    // Gathers along an axis that the new layout also has only if the new pieces do not lie within the current one.
+    const Axes rest_of_to(to[d].begin() + static_cast<std::ptrdiff_t>(extends ? layout.lane_spec[d].size() : 0),
                           to[d].end());
-    if (extends && nested(layout.cuts[d], rest_of_to, global[d])) continue;
-    Axes before = without_last(layout.cuts[d]), last{layout.cuts[d].back()};
+    if (extends && nested(layout.lane_spec[d], rest_of_to, global[d])) continue;
+    Axes before = without_last(layout.lane_spec[d]), last{layout.lane_spec[d].back()};
     if (!nested(before, last, global[d])) {
-      last = layout.cuts[d];
+      last = layout.lane_spec[d];
       before.clear();
     }
     x = from_front(lane_all_gather(to_front(x, d), group(last), counts(before, last, global[d])), d);
-    layout.cuts[d] = before;
+    layout.lane_spec[d] = before;
     return true;
   }
   return false;
 }
 
-Value Resharder::move(Value x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const {
+Value Resharder::move(Value x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const {
   while (scatter(x, global, layout, to)) {
   }
-  // A value must not be partial over an axis that cuts it.
+  // A value must not be partial over an axis that shards it.
   Axes due;
   for (const std::string& axis : layout.partial)
     if (is_used(to, axis)) due.push_back(axis);
   x = reduce_over(x, layout, due);
-  while (layout.cuts != to) {
+  while (layout.lane_spec != to) {
     if (slice_one(x, global, layout, to) || exchange(x, global, layout, to)) continue;
     // Reduce before gathering: there is less to sum.
     x = reduce(x, layout);

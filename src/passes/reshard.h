@@ -1,6 +1,6 @@
 // Resharder: moves a value from one layout on lanes to another by the cheapest sequence of slices, all-to-alls and
-// all-gathers. A pending reduction is done by an all-reduce, or by a reduce-scatter if the new layout is cut by an axis
-// over which the value is partial. Immutable, safe from any thread.
+// all-gathers. A pending reduction is done by an all-reduce, or by a reduce-scatter if the new layout is sharded by an
+// axis over which the value is partial. Immutable, safe from any thread.
 #pragma once
 
 #include "ops/lane_ops.h"
@@ -10,7 +10,7 @@ namespace lockstep {
 
 // How lanes hold a value.
 struct LaneLayout {
-  LaneCuts cuts;
+  LaneSpec lane_spec;
   std::vector<std::string> partial;  // the axes over which the value is partial
   PendingReduction kind = PendingReduction::none;
   bool operator==(const LaneLayout&) const = default;
@@ -20,9 +20,10 @@ class Resharder {
  public:
   Resharder(const LaneGrid& grid, int64_t lane) : grid_(grid), lane_(lane) {}
 
-  // Moves `x`, this lane's piece of a value of shape `global`, to the cuts `to`, and updates its layout. Does pending
-  // reductions if the new cuts require them or if they are cheaper before the move; `layout.partial` lists the others.
-  Value move(Value x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
+  // Moves `x`, this lane's piece of a value of shape `global`, to the lane spec `to`, and updates its layout. Does
+  // pending reductions if the new lane spec requires them or if they are cheaper before the move; `layout.partial`
+  // lists the others.
+  Value move(Value x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const;
   // Does all pending reductions.
   Value reduce(Value x, LaneLayout& layout) const;
 
@@ -32,19 +33,19 @@ class Resharder {
   // The extents held by each position along `more`, within this lane's position along `before`.
   std::vector<int64_t> counts(const std::vector<std::string>& before, const std::vector<std::string>& more,
                               int64_t extent) const;
-  // Whether each piece of the cuts before + more lies within a piece of the cuts `before`, on the same lane.
+  // Whether each piece of the axes before + more lies within a piece of the axes `before`, on the same lane.
   bool nested(const std::vector<std::string>& before, const std::vector<std::string>& more, int64_t extent) const;
-  // Whether before + more can be an intermediate step from the cuts `before` to the cuts `to`: each piece lies within
+  // Whether before + more can be an intermediate step from the axes `before` to the axes `to`: each piece lies within
   // the previous one. REQUIRES: `to` begins with before + more.
   bool is_intermediate(std::vector<std::string> before, const std::vector<std::string>& more,
                        const std::vector<std::string>& to, int64_t extent) const;
 
   Value reduce_over(Value x, LaneLayout& layout, const std::vector<std::string>& axes) const;
-  // Each does one step towards the cuts `to` and returns true, or returns false if no such step is possible.
-  bool scatter(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
-  bool slice_one(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
-  bool exchange(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
-  bool gather(Value& x, const Shape& global, LaneLayout& layout, const LaneCuts& to) const;
+  // Each does one step towards the lane spec `to` and returns true, or returns false if no such step is possible.
+  bool scatter(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const;
+  bool slice_one(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const;
+  bool exchange(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const;
+  bool gather(Value& x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const;
 
   const LaneGrid& grid_;
   int64_t lane_;

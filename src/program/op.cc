@@ -100,23 +100,23 @@ std::vector<Type> infer_types(const Op& op, Types in, const Attrs& attrs) {
   return out;
 }
 
-LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const FactorRanges& cut) {
+LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const FactorRanges& ranges) {
   LOCKSTEP_CHECK(op.rule, "{} has no rule", op.name);
   const Rule rule = op.rule(in, attrs);
   const std::vector<Type> out = infer_types(op, in, attrs);
-  for (const auto& [factor, range] : cut)
+  for (const auto& [factor, range] : ranges)
     LOCKSTEP_CHECK(rule.unsharded.find(factor) == std::string::npos, "{}: factor {} must not be sharded", op.name,
                    factor);
   auto local_types = [&](Types global, const std::vector<std::string>& terms, const Steps& steps) {
     std::vector<Type> types(global.begin(), global.end());
     for (size_t t = 0; t < types.size(); ++t)
       for (size_t d = 0; d < terms[t].size(); ++d)
-        if (const auto range = cut.find(terms[t][d]); range != cut.end())
+        if (const auto range = ranges.find(terms[t][d]); range != ranges.end())
           types[t].shape[d] = range->second.size() * step_of(steps, t, terms[t][d]);
     return types;
   };
   LocalEqn local{attrs, local_types(in, rule.in, rule.in_step), local_types(out, rule.out, rule.out_step)};
-  if (op.local) local.attrs = op.local({attrs, in, out, rule, cut, local.in, local.out});
+  if (op.local) local.attrs = op.local({attrs, in, out, rule, ranges, local.in, local.out});
   const std::vector<Type> made = infer_types(op, local.in, local.attrs);
   for (size_t k = 0; k < made.size(); ++k)
     LOCKSTEP_CHECK(made[k] == local.out[k], "{}: the local type of result {} is {} by the rule and {} by its types",

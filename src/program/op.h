@@ -193,7 +193,7 @@ struct LocalEqnContext {
   Types in;
   Types out;
   const Rule& rule;
-  const FactorRanges& cut;
+  const FactorRanges& ranges;
   Types local_in;  // of the shard; the other types and the attributes are global
   Types local_out;
 };
@@ -324,8 +324,8 @@ struct LocalEqn {
   std::vector<Type> in;
   std::vector<Type> out;
 };
-// REQUIRES: the op has a rule, and `cut` names only factors that may be sharded.
-LocalEqn local_eqn(const Op&, Types in, const Attrs&, const FactorRanges& cut);
+// REQUIRES: the op has a rule, and `ranges` has only factors that may be sharded.
+LocalEqn local_eqn(const Op&, Types in, const Attrs&, const FactorRanges& ranges);
 
 // A `local` column: sets the attribute `shape` to that of the local first result.
 Attrs with_local_shape(const LocalEqnContext&);

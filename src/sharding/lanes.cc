@@ -42,12 +42,12 @@ LaneGrid lane_grid(const Mesh& mesh, int64_t lanes) {
   return left == 1 ? grid : LaneGrid();
 }
 
-LaneCuts lane_cuts(const LaneGrid& grid, const PartitionSpec& spec, size_t rank) {
-  LaneCuts cuts(rank);
+LaneSpec to_lane_spec(const LaneGrid& grid, const PartitionSpec& spec, size_t rank) {
+  LaneSpec lane_spec(rank);
   for (size_t d = 0; d < std::min(rank, spec.entries.size()); ++d)
     for (const std::string& axis : spec.entries[d].axes)
-      if (grid.find(axis)) cuts[d].push_back(axis);
-  return cuts;
+      if (grid.find(axis)) lane_spec[d].push_back(axis);
+  return lane_spec;
 }
 
 std::string join_axes(const std::vector<std::string>& axes) {
@@ -101,11 +101,12 @@ Range lane_range(const LaneGrid& grid, const std::vector<std::string>& axes, int
           shard_range(extent, pieces, position * inside + inside - 1).end};
 }
 
-IndexBox lane_box(const LaneGrid& grid, const LaneCuts& cuts, const Shape& shape, int64_t lane) {
+IndexBox lane_box(const LaneGrid& grid, const LaneSpec& lane_spec, const Shape& shape, int64_t lane) {
   IndexBox box;
   for (size_t d = 0; d < shape.size(); ++d)
-    box.push_back(cuts[d].empty() ? Range{0, shape[d]}
-                                  : lane_range(grid, cuts[d], shape[d], position_along(grid, cuts[d], lane)));
+    box.push_back(lane_spec[d].empty()
+                      ? Range{0, shape[d]}
+                      : lane_range(grid, lane_spec[d], shape[d], position_along(grid, lane_spec[d], lane)));
   return box;
 }
 

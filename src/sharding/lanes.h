@@ -43,11 +43,11 @@ struct LaneGrid {
 // does not divide); then every lane holds complete arrays.
 LaneGrid lane_grid(const Mesh& mesh, int64_t lanes);
 
-// For each dimension, the lane axes that divide it; the first is outermost.
-using LaneCuts = std::vector<std::vector<std::string>>;
+// The lane axes that shard each dimension of an array; the first is outermost.
+using LaneSpec = std::vector<std::vector<std::string>>;
 
 // The part of a spec that crosses lanes, for an array of this rank.
-LaneCuts lane_cuts(const LaneGrid& grid, const PartitionSpec& spec, size_t rank);
+LaneSpec to_lane_spec(const LaneGrid& grid, const PartitionSpec& spec, size_t rank);
 
 // Converts a list of axes to text as in programs, "data,model", and back.
 std::string join_axes(const std::vector<std::string>& axes);
@@ -64,6 +64,6 @@ std::vector<int64_t> lane_group(const LaneGrid& grid, const std::vector<std::str
 Range lane_range(const LaneGrid& grid, const std::vector<std::string>& axes, int64_t extent, int64_t position);
 
 // The part of an array that a lane holds.
-IndexBox lane_box(const LaneGrid& grid, const LaneCuts& cuts, const Shape& shape, int64_t lane);
+IndexBox lane_box(const LaneGrid& grid, const LaneSpec& lane_spec, const Shape& shape, int64_t lane);
 
 }  // namespace lockstep

@@ -144,11 +144,12 @@ ArrayLoad prepare(const CheckpointEntry& entry, const NamedSharding& sharding, c
     sharding.index_box(entry.type.shape, 0);  // throws if the spec is longer than the rank
     const MeshLanes lanes = lanes_of_mesh(sharding.mesh());
     LanePieces pieces{
-        lanes.grid, lane_cuts(lanes.grid, sharding.spec(), entry.type.shape.size()), {}, lanes.across_processes};
+        lanes.grid, to_lane_spec(lanes.grid, sharding.spec(), entry.type.shape.size()), {}, lanes.across_processes};
     if (pieces.is_sharded()) {
       pieces.buffers.resize(static_cast<size_t>(lanes.grid.lanes()));
       for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane)
-        pieces.buffers[static_cast<size_t>(lane)] = part(lane_box(pieces.grid, pieces.cuts, entry.type.shape, lane));
+        pieces.buffers[static_cast<size_t>(lane)] =
+            part(lane_box(pieces.grid, pieces.lane_spec, entry.type.shape, lane));
       out.pieces = std::make_shared<LanePieces>(std::move(pieces));
       return out;
     }

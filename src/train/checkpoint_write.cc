@@ -50,7 +50,7 @@ std::vector<CheckpointSource> own_pieces(const LanePieces& pieces, const Type& t
   std::vector<CheckpointSource> out;
   std::vector<IndexBox> seen;
   for (size_t lane = 0; lane < pieces.buffers.size(); ++lane) {
-    IndexBox box = lane_box(pieces.grid, pieces.cuts, type.shape, static_cast<int64_t>(lane));
+    IndexBox box = lane_box(pieces.grid, pieces.lane_spec, type.shape, static_cast<int64_t>(lane));
     if (std::find(seen.begin(), seen.end(), box) != seen.end()) continue;
     seen.push_back(box);
     const BufferPtr& buffer = pieces.buffers[lane];
@@ -267,16 +267,14 @@ CheckpointInfo merge_parts(const std::vector<CheckpointInfo>& parts) {
     if (part.step != out.step || part.entries.size() != out.entries.size())
       throw_error(
           "checkpoint: process {} saved {} arrays of step {}, but process 0 saved {} of step {}; save the same state "
-          "in "
-          "all processes",
+          "in all processes",
           p, part.entries.size(), part.step, out.entries.size(), out.step);
     for (size_t i = 0; i < out.entries.size(); ++i) {
       const CheckpointEntry &theirs = part.entries[i], &first = out.entries[i];
       if (theirs.name != first.name || theirs.type != first.type)
         throw_error(
             "checkpoint: array {} is \"{}\", {}, on process {}, but \"{}\", {}, on process 0; save the same state in "
-            "all "
-            "processes",
+            "all processes",
             i, theirs.name, to_string(theirs.type), p, first.name, to_string(first.type));
       out.entries[i].pieces.insert(out.entries[i].pieces.end(), theirs.pieces.begin(), theirs.pieces.end());
     }

@@ -34,7 +34,7 @@ namespace {
 // Bytes of an array that a lane holds.
 int64_t bytes_on(int64_t lane, const LaneGrid& grid, const Type& type, const PartitionSpec& spec) {
   int64_t elements = 1;
-  for (const Range& range : lane_box(grid, lane_cuts(grid, spec, type.shape.size()), type.shape, lane))
+  for (const Range& range : lane_box(grid, to_lane_spec(grid, spec, type.shape.size()), type.shape, lane))
     elements *= range.size();
   return elements * size_of(type.dtype);
 }

@@ -67,8 +67,8 @@ TEST(ChunkedGather, ProductsAreAddedIfTheDividedDimensionIsReduced) {
 )");
 }
 
-// The largest dimension is cut, so the weights are stored transposed. So is the piece of the gradient: its chunks are
-// transposed one by one.
+// The largest dimension is sharded, so the weights are stored transposed. So is the piece of the gradient: its chunks
+// are transposed one by one.
 TEST(ChunkedGather, GradientsAreScatteredInChunks) {
   Builder b;
   const Value x = b.input({f32, {2, 8}}), dy = b.input({f32, {2, 8}});
@@ -188,8 +188,8 @@ TEST(ChunkedGather, CollectivesOverlapWithProducts) {
 
 // ---- running
 
-// A layer and its gradients with randomly cut weights. All numbers are small integers, so that sums are exact in any
-// order, also in 16 bits.
+// A layer and its gradients with randomly sharded weights. All numbers are small integers, so that sums are exact in
+// any order, also in 16 bits.
 struct RandomLayer {
   Program program;
   LaneGrid grid;
@@ -215,7 +215,7 @@ struct RandomLayer {
     const Value dx = einsum(transposed ? "bo,oi->bi" : "bo,io->bi", ct, used(w));
     const Value dw = cast(einsum(transposed ? "bi,bo->oi" : "bi,bo->io", used(x), ct), f32);
     program = b.take(Values{cast(y, f32), cast(dx, f32), sub(w, dw)});
-    LaneCuts batch(2), weights(2);
+    LaneSpec batch(2), weights(2);
     batch[0] = {"data"};
     const size_t at = random() % 2;
     weights[at] = {"data"};

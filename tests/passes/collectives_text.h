@@ -67,7 +67,7 @@ struct TrainingStep {
   Placement placement;
 };
 
-// The batch cut by "data", all other arrays replicated.
+// The batch sharded by "data", all other arrays replicated.
 inline TrainingStep data_parallel_step(const std::string& model, const std::string& optimizer, const LaneGrid& grid) {
   const models::State state = models::create_state(models::init(model, 0));
   const models::Batch batch{zeros({128, 784}), zeros({128}, i32)};
@@ -75,7 +75,7 @@ inline TrainingStep data_parallel_step(const std::string& model, const std::stri
       "test", [&](const models::State& s, const models::Batch& b) { return training_step(s, b, optimizer); }, state,
       batch);
   TrainingStep out{simplify(inline_bodies(*call.traced.program, Inline::early)), {}};
-  CutConstraints in, results;
+  LaneConstraints in, results;
   for (ValueId id : out.program.inputs) {
     const Shape& shape = out.program.types[id].shape;
     in.emplace_back(shape.size());
@@ -90,16 +90,16 @@ inline TrainingStep data_parallel_step(const std::string& model, const std::stri
   return out;
 }
 
-// All parameters and their state cut by "data" along their first dimension, like the batch.
+// All parameters and their state sharded by "data" along their first dimension, like the batch.
 inline TrainingStep fully_sharded_step(const std::string& model, const std::string& optimizer, const LaneGrid& grid) {
   TrainingStep out = data_parallel_step(model, optimizer, grid);
   const auto cut = [&](const std::vector<ValueId>& ids) {
-    CutConstraints cuts;
+    LaneConstraints constraints;
     for (ValueId id : ids) {
-      cuts.emplace_back(out.program.types[id].shape.size());
-      if (!cuts.back()->empty()) cuts.back()->at(0) = {"data"};
+      constraints.emplace_back(out.program.types[id].shape.size());
+      if (!constraints.back()->empty()) constraints.back()->at(0) = {"data"};
     }
-    return cuts;
+    return constraints;
   };
   out.placement = place(out.program, grid, cut(out.program.inputs), cut(out.program.outputs));
   return out;

@@ -11,18 +11,22 @@ namespace lockstep {
 namespace {
 
 const LaneGrid kTwoLanes{{{"data", 2, 1}}};
-const LaneCuts kCutRows{{"data"}, {}}, kCutColumns{{}, {"data"}}, kNotCutAtAll{{}, {}};
+const LaneSpec kShardedRows{{"data"}, {}}, kShardedColumns{{}, {"data"}}, kReplicated{{}, {}};
 
 using Lines = std::vector<std::string>;
 
-using Cut = std::optional<std::vector<std::string>>;  // of a dimension; nullopt: open
-const Cut kCut = Lines{"data"}, kNotCut = Lines{};
+using DimAxes = std::optional<std::vector<std::string>>;  // of a dimension; nullopt: open
+const DimAxes kSharded = Lines{"data"}, kUnsharded = Lines{};
 
-Value rows(Value x) { return constrain(x, {"data=2", {kCut, kNotCut}, "with_sharding_constraint", "a.cc:7"}); }
-Value columns(Value x) { return constrain(x, {"data=2", {kNotCut, kCut}, "with_sharding_constraint", "a.cc:8"}); }
-Value whole(Value x) { return constrain(x, {"data=2", {kNotCut, kNotCut}, "with_sharding_constraint", "a.cc:9"}); }
+Value rows(Value x) { return constrain(x, {"data=2", {kSharded, kUnsharded}, "with_sharding_constraint", "a.cc:7"}); }
+Value columns(Value x) {
+  return constrain(x, {"data=2", {kUnsharded, kSharded}, "with_sharding_constraint", "a.cc:8"});
+}
+Value whole(Value x) {
+  return constrain(x, {"data=2", {kUnsharded, kUnsharded}, "with_sharding_constraint", "a.cc:9"});
+}
 
-Lines collectives_under(const Program& p, const CutConstraints& in = {}, const CutConstraints& out = {}) {
+Lines collectives_under(const Program& p, const LaneConstraints& in = {}, const LaneConstraints& out = {}) {
   const Program local = partition(p, kTwoLanes, place(p, kTwoLanes, in, out), 0);
   Lines lines;
   for (const Eqn& eqn : local.eqns) {
@@ -37,9 +41,9 @@ TEST(Constraint, PropagatesToOperandsAndUsers) {
   const Value x = b.input({f32, {8, 4}}), w = b.input({f32, {4, 6}});
   const Program p = b.take(Values{tanh(rows(einsum("bi,io->bo", x, w)))});
   const Placement placement = place(p, kTwoLanes, {}, {});
-  EXPECT_EQ(placement.cuts[p.inputs[0]], kCutRows);
-  EXPECT_EQ(placement.cuts[p.inputs[1]], kNotCutAtAll);
-  EXPECT_EQ(placement.cuts[p.outputs[0]], kCutRows);
+  EXPECT_EQ(placement.lane_specs[p.inputs[0]], kShardedRows);
+  EXPECT_EQ(placement.lane_specs[p.inputs[1]], kReplicated);
+  EXPECT_EQ(placement.lane_specs[p.outputs[0]], kShardedRows);
   EXPECT_EQ(placement.reasons[p.eqns[1].out[0]], "with_sharding_constraint at a.cc:7");
   EXPECT_EQ(placement.reasons[p.outputs[0]], "equation 2 (tanh)");
   EXPECT_EQ(collectives_under(p), Lines());
@@ -48,7 +52,7 @@ TEST(Constraint, PropagatesToOperandsAndUsers) {
 TEST(Constraint, CausesAMoveIfTheValueIsCutDifferently) {
   const auto of_rows = [](Value (*constraint)(Value)) {
     Builder b;
-    return collectives_under(b.take(Values{constraint(tanh(b.input({f32, {8, 6}})))}), {kCutRows});
+    return collectives_under(b.take(Values{constraint(tanh(b.input({f32, {8, 6}})))}), {kShardedRows});
   };
   EXPECT_EQ(of_rows(columns), Lines({"lane_all_to_all f32[24]"}));
   EXPECT_EQ(of_rows(whole), Lines({"lane_all_gather f32[4,6]"}));
@@ -59,7 +63,7 @@ TEST(Constraint, ConstraintOfAConstraintIsAMove) {
   Builder b;
   const Program p = b.take(Values{columns(rows(b.input({f32, {8, 6}})))});
   EXPECT_EQ(collectives_under(p), Lines({"lane_all_to_all f32[24]"}));
-  EXPECT_EQ(place(p, kTwoLanes, {}, {}).cuts[p.inputs[0]], kCutRows);
+  EXPECT_EQ(place(p, kTwoLanes, {}, {}).lane_specs[p.inputs[0]], kShardedRows);
 }
 
 TEST(Constraint, ConflictInAnOpIsResolvedByAMove) {
@@ -73,7 +77,7 @@ TEST(Constraint, ConstraintOfASumScattersIt) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{tanh(rows(einsum("bi,bo->io", x, ct)))});
-  EXPECT_EQ(collectives_under(p, {kCutRows, kCutRows}), Lines({"lane_reduce_scatter f32[4,6]"}));
+  EXPECT_EQ(collectives_under(p, {kShardedRows, kShardedRows}), Lines({"lane_reduce_scatter f32[4,6]"}));
 }
 
 TEST(Constraint, LeavesBatchDimensionsOpen) {
@@ -81,8 +85,8 @@ TEST(Constraint, LeavesBatchDimensionsOpen) {
   const Program one = b.take(Values{tanh(columns(b.input({f32, {8, 6}})))});
   const Program p = batch(one, {true}, 4, {}).program;
   const LaneGrid grid{{{"data", 2, 1}, {"model", 2, 1}}};
-  const LaneCuts said{{"model"}, {}, {}}, wanted{{"model"}, {}, {"data"}};
-  EXPECT_EQ(place(p, grid, {said}, {}).cuts[p.outputs[0]], wanted);
+  const LaneSpec said{{"model"}, {}, {}}, wanted{{"model"}, {}, {"data"}};
+  EXPECT_EQ(place(p, grid, {said}, {}).lane_specs[p.outputs[0]], wanted);
 }
 
 TEST(Constraint, BatchOfDevicesAlongAMeshAxisIsCutByThatAxis) {
@@ -125,7 +129,7 @@ TEST(GroupedConvolution, GroupsOfDevicesAreCutAlongThem) {
   const Program one = b.take(Values{reduce_sum(mul(y, y), {0, 1, 2, 3})});
   const Program gradient = joint(one, {true, true});
   const Program p = simplify(batch(gradient, {true, true, true}, 4, {}).program);
-  const LaneCuts images{{"data"}, {}, {}, {}, {}}, scalars{{"data"}};
+  const LaneSpec images{{"data"}, {}, {}, {}, {}}, scalars{{"data"}};
   EXPECT_EQ(collectives_under(p, {images, images, scalars}, {scalars, images, images}), Lines()) << print(p);
   const Program local = partition(p, kTwoLanes, place(p, kTwoLanes, {images, images, scalars}, {}), 1);
   for (const Eqn& eqn : local.eqns) {

@@ -1,4 +1,4 @@
-// Compares a program on random lanes with random cuts against the same program on one lane. For tests.
+// Compares a program on random lanes with random lane specs against the same program on one lane. For tests.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,10 +11,10 @@
 namespace lockstep {
 
 // Describes the first difference; empty if there is none. With options the lanes run the scheduled program.
-inline std::string difference_on_lanes(const RandomProgram& r, const LaneGrid& grid, const CutConstraints& in,
-                                       const CutConstraints& out, const CollectiveScheduleOptions* options = nullptr) {
+inline std::string difference_on_lanes(const RandomProgram& r, const LaneGrid& grid, const LaneConstraints& in,
+                                       const LaneConstraints& out, const CollectiveScheduleOptions* options = nullptr) {
   const HostArrays wanted = eager(r.program, r.inputs);
-  // Inline bodies first, as after tracing, so that their equations can be cut too.
+  // Inline bodies first, as after tracing, so that their equations can be sharded too.
   const Program p = simplify(inline_bodies(r.program, Inline::early));
   const Placement placement = place(p, grid, in, out);
   std::function<Program(const Program&)> change;
@@ -26,7 +26,7 @@ inline std::string difference_on_lanes(const RandomProgram& r, const LaneGrid& g
   for (size_t k = 0; k < wanted.size(); ++k) {
     for (size_t lane = 0; lane < got.size(); ++lane) {
       const IndexBox box =
-          lane_box(grid, placement.cuts[p.outputs[k]], wanted[k].type.shape, static_cast<int64_t>(lane));
+          lane_box(grid, placement.lane_specs[p.outputs[k]], wanted[k].type.shape, static_cast<int64_t>(lane));
       const HostArray piece = slice_box(wanted[k], box);
       if (piece.type != got[lane][k].type) return fmt::format("output {} on lane {} has a different type", k, lane);
       for (int64_t i = 0; i < piece.size(); ++i) {
@@ -43,9 +43,9 @@ inline std::string difference_on_lanes(const RandomProgram& r, uint32_t seed,
                                        const CollectiveScheduleOptions* options = nullptr) {
   RandomPlacement random(seed);
   const LaneGrid grid = random.grid();
-  CutConstraints in, out;
-  for (ValueId id : r.program.inputs) in.push_back(random.cuts(grid, r.program.types[id].shape));
-  for (ValueId id : r.program.outputs) out.push_back(random.cuts(grid, r.program.types[id].shape));
+  LaneConstraints in, out;
+  for (ValueId id : r.program.inputs) in.push_back(random.lane_spec(grid, r.program.types[id].shape));
+  for (ValueId id : r.program.outputs) out.push_back(random.lane_spec(grid, r.program.types[id].shape));
   return difference_on_lanes(r, grid, in, out, options);
 }
 

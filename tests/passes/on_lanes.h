@@ -47,7 +47,7 @@ inline std::vector<HostArrays> run_on_lanes(const Program& p, const LaneGrid& gr
     HostArrays& out = results[static_cast<size_t>(lane)];
     HostArrays in;
     for (size_t i = 0; i < inputs.size(); ++i)
-      in.push_back(slice_box(inputs[i], lane_box(grid, placement.cuts[p.inputs[i]], inputs[i].type.shape, lane)));
+      in.push_back(slice_box(inputs[i], lane_box(grid, placement.lane_specs[p.inputs[i]], inputs[i].type.shape, lane)));
     for (const Type& t : local.output_types()) out.emplace_back(t);
     Pool pool({.threads = 1});
     Plan plan(local, pool, {.comm = [&](const std::string& axes) { return comms.of(lane, axes); }});

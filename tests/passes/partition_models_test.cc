@@ -45,16 +45,16 @@ Program step_of(const std::string& model, const std::string& optimizer) {
                         .traced);
 }
 
-LaneCuts along(size_t rank, size_t dimension, const std::string& axis) {
-  LaneCuts cuts(rank);
-  cuts[dimension] = {axis};
-  return cuts;
+LaneSpec along(size_t rank, size_t dimension, const std::string& axis) {
+  LaneSpec lane_spec(rank);
+  lane_spec[dimension] = {axis};
+  return lane_spec;
 }
 
-// Parameters, then momentum and squares, all with the same cuts, then the step count, images and labels cut by "data".
-// Results have the cuts of the values they replace.
+// Parameters, then momentum and squares, all with the same lane spec, then the step count, images and labels sharded by
+// "data". Results have the lane specs of the values they replace.
 struct Layouts {
-  CutConstraints in, out;
+  LaneConstraints in, out;
 };
 template <class Layout>
 Layouts layouts(const Program& p, size_t parameters, const Layout& layout) {
@@ -64,15 +64,15 @@ Layouts layouts(const Program& p, size_t parameters, const Layout& layout) {
     if (i < 3 * parameters)
       said.in.emplace_back(layout(i % parameters, rank));
     else
-      said.in.emplace_back(rank == 0 ? LaneCuts() : along(rank, 0, "data"));
+      said.in.emplace_back(rank == 0 ? LaneSpec() : along(rank, 0, "data"));
   }
   said.out.assign(said.in.begin(), said.in.begin() + static_cast<std::ptrdiff_t>(3 * parameters + 1));
-  said.out.emplace_back(LaneCuts());
-  said.out.emplace_back(LaneCuts());
+  said.out.emplace_back(LaneSpec());
+  said.out.emplace_back(LaneSpec());
   return said;
 }
-LaneCuts not_cut(size_t, size_t rank) { return LaneCuts(rank); }
-LaneCuts first_dimension(size_t, size_t rank) { return along(rank, 0, "data"); }
+LaneSpec not_cut(size_t, size_t rank) { return LaneSpec(rank); }
+LaneSpec first_dimension(size_t, size_t rank) { return along(rank, 0, "data"); }
 
 // The collectives of the first lane, one line each, sorted: `lane_all_reduce data f32[4,3]`.
 Lines collectives_of(const Program& p, const LaneGrid& grid, const Layouts& said) {
@@ -93,14 +93,14 @@ template <class F, class B>
 Program program_of(const F& f, const Params& params, const B& batch) {
   return simplified(detail::trace_call("test", f, params, batch).traced);
 }
-// The first inputs and all results replicated, the other inputs cut by "data".
+// The first inputs and all results replicated, the other inputs sharded by "data".
 Layouts batch_cut(const Program& p, size_t whole_inputs) {
   Layouts said;
   for (size_t i = 0; i < p.inputs.size(); ++i) {
     const size_t rank = p.types[p.inputs[i]].shape.size();
-    said.in.emplace_back(i < whole_inputs || rank == 0 ? LaneCuts(rank) : along(rank, 0, "data"));
+    said.in.emplace_back(i < whole_inputs || rank == 0 ? LaneSpec(rank) : along(rank, 0, "data"));
   }
-  for (ValueId id : p.outputs) said.out.emplace_back(LaneCuts(p.types[id].shape.size()));
+  for (ValueId id : p.outputs) said.out.emplace_back(LaneSpec(p.types[id].shape.size()));
   return said;
 }
 
@@ -143,11 +143,11 @@ TEST(PartitionOfModels, ShardedParametersAreGatheredAndGradientsScattered) {
   }
 }
 
-// The first layer cut by columns and the second by rows: the activations between them need no collective.
+// The first layer sharded by columns and the second by rows: the activations between them need no collective.
 TEST(PartitionOfModels, TensorParallelStepSumsActivationsOnce) {
   const Program p = step_of("mlp", "adam");
   const auto tensor = [](size_t i, size_t rank) {
-    return i == 0 ? along(rank, 1, "model") : i <= 2 ? along(rank, 0, "model") : LaneCuts(rank);
+    return i == 0 ? along(rank, 1, "model") : i <= 2 ? along(rank, 0, "model") : LaneSpec(rank);
   };
   EXPECT_EQ(
       collectives_of(p, kDataModel, layouts(p, 6, tensor)),
@@ -198,7 +198,7 @@ TEST(PartitionOfModels, LaneComputesItsOwnPieceOfADropoutMask) {
   };
   const Program p = program_of(gradients, state_of("mlp").params, std::pair(batch_of(), random::key(0)));
   Layouts said = batch_cut(p, 6);
-  said.in[8] = LaneCuts(1);  // the key
+  said.in[8] = LaneSpec(1);  // the key
   EXPECT_EQ(collectives_of(p, kDataGrid, said), kMlpGradients);
   std::vector<Shape> made;
   for (const Eqn& eqn : partition(p, kDataGrid, place(p, kDataGrid, said.in, said.out), 1).eqns)

@@ -31,12 +31,12 @@ std::vector<std::string> collectives(const Program& p) {
 
 using Lines = std::vector<std::string>;
 
-Lines collectives_of(const Program& p, const LaneGrid& grid, const CutConstraints& in, const CutConstraints& out,
+Lines collectives_of(const Program& p, const LaneGrid& grid, const LaneConstraints& in, const LaneConstraints& out,
                      int64_t lane = 0) {
   return collectives(partition(p, grid, place(p, grid, in, out), lane));
 }
 
-const LaneCuts kRows{{"data"}, {}}, kWhole{{}, {}}, kColumns{{}, {"data"}};
+const LaneSpec kRows{{"data"}, {}}, kWhole{{}, {}}, kColumns{{}, {"data"}};
 
 Program dense_gradient() {
   Builder b;
@@ -71,7 +71,7 @@ TEST(Partition, TensorParallelBlockNeedsOneSum) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), up = b.input({f32, {4, 6}}), down = b.input({f32, {6, 4}});
   const Program p = b.take(Values{einsum("bh,ho->bo", tanh(einsum("bi,ih->bh", x, up)), down)});
-  const LaneCuts columns{{}, {"model"}}, rows{{"model"}, {}};
+  const LaneSpec columns{{}, {"model"}}, rows{{"model"}, {}};
   EXPECT_EQ(collectives_of(p, kGrid, {kRows, columns, rows}, {kRows}), Lines({"lane_all_reduce model f32[4,4]"}));
 }
 
@@ -102,16 +102,16 @@ TEST(Partition, ConstraintsAreKeptAndOtherCutsHaveReasons) {
   const Value x = b.input({f32, {8, 4}}), w = b.input({f32, {4, 6}});
   const Program p = b.take(Values{tanh(einsum("bi,io->bo", x, w))});
   const Placement backwards = place(p, kTwo, {}, {kRows});
-  EXPECT_EQ(backwards.cuts[p.inputs[0]], kRows);
-  EXPECT_EQ(backwards.cuts[p.inputs[1]], kWhole);
+  EXPECT_EQ(backwards.lane_specs[p.inputs[0]], kRows);
+  EXPECT_EQ(backwards.lane_specs[p.inputs[1]], kWhole);
   EXPECT_EQ(backwards.reasons[p.outputs[0]], "output 0");
   EXPECT_EQ(backwards.reasons[p.inputs[0]], "equation 0 (einsum)");
   const Placement held = place(p, kTwo, {kWhole}, {kRows});
-  EXPECT_EQ(held.cuts[p.inputs[0]], kWhole);
+  EXPECT_EQ(held.lane_specs[p.inputs[0]], kWhole);
 }
 
 // The types that a lane computes, one line each: `random_bits u32[4,3]`.
-Lines results_of(const Program& p, const LaneGrid& grid, const CutConstraints& in, const CutConstraints& out,
+Lines results_of(const Program& p, const LaneGrid& grid, const LaneConstraints& in, const LaneConstraints& out,
                  int64_t lane) {
   const Program local = partition(p, grid, place(p, grid, in, out), lane);
   Lines lines;
@@ -124,7 +124,7 @@ TEST(Partition, LaneComputesOnlyItsPieceOfBitsAndIotas) {
   Builder b;
   const Value key = b.input({u32, {2}});
   const Program p = b.take(Values{random_bits(key, {5, 4}), iota(b, {i32, {5}}, 0)});
-  const CutConstraints cut{kRows, LaneCuts{{"data"}}};
+  const LaneConstraints cut{kRows, LaneSpec{{"data"}}};
   EXPECT_EQ(results_of(p, kTwo, {}, cut, 0), Lines({"random_bits u32[3,4]", "iota i32[3]"}));
   EXPECT_EQ(results_of(p, kTwo, {}, cut, 1), Lines({"random_bits u32[2,4]", "iota i32[2]"}));
 }
@@ -137,7 +137,7 @@ Program reshaped(const Shape& from, const Shape& to) {
 TEST(Partition, CutPassesThroughReshapesThatKeepItsBoundaries) {
   EXPECT_EQ(results_of(reshaped({12, 5}, {6, 2, 5}), kTwo, {kRows}, {}, 1),
             Lines({"reshape f32[3,2,5]", "tanh f32[3,2,5]"}));
-  EXPECT_EQ(results_of(reshaped({4, 3, 5}, {60}), kTwo, {LaneCuts{{"data"}, {}, {}}}, {}, 1),
+  EXPECT_EQ(results_of(reshaped({4, 3, 5}, {60}), kTwo, {LaneSpec{{"data"}, {}, {}}}, {}, 1),
             Lines({"reshape f32[30]", "tanh f32[30]"}));
   // The halves of [6, 2] and [4, 3] are the same elements.
   EXPECT_EQ(results_of(reshaped({6, 2}, {4, 3}), kTwo, {kRows}, {}, 1), Lines({"reshape f32[2,3]", "tanh f32[2,3]"}));
@@ -145,14 +145,14 @@ TEST(Partition, CutPassesThroughReshapesThatKeepItsBoundaries) {
             Lines({"reshape f32[4,1]", "tanh f32[4,1]"}));
 }
 
-// 6 rows are cut into 3 and 3, but 3 blocks into 2 and 1.
+// 6 rows are split into 3 and 3, but 3 blocks into 2 and 1.
 TEST(Partition, CutStopsAtReshapesWhoseBoundariesDiffer) {
   EXPECT_EQ(results_of(reshaped({6, 5}, {3, 2, 5}), kTwo, {kRows}, {}, 1),
             Lines({"lane_all_gather f32[6,5]", "reshape f32[3,2,5]", "tanh f32[3,2,5]"}));
 }
 
 TEST(Partition, CutByTwoAxesPassesAsFarAsBoundariesAgree) {
-  EXPECT_EQ(results_of(reshaped({8, 5}, {2, 4, 5}), kGrid, {LaneCuts{{"data", "model"}, {}}}, {}, 1),
+  EXPECT_EQ(results_of(reshaped({8, 5}, {2, 4, 5}), kGrid, {LaneSpec{{"data", "model"}, {}}}, {}, 1),
             Lines({"lane_all_gather f32[4,5]", "reshape f32[1,4,5]", "tanh f32[1,4,5]"}));
 }
 
@@ -160,21 +160,21 @@ TEST(Partition, BroadcastOperandMovesInsteadOfTheResult) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), bias = b.input({f32, {4}});
   const Program p = b.take(Values{add(x, broadcast(bias, {8, 4}, {1}))});
-  EXPECT_EQ(collectives_of(p, kTwo, {kRows, LaneCuts{{"data"}}}, {kRows}), Lines({"lane_all_gather data f32[2]"}));
+  EXPECT_EQ(collectives_of(p, kTwo, {kRows, LaneSpec{{"data"}}}, {kRows}), Lines({"lane_all_gather data f32[2]"}));
 }
 
 TEST(Partition, RowsWithCutIndicesAreGatheredWithoutCollectives) {
   Builder b;
   const Value images = b.input({u8, {60, 7}}), rows = b.input({i32, {8}});
   const Program p = b.take(Values{gather(images, rows, 0)});
-  EXPECT_EQ(collectives_of(p, kTwo, {kWhole, LaneCuts{{"data"}}}, {kRows}), Lines());
+  EXPECT_EQ(collectives_of(p, kTwo, {kWhole, LaneSpec{{"data"}}}, {kRows}), Lines());
 }
 
 TEST(Partition, SumOverTwoAxesIsScatteredOverBothAtOnce) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{einsum("bi,bo->io", x, ct)});
-  const LaneCuts both{{"data", "model"}, {}}, apart{{"data"}, {"model"}};
+  const LaneSpec both{{"data", "model"}, {}}, apart{{"data"}, {"model"}};
   EXPECT_EQ(collectives_of(p, kGrid, {both, both}, {both}), Lines({"lane_reduce_scatter data,model f32[4,6]"}));
   EXPECT_EQ(collectives_of(p, kGrid, {both, both}, {apart}),
             Lines({"lane_reduce_scatter data f32[4,6]", "lane_reduce_scatter model f32[6,2]"}));
@@ -184,7 +184,7 @@ TEST(Partition, SumIsReducedBeforePiecesAreGathered) {
   Builder b;
   const Value x = b.input({f32, {8, 4}}), ct = b.input({f32, {8, 6}});
   const Program p = b.take(Values{einsum("bi,bo->io", x, ct)});
-  EXPECT_EQ(collectives_of(p, kGrid, {kRows, LaneCuts{{"data"}, {"model"}}}, {kWhole}),
+  EXPECT_EQ(collectives_of(p, kGrid, {kRows, LaneSpec{{"data"}, {"model"}}}, {kWhole}),
             Lines({"lane_all_reduce data f32[4,3]", "lane_all_gather model f32[3,4]"}));
 }
 
@@ -202,12 +202,12 @@ TEST(Partition, OutputMayBeAnInputOrOccurTwice) {
   const Value y = tanh(x);
   const Program p = b.take(Values{x, y, y, x});
   const Placement placement = place(p, kTwo, {kRows}, {kWhole, kWhole, kRows, kWhole});
-  EXPECT_EQ(placement.cuts[p.outputs[0]], kRows);
-  EXPECT_EQ(placement.cuts[p.outputs[2]], kWhole);
+  EXPECT_EQ(placement.lane_specs[p.outputs[0]], kRows);
+  EXPECT_EQ(placement.lane_specs[p.outputs[2]], kWhole);
   EXPECT_EQ(collectives(partition(p, kTwo, placement, 0)), Lines({"lane_all_gather data f32[4,4]"}));
 }
 
-// Programs that random generation rarely produces, with random cuts.
+// Programs that random generation rarely produces, with random lane specs.
 class Chosen {
  public:
   explicit Chosen(const std::function<Values(Builder&, const Values&)>& f, const std::vector<Type>& types) {

@@ -1,4 +1,4 @@
-// Random grids of lanes, and random cuts of values on them. For tests.
+// Random grids of lanes, and random lane specs of values on them. For tests.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Makes grids of 1, 2, 3, 4, 6 or 7 lanes with one or several devices each, and cuts of a value on them.
+// Makes grids of 1, 2, 3, 4, 6 or 7 lanes with one or several devices each, and lane specs of a value on them.
 class RandomPlacement {
  public:
   explicit RandomPlacement(uint32_t seed) : random_(seed) {}
@@ -29,9 +29,9 @@ class RandomPlacement {
                                                 {{{"x", 3, 1}, {"y", 2, 2}}}};
     return grids[random_() % grids.size()];
   }
-  std::optional<LaneCuts> cuts(const LaneGrid& grid, const Shape& shape) {
+  std::optional<LaneSpec> lane_spec(const LaneGrid& grid, const Shape& shape) {
     if (random_() % 3 == 0) return std::nullopt;
-    LaneCuts out(shape.size());
+    LaneSpec out(shape.size());
     if (shape.empty()) return out;
     std::vector<LaneAxis> axes = grid.axes;
     std::shuffle(axes.begin(), axes.end(), random_);

@@ -179,8 +179,8 @@ TEST(Schedule, UnevenLanesHaveTheSameCollectives) {
   Builder b;
   const Value x = b.input({f32, {4, 5}}), ct = b.input({f32, {4, 3}});
   const Program p = b.take(Values{einsum("bi,bo->io", x, ct), einsum("bi,bo->io", tanh(x), ct), reduce_sum(ct, {0})});
-  const LaneCuts both{{"data"}, {"model"}}, rows{{"data"}, {}}, result{{"model"}, {}};
-  const Placement placement = place(p, grid, {both, rows}, {result, result, LaneCuts(1)});
+  const LaneSpec both{{"data"}, {"model"}}, rows{{"data"}, {}}, result{{"model"}, {}};
+  const Placement placement = place(p, grid, {both, rows}, {result, result, LaneSpec(1)});
   std::vector<Program> lanes;
   for (int64_t lane = 0; lane < 4; ++lane) lanes.push_back(partition(p, grid, placement, lane));
   // Two products of lane 1 (24 bytes each) and the sum fit 60 bytes; those of lane 0 (36 each) do not.
@@ -211,9 +211,9 @@ TEST(Schedule, DoesNotChangeRandomPrograms) {
     const RandomProgram r = RandomPrograms(seed, false).make();
     RandomPlacement random(seed);
     const LaneGrid grid = random.grid();
-    CutConstraints in, out;
-    for (ValueId id : r.program.inputs) in.push_back(random.cuts(grid, r.program.types[id].shape));
-    for (ValueId id : r.program.outputs) out.push_back(random.cuts(grid, r.program.types[id].shape));
+    LaneConstraints in, out;
+    for (ValueId id : r.program.inputs) in.push_back(random.lane_spec(grid, r.program.types[id].shape));
+    for (ValueId id : r.program.outputs) out.push_back(random.lane_spec(grid, r.program.types[id].shape));
     const Program p = simplify(inline_bodies(r.program, Inline::early));
     const Placement placement = place(p, grid, in, out);
     const std::vector<HostArrays> wanted = run_on_lanes(p, grid, placement, r.inputs);

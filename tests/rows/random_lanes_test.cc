@@ -93,8 +93,8 @@ TEST(RowsOnLanes, EveryOpAcceptsEmptyShards) {
       for (size_t i = 0; i < r.inputs.size(); ++i)
         for (size_t d = 0; d < r.inputs[i].type.shape.size(); ++d) {
           if (r.inputs[i].type.shape[d] >= 7) continue;
-          CutConstraints in(r.inputs.size());
-          in[i] = LaneCuts(r.inputs[i].type.shape.size());
+          LaneConstraints in(r.inputs.size());
+          in[i] = LaneSpec(r.inputs[i].type.shape.size());
           (*in[i])[d] = {"x"};
           ASSERT_EQ(difference_on_lanes(r, grid, in, {}), "") << d << " of operand " << i << "\n" << print(r.program);
           ++programs;

@@ -73,11 +73,11 @@ MeshLanes lanes_from(const Mesh& mesh, int64_t count, int64_t first, int64_t her
 
 Array in_pieces(const Array& whole, const NamedSharding& sharding, const MeshLanes& lanes) {
   LanePieces pieces{
-      lanes.grid, lane_cuts(lanes.grid, sharding.spec(), whole.shape().size()), {}, lanes.across_processes};
+      lanes.grid, to_lane_spec(lanes.grid, sharding.spec(), whole.shape().size()), {}, lanes.across_processes};
   if (!pieces.is_sharded()) return device_put(whole, sharding);
   pieces.buffers.resize(static_cast<size_t>(lanes.grid.lanes()));
   for (int64_t lane = lanes.first_local; lane < lanes.first_local + lanes.local_count; ++lane) {
-    const IndexBox box = lane_box(pieces.grid, pieces.cuts, whole.shape(), lane);
+    const IndexBox box = lane_box(pieces.grid, pieces.lane_spec, whole.shape(), lane);
     BufferPtr buffer = allocate(detail::piece_type(whole.type(), box).bytes());
     detail::extract_box(detail::buffer_of(whole, "test")->data(), whole.shape(), box, size_of(whole.dtype()),
                         buffer->data());
@@ -97,7 +97,7 @@ void expect_same_pieces(const Array& got, const Array& wanted) {
     return;
   }
   EXPECT_EQ(a->grid, b->grid);
-  EXPECT_EQ(a->cuts, b->cuts);
+  EXPECT_EQ(a->lane_spec, b->lane_spec);
   EXPECT_EQ(a->across_processes, b->across_processes);
   ASSERT_EQ(a->buffers.size(), b->buffers.size());
   for (size_t lane = 0; lane < a->buffers.size(); ++lane) {

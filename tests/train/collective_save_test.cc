@@ -53,7 +53,7 @@ Checkpoint part_of(int64_t step, int64_t process, int64_t processes) {
   const NamedSharding sharding(mesh, P("data"));
   const Type type{f32, {2 * processes, 5}};
   detail::LanePieces pieces{lane_grid(mesh, processes), {}, {}, true};
-  pieces.cuts = lane_cuts(pieces.grid, sharding.spec(), 2);
+  pieces.lane_spec = to_lane_spec(pieces.grid, sharding.spec(), 2);
   pieces.buffers.resize(static_cast<size_t>(processes));
   BufferPtr buffer = allocate(40);
   for (int i = 0; i < 10; ++i) buffer->as<float>()[i] = static_cast<float>(1000 * step + 10 * process + i);

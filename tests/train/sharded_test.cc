@@ -129,10 +129,10 @@ void expect_planned_pieces(const TrainState& state, const EngineOptions& with) {
   const auto expect_pieces = [&](const Array& array, const PartitionSpec& spec, const std::string& name) {
     const detail::LanePiecesPtr& pieces = array.node()->pieces;
     ASSERT_TRUE(pieces) << name;
-    EXPECT_EQ(pieces->cuts, lane_cuts(grid, spec, array.shape().size())) << name;
+    EXPECT_EQ(pieces->lane_spec, to_lane_spec(grid, spec, array.shape().size())) << name;
     for (int64_t lane = 0; lane < grid.lanes(); ++lane) {
       int64_t elements = 1;
-      for (const Range& range : lane_box(grid, pieces->cuts, array.shape(), lane)) elements *= range.size();
+      for (const Range& range : lane_box(grid, pieces->lane_spec, array.shape(), lane)) elements *= range.size();
       EXPECT_EQ(pieces->buffers[static_cast<size_t>(lane)]->size(), 4 * elements) << name << ", lane " << lane;
     }
   };
@@ -149,8 +149,9 @@ void expect_loaded_as_pieces(const TrainState& state, const EngineOptions& with)
   const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   for (size_t i = 0; i < specs.size(); ++i) {
-    const LaneCuts cuts = lane_cuts(grid, specs[i].param, model.types[i].shape.size());
-    const bool sharded = std::any_of(cuts.begin(), cuts.end(), [](const auto& axes) { return !axes.empty(); });
+    const LaneSpec lane_spec = to_lane_spec(grid, specs[i].param, model.types[i].shape.size());
+    const bool sharded =
+        std::any_of(lane_spec.begin(), lane_spec.end(), [](const auto& axes) { return !axes.empty(); });
     EXPECT_EQ(!!state.params[i].node()->pieces, sharded) << model.paths[i];
     EXPECT_EQ(!state.params[i].node()->buffer, sharded) << model.paths[i];
   }

@@ -20,7 +20,7 @@ where=src/$folder
 [ "$folder" != all ] || where=src
 git diff --quiet HEAD -- "$where" || die "$where has changes that are not committed; commit or stash them first"
 
-# The test programs that exercise a folder, fastest first.
+# The test programs that exercise a folder, fastest first. They also run with several lanes where ctest has that.
 suites_of() {
   case $1 in
     array) echo array spmd ;;
@@ -111,7 +111,7 @@ while [ "$done" -lt "$count" ] && [ "$tried" -lt $((count * 3)) ]; do
   fi
   done=$((done + 1))
   code=0
-  timeout "$limit" ctest --test-dir "$build" -R "^($(IFS='|'; echo "${suites[*]}"))\$" --stop-on-failure >"$log" 2>&1 </dev/null || code=$?
+  timeout "$limit" ctest --test-dir "$build" -R "^($(IFS='|'; echo "${suites[*]}"))(_on_[0-9]+_lanes)?\$" --stop-on-failure >"$log" 2>&1 </dev/null || code=$?
   if [ $code -eq 0 ]; then
     verdict=SURVIVED
     printf '%s:%s\n  was     %s\n  became  %s\n' "$file" "$line" "$before" "$after" >>"$survivors"

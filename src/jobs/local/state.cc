@@ -44,6 +44,11 @@ PodPhase phase_of(const std::string& name) {
 
 }  // namespace
 
+void add_event(LocalJob& job, JobEvent event) {
+  job.events.push_back(std::move(event));
+  if (job.events.size() > kMaxEvents) job.events.erase(job.events.begin());
+}
+
 Json to_json(const LocalJob& job) {
   Json events = Json::array(), phases = Json::array();
   for (const JobEvent& event : job.events) events.push_back(event_to_json(event));

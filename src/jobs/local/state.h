@@ -32,6 +32,9 @@ struct LocalJob {
 };
 inline constexpr size_t kMaxEvents = 500;
 
+// Removes the oldest event if there are more than kMaxEvents.
+void add_event(LocalJob& job, JobEvent event);
+
 nlohmann::ordered_json to_json(const LocalJob& job);
 // Throws Error for invalid JSON.
 LocalJob local_job_from_json(const nlohmann::ordered_json& value);

@@ -33,11 +33,6 @@ Clock::time_point steady_time(JobTime time) {
   return Clock::now() + std::clamp<std::chrono::nanoseconds>(left, milliseconds(1), std::chrono::hours(24));
 }
 
-void add_event(LocalJob& local, JobEvent event) {
-  local.events.push_back(std::move(event));
-  if (local.events.size() > kMaxEvents) local.events.erase(local.events.begin());
-}
-
 bool has_ended(const PodStatus& status) { return status.state == PodState::ended && !status.shim; }
 
 }  // namespace

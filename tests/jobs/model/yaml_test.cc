@@ -24,8 +24,8 @@ TEST(YamlDocument, PlainScalarsHaveTypes) {
   EXPECT_EQ(read("[1.5, -.5, 1e3, 2., 1.0]").dump(), "[1.5,-0.5,1000.0,2.0,1.0]");
   EXPECT_EQ(read("[true, True, FALSE, null, ~, Null]").dump(), "[true,true,false,null,null,null]");
   EXPECT_EQ(read("a:\nb: ''").dump(), R"({"a":null,"b":""})");
-  EXPECT_EQ(read("[yes, 1_000, 1.2.3, 12:30, 2024-12-18, a, -, 08, '1', \"true\", !!str 5, e5, .]").dump(),
-            R"(["yes","1_000","1.2.3","12:30","2024-12-18","a","-",8.0,"1","true","5","e5","."])");
+  EXPECT_EQ(read("[yes, 1_000, 1.2.3, 12:30, 2024-12-18, a, -, 08, '1', \"true\", !!str 5, e5, 1e, 1e+, .]").dump(),
+            R"(["yes","1_000","1.2.3","12:30","2024-12-18","a","-",8.0,"1","true","5","e5","1e","1e+","."])");
   EXPECT_EQ(read("99999999999999999999").dump(), "1e+20");
 }
 

@@ -226,6 +226,14 @@ TEST(Loader, InvalidOptionsAreRejected) {
                       "; give an index from 0 to the count minus 1");
 }
 
+TEST(Loader, ImagesMayHaveOneRowOrOneColumn) {
+  ImageDataset flat = numbered(4), tall = flat;
+  flat.rows = 1, flat.cols = 6;
+  tall.rows = 6, tall.cols = 1;
+  EXPECT_EQ(Loader(flat, {.batch_size = 2}).images().shape(), (Shape{4, 1, 6}));
+  EXPECT_EQ(Loader(tall, {.batch_size = 2}).images().shape(), (Shape{4, 6, 1}));
+}
+
 TEST(Loader, PartsOutsideOfTheBatchAreRejected) {
   for (const Range range : {Range{-5, 3}, Range{3, 2}, Range{5, 50}}) {
     EXPECT_THROWS(

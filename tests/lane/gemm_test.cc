@@ -178,6 +178,23 @@ TEST(Gemm, SmallProductsAreOneTile) {
   EXPECT_NE(tiles({.m = 64, .n = 64, .k = 65}), std::pair(int64_t{64}, int64_t{64}));
 }
 
+// 300 = 4 x 75 and 77 = 7 x 11 do not divide evenly into most tiles; 256 and 64 do.
+TEST(Gemm, NoTileOfAnEpilogueIsEmpty) {
+  Pool pool({.threads = 3});
+  for (const GemmSpec& spec : {GemmSpec{.m = 64, .n = 64, .k = 8}, GemmSpec{.m = 256, .n = 256, .k = 64, .batch = 2},
+                               GemmSpec{.m = 300, .n = 77, .k = 64}, GemmSpec{.m = 16, .n = 16, .k = 16384}}) {
+    const std::vector<float> a(static_cast<size_t>(spec.batch * spec.m * spec.k), 1.0f),
+        b(static_cast<size_t>(spec.batch * spec.k * spec.n), 1.0f);
+    std::atomic<int64_t> elements = 0;
+    Gemm::prepare(spec, 3).run(pool, a.data(), b.data(), nullptr, [&](const Tile& tile) {
+      EXPECT_GT(tile.rows, 0);
+      EXPECT_GT(tile.cols, 0);
+      elements += tile.rows * tile.cols;
+    });
+    EXPECT_EQ(elements, spec.batch * spec.m * spec.n);
+  }
+}
+
 TEST(Gemm, HalvesCanKeepTheirSumsInFloat) {
   Pool pool({.threads = 2});
   const std::vector<BFloat16> a(512, BFloat16(1.0f)), b(512, BFloat16(1.0f));

@@ -1,0 +1,43 @@
+// initialize() of a process that is the only one. tests/processes has those of several.
+#include <gtest/gtest.h>
+
+#include "base/throws.h"
+#include "lockstep/devices.h"
+#include "lockstep/distributed.h"
+#include "lockstep/error.h"
+#include "sharding/device_table.h"
+
+namespace lockstep {
+namespace {
+
+class InitializeAlone : public testing::Test {
+ protected:
+  void SetUp() override { detail::DeviceTable::instance().leave(); }
+  void TearDown() override { distributed::shutdown(); }
+
+  const distributed::Options options_{.cluster_detection_method = "none"};
+};
+
+TEST_F(InitializeAlone, NeedsNoCoordinator) {
+  EXPECT_FALSE(distributed::is_initialized());
+  distributed::initialize(options_);
+  EXPECT_TRUE(distributed::is_initialized());
+  EXPECT_EQ(process_count(), 1);
+  EXPECT_EQ(process_index(), 0);
+  EXPECT_EQ(distributed::failure_code(), 0);
+  distributed::shutdown();
+  EXPECT_FALSE(distributed::is_initialized());
+}
+
+TEST_F(InitializeAlone, IsCalledOnceAndFirst) {
+  distributed::initialize(options_);
+  EXPECT_THROWS(distributed::initialize(options_), Error,
+                "initialize: it was already called; call it once per process");
+  distributed::shutdown();
+  EXPECT_GT(device_count(), 0);
+  EXPECT_THROWS(distributed::initialize(options_), Error,
+                "initialize: devices are already in use; call it before anything that uses devices or computes");
+}
+
+}  // namespace
+}  // namespace lockstep

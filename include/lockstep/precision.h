@@ -21,8 +21,8 @@ struct Precision {
   double largest_scale = 16777216;
 };
 
-// "float32", "bfloat16", "float16" (or f32, bf16, f16); float16 enables loss scaling. Throws Error for an unknown name,
-// listing the known ones.
+// "float32", "bfloat16", "float16" (or f32, bf16, f16, and fp32, fp16); float16 enables loss scaling. Throws Error for an
+// unknown name, listing the known ones.
 Precision precision_of(std::string_view name);
 std::string to_string(const Precision&);
 

@@ -25,9 +25,9 @@ void check(const Precision& p) {
 }  // namespace
 
 Precision precision_of(std::string_view name) {
-  if (name == "float32" || name == "f32") return {};
+  if (name == "float32" || name == "f32" || name == "fp32") return {};
   if (name == "bfloat16" || name == "bf16") return {.compute = bf16};
-  if (name == "float16" || name == "f16") return {.compute = f16, .loss_scaling = true};
+  if (name == "float16" || name == "f16" || name == "fp16") return {.compute = f16, .loss_scaling = true};
   throw_unknown_name("precision", name, {"float32", "bfloat16", "float16"});
 }
 

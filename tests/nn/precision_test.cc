@@ -19,6 +19,8 @@ TEST(Precision, HasNamesAndShortNames) {
   EXPECT_EQ(precision_of("f32").compute, f32);
   EXPECT_EQ(precision_of("bf16").compute, bf16);
   EXPECT_EQ(precision_of("f16").compute, f16);
+  EXPECT_EQ(precision_of("fp32").compute, f32);
+  EXPECT_EQ(precision_of("fp16").compute, f16);
   EXPECT_TRUE(precision_of("f16").loss_scaling);
   EXPECT_FALSE(precision_of("bf16").loss_scaling);
   EXPECT_ERROR(precision_of("float17"),

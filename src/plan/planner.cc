@@ -71,8 +71,7 @@ class Planner {
   void find_bases() {
     base_.resize(p_.types.size());
     for (ValueId id : p_.inputs) base_[id] = id;
-    for (size_t i = 0; i < p_.eqns.size(); ++i) {
-      const Eqn& eqn = p_.eqns[i];
+    for (const Eqn& eqn : p_.eqns) {
       for (ValueId id : eqn.out) base_[id] = id;
       if (eqn.in.size() == 1 && eqn.out.size() == 1 &&
           is_reshape_of(*eqn.op, p_.types[eqn.in[0]], p_.types[eqn.out[0]], eqn.attrs)) {

@@ -87,13 +87,14 @@ std::vector<LaneMemory> persistent_memory(const Model& model, const EngineOption
   const MeshLanes lanes = lanes_of(options.mesh);
   const int64_t copies = state_arrays(options.optimizer.kind);
   std::vector<LaneMemory> out(lanes.grid.axes.empty() ? 1 : static_cast<size_t>(lanes.local_count));
-  for (size_t here = 0; here < out.size(); ++here) {
-    const int64_t lane = lanes.first_local + static_cast<int64_t>(here);
+  int64_t lane = lanes.first_local;
+  for (LaneMemory& own : out) {
     for (size_t i = 0; i < specs.size(); ++i) {
-      out[here].parameters += bytes_on(lane, lanes.grid, model.types[i], specs[i].param);
-      out[here].optimizer += copies * bytes_on(lane, lanes.grid, model.types[i], specs[i].state);
-      if (options.accumulate > 1) out[here].gradients += bytes_on(lane, lanes.grid, model.types[i], specs[i].grad);
+      own.parameters += bytes_on(lane, lanes.grid, model.types[i], specs[i].param);
+      own.optimizer += copies * bytes_on(lane, lanes.grid, model.types[i], specs[i].state);
+      if (options.accumulate > 1) own.gradients += bytes_on(lane, lanes.grid, model.types[i], specs[i].grad);
     }
+    ++lane;
   }
   return out;
 }

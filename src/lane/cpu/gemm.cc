@@ -16,9 +16,9 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Costs in units of one multiplication. Packing an element of A costs `a`; of B, `b` if its rows are stored and
-// `columns` if its columns are. Starting a tile costs `start`. A product below `one_thread` does not justify a second
-// thread; small products are combined into tasks of cost `task`. Measured on Neoverse V1; wide tiles beat tall ones
-// elsewhere too.
+// `columns` if its columns are. Starting a tile costs `start`. A product of at most `one_thread` does not justify a
+// second thread; small products are combined into tasks of cost `task`. Measured on Neoverse V1; wide tiles beat tall
+// ones elsewhere too.
 struct Costs {
   double a, b, columns, start;
   int64_t one_thread, task;

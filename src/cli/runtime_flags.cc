@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "base/os/environment.h"
 
 namespace lockstep::cli {
 namespace {
@@ -51,7 +52,7 @@ void add_runtime_flags(CLI::App& app, RuntimeFlags& flags, const std::vector<Set
 }
 
 void export_flags(const RuntimeFlags& flags) {
-  for (const auto& [variable, value] : flags) ::setenv(variable.c_str(), value.c_str(), 1);
+  for (const auto& [variable, value] : flags) set_environment_variable(variable.c_str(), value);
 }
 
 }  // namespace lockstep::cli

@@ -19,6 +19,8 @@ std::optional<std::string> environment_variable_even_if_empty(const char* name) 
   return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
+void set_environment_variable(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+
 detail::Environment own_environment() {
   detail::Environment out;
   for (char** each = environ; each && *each; ++each) {

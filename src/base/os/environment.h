@@ -23,6 +23,9 @@ std::optional<std::string> environment_variable(const char* name);
 // an empty CUDA_VISIBLE_DEVICES hides all GPUs.
 std::optional<std::string> environment_variable_even_if_empty(const char* name);
 
+// Sets a variable for this process and those that it starts. REQUIRES: no other thread uses the environment.
+void set_environment_variable(const char* name, const std::string& value);
+
 // All variables.
 detail::Environment own_environment();
 

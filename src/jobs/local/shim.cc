@@ -156,7 +156,7 @@ class Shim {
     try {
       if (::chdir(spec_.folder.c_str()) != 0) throw_io_error("start in", spec_.folder, errno);
       for (const std::string& each : spec_.environment)
-        if (each.starts_with("PATH=")) ::setenv("PATH", each.c_str() + 5, 1);
+        if (each.starts_with("PATH=")) set_environment_variable("PATH", each.substr(5));
       oom_kills_before_ = count_oom_kills();
       child.emplace(
           ChildSpec{.argv = spec_.argv, .environment = spec_.environment, .cpus = spec_.cpus, .death_signal = SIGKILL});

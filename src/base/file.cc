@@ -293,14 +293,22 @@ void FileSystem::write_atomic(const std::string& path, std::span<const uint8_t> 
   if (::getentropy(&random, sizeof(random)) != 0) random = 0;
   const std::string temporary =
       fmt::format("{}.{}.{}.{}.{:016x}.tmp", path, own_host_name(), ::getpid(), ++serial, random);
-  try {
-    write(temporary, bytes);
-    rename(temporary, path);
-  } catch (...) {
+  const auto remove_temporary = [&] {
     try {
       remove(temporary);
     } catch (const IoError&) {  // the first failure is the one to report
     }
+  };
+  try {
+    write(temporary, bytes);
+    rename(temporary, path);
+  } catch (const IoError& error) {
+    remove_temporary();
+    std::string text = error.what();  // name the file that the user knows
+    if (const size_t at = text.find(temporary); at != text.npos) text.replace(at, temporary.size(), path);
+    throw IoError(text);
+  } catch (...) {
+    remove_temporary();
     throw;
   }
   sync_dir(parent_dir(path));

@@ -156,6 +156,14 @@ TEST(UserFiles, EvalNamesItselfWhenItSkipsACheckpoint) {
   expect_contains(result.output, "lockstep: eval: no checkpoint in " + run + " is complete; use another folder\n");
 }
 
+TEST(UserFiles, ErrorsNameTheOutputFile) {
+  const TempDir dir;
+  const std::string output = dir.path() + "/none/job.yaml";
+  const ProcessResult result = run_lockstep({"render", "kubernetes", "--set", "name=x", "-o", output});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.output, "lockstep: create " + output + ": No such file or directory; check the path\n");
+}
+
 TEST(UserFiles, OutputFollowsALink) {
   const TempDir dir;
   const std::string target = dir.path() + "/target", link = dir.path() + "/link";

@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/print_stderr.h"
+#include "base/printable.h"
 #include "data/dataset.h"
 #include "lockstep/device_put.h"
 #include "lockstep/distributed.h"
@@ -24,9 +26,19 @@ bool is_too_large(const std::string& dataset) {
   return FileSystem::real().size(images) > memory / 2;
 }
 
+// Prints notes, and a line before the first download: a slow network should not look like a hang.
+void print_data_event(const std::string& dataset, const DataEvent& event, bool& announced) {
+  if (event.kind == DataEvent::Kind::note) print_stderr("lockstep: {}\n", event.text);
+  if (event.kind != DataEvent::Kind::receiving || announced) return;
+  announced = true;
+  print_stderr("lockstep: fetching {} from {}\n", dataset, printable(event.source));
+}
+
 RunData open(const TrainConfig& config, const Mesh& mesh) {
   DataOptions options{.dir = config.data_dir};
-  if (config.quiet || process_index() > 0) options.progress = [](const DataEvent&) {};
+  options.progress = [&, announced = false](const DataEvent& event) mutable {
+    if (!config.quiet && process_index() == 0) print_data_event(config.dataset, event, announced);
+  };
   LoaderOptions loading{.batch_size = config.batch_size, .seed = config.seed};
   // With micro-batches every process loads complete batches, because each micro-batch is sharded separately.
   if (process_count() > 1 && config.accumulate == 1)

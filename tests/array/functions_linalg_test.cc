@@ -84,6 +84,7 @@ TEST(Einsum, DotsStandForUnnamedDimensions) {
   const std::string wanted = matmul(a, b).to_string();
   EXPECT_TEXT(einsum("...ij,...jk->...ik", a, b), wanted);
   EXPECT_TEXT(einsum("... ij, ...jk", a, b), wanted);
+  EXPECT_TEXT(einsum("...AB,...BC->...AC", a, b), wanted);
   EXPECT_TEXT(jit([](Array x, Array y) { return einsum("...ij,...jk->...ik", x, y); })(a, b), wanted);
   EXPECT_TEXT(einsum("...ij,jk->...ik", a, ones({4, 2})), matmul(a, ones({4, 2})).to_string());
   EXPECT_TEXT(einsum("...i->...", array({{1, 2}, {3, 4}})), "i32[2] [3, 7]");

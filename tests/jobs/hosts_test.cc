@@ -66,6 +66,7 @@ TEST(Hosts, LimitsTheNumberOfHostsAndTheirNames) {
   EXPECT_THROWS(parse_hosts(many, "me"), Error, "--hosts: more than 65536 hosts");
   EXPECT_THROWS(parse_host_file(lines, "f", "me"), Error, "f: more than 65536 hosts");
   EXPECT_THROWS(parse_hosts(std::string(256, 'a'), "me"), Error, "host names have at most 255");
+  EXPECT_EQ(parse_hosts(std::string(255, 'a'), "me").size(), 1u);
   EXPECT_THROWS(parse_hosts("\033[31m", "me"), Error, "\"\\x1b[31m\" has no valid host name");
 }
 

@@ -129,7 +129,7 @@ ScalarTraits traits_of(std::string_view text) {
     const Character each = decode_character(text.substr(i));
     out.breaks = out.breaks || each.code == '\n';
     out.special = out.special || (each.code != '\n' && !is_printable(each.code));
-    out.space_before_break = out.space_before_break || (each.code == ' ' && i + 1 < text.size() && text[i + 1] == '\n');
+    out.space_before_break = out.space_before_break || text.substr(i).starts_with(" \n");
     out.signs = out.signs || (each.code == ':' && blank_at(i + 1)) || (each.code == '#' && i > 0 && blank_at(i - 1));
     i += each.size;
   }

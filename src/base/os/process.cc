@@ -98,16 +98,19 @@ void set_all_close_on_exec() {
   fail_start(report, kStartProgram);
 }
 
-// Starts the child; a negative number if there can be none. If it is to be detached, the child only starts the program
-// in a new session and exits: a program that does not lead its session cannot acquire a terminal.
-[[gnu::noinline]] pid_t fork_child(const ExecArguments& arguments) {
+[[gnu::noinline]] pid_t vfork_and_exec(const ExecArguments& arguments) {
   const pid_t child = ::vfork();
+  if (child == 0) exec_program(arguments);
+  return child;
+}
+
+// The child only starts the program in a new session and exits: a program that does not lead its session cannot acquire
+// a terminal. It is a fork(), since calls of vfork() cannot be nested. Small processes start detached ones.
+pid_t fork_detached(const ExecArguments& arguments) {
+  const pid_t child = ::fork();
   if (child != 0) return child;
-  if (!arguments.detached) exec_program(arguments);
   ::setsid();
-  const pid_t last = ::vfork();
-  if (last == 0) exec_program(arguments);
-  if (last < 0) fail_start(arguments.report, kStartFork);
+  if (vfork_and_exec(arguments) < 0) fail_start(arguments.report, kStartFork);
   ::_exit(0);
 }
 
@@ -195,7 +198,7 @@ pid_t start(const ProcessSpec& spec, bool detached) {
   pid_t child = -1;
   {
     const BlockedSignals blocked;
-    child = fork_child(arguments);
+    child = detached ? fork_detached(arguments) : vfork_and_exec(arguments);
   }
   if (child < 0) throw_start_failure(spec, {kStartFork, errno});
   report.writer.close();

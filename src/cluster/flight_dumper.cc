@@ -137,7 +137,8 @@ void FlightDumper::write(const FlightDump& dump) noexcept {
     const std::string text = to_json(dump);
     options_.files->make_dirs(folder_);
     options_.files->write_atomic(path, text_bytes(text));
-    if (options_.log)
+    // Before the first collective no process can be slow or missing: the error itself says why the job failed.
+    if (options_.log && (!dump.records.empty() || dump.reason == kDumpRequested))
       options_.log(fmt::format(
           "flight record of process {} written to {} (last {}); run `lockstep blame {}` to find the slow or missing "
           "process",

@@ -2,6 +2,7 @@
 
 #include "array/near.h"
 #include "lockstep/lockstep.h"
+#include "support/text.h"
 
 namespace lockstep {
 namespace {
@@ -171,13 +172,6 @@ TEST(Vjp, InsideJitAndUnderGrad) {
   };
   EXPECT_TEXT(jit(f)(array({1.f, 2.f})), "f32[] 99");
   EXPECT_TEXT(grad(f)(array({1.f, 2.f})), "f32[2] [15, 240]");
-}
-
-// The number of occurrences of `word` in `text`.
-size_t occurrences(const std::string& text, const std::string& word) {
-  size_t n = 0;
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
-  return n;
 }
 
 TEST(Remat, GradientsAreTheSame) {

@@ -25,7 +25,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto once = slurm_job_to_json(slurm_job_from_json(value));
     fuzz::require(same(slurm_job_to_json(slurm_job_from_json(once)), once), "a job of Slurm reads back the same");
   });
-  fuzz::accepts([&] { pod_from_json(value); });
   fuzz::accepts([&] { event_from_json(value); });
   return 0;
 }

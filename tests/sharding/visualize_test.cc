@@ -5,15 +5,10 @@
 #include "base/throws.h"
 #include "lockstep/error.h"
 #include "sharding/grid.h"
+#include "support/text.h"
 
 namespace lockstep {
 namespace {
-
-size_t occurrences(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
-  return n;
-}
 
 TEST(VisualizeSharding, DrawsAVectorAsARow) {
   EXPECT_EQ("\n" + visualize_sharding({grid({4}, {"x"}), P("x")}, {16}), R"(

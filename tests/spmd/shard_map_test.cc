@@ -6,6 +6,7 @@
 #include "array/near.h"
 #include "lane/lanes.h"
 #include "lockstep/lockstep.h"
+#include "support/text.h"
 
 namespace lockstep {
 namespace {
@@ -424,12 +425,6 @@ TEST(ShardMapBodies, InvariantResultsOfCustomGradients) {
                             },
                             [](Array x, Array ct) { return pvary(ct, "i") + x * 0; });
   expect_body([f](Array x) { return f(sin(x)); }, [](Array x) { return sum(sin(x)); });
-}
-
-size_t occurrences(const std::string& text, const std::string& word) {
-  size_t n = 0;
-  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
-  return n;
 }
 
 struct Layers {

@@ -11,6 +11,13 @@ namespace lockstep {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+// The number of places where `part` occurs, not overlapping. REQUIRES: `part` is not empty.
+inline size_t occurrences(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
 inline void expect_contains(const std::string& text, const std::string& part) {
   EXPECT_TRUE(contains(text, part)) << "no \"" << part << "\" in:\n" << text;
 }

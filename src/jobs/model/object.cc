@@ -130,10 +130,4 @@ nlohmann::ordered_json object_json(const Job& job) {
                  {"status", jax_job ? jax_job_status(job) : indexed_job_status(job)}});
 }
 
-nlohmann::ordered_json list_json(const std::vector<Job>& jobs) {
-  Json items = Json::array();
-  for (const Job& job : jobs) items.push_back(object_json(job));
-  return {{"apiVersion", "v1"}, {"items", std::move(items)}, {"kind", "List"}, {"metadata", {{"resourceVersion", ""}}}};
-}
-
 }  // namespace lockstep

@@ -14,9 +14,6 @@ namespace lockstep {
 // applied with the current value of suspend, and the status. For a job on Kubernetes, the API server's object.
 nlohmann::ordered_json object_json(const Job& job);
 
-// {"apiVersion": "v1", "kind": "List", "items": [...]}: the output of `get -o yaml` for several jobs.
-nlohmann::ordered_json list_json(const std::vector<Job>& jobs);
-
 // YAML in kubectl's style: sorted keys, lists at the indentation of their key, quotes only where needed, literal
 // blocks for multi-line text, no folding of long lines. Ends with a newline.
 std::string to_yaml(const nlohmann::ordered_json& value);
@@ -25,8 +22,6 @@ std::string to_yaml(const nlohmann::ordered_json& value);
 // Reading throws Error if a value is missing or has the wrong type.
 nlohmann::ordered_json job_to_json(const Job& job);
 Job job_from_json(const nlohmann::ordered_json& value);
-nlohmann::ordered_json pod_to_json(const Pod& pod);
-Pod pod_from_json(const nlohmann::ordered_json& value);
 nlohmann::ordered_json event_to_json(const JobEvent& event);
 JobEvent event_from_json(const nlohmann::ordered_json& value);
 

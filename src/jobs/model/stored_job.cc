@@ -181,35 +181,6 @@ Job job_from_json(const nlohmann::ordered_json& value) {
   return job;
 }
 
-nlohmann::ordered_json pod_to_json(const Pod& pod) {
-  return {{"index", pod.index},
-          {"phase", name_of(pod.phase)},
-          {"attempt", pod.attempt},
-          {"exit_code", optional_json(pod.exit_code)},
-          {"reason", pod.reason},
-          {"node", pod.node},
-          {"started", optional_json(pod.started)},
-          {"ended", optional_json(pod.ended)},
-          {"process", pod.process}};
-}
-
-Pod pod_from_json(const nlohmann::ordered_json& value) {
-  Pod pod;
-  read_stored("pod", [&] {
-    read(value, "index", pod.index);
-    read_name(value, "phase", std::array{PodPhase::pending, PodPhase::running, PodPhase::succeeded, PodPhase::failed},
-              pod.phase);
-    read(value, "attempt", pod.attempt);
-    read(value, "exit_code", pod.exit_code);
-    read(value, "reason", pod.reason);
-    read(value, "node", pod.node);
-    read(value, "started", pod.started);
-    read(value, "ended", pod.ended);
-    read(value, "process", pod.process);
-  });
-  return pod;
-}
-
 nlohmann::ordered_json event_to_json(const JobEvent& event) {
   return {{"time", time_text(event.time)},
           {"warning", event.warning},

@@ -108,8 +108,6 @@ TEST(Object, PrintedYamlCanBeAppliedAgain) {
   const Json annotations = object_json(again)["metadata"]["annotations"];
   EXPECT_EQ(annotations.size(), 1U);
   EXPECT_EQ(object_json(again)["metadata"]["uid"], job.uid);
-  const Manifests list = parse_manifests(to_yaml(list_json({job})), "list.yaml");
-  EXPECT_EQ(list.jobs.at(0).name, "jaxjob-mnist");
 }
 
 TEST(Object, HasKubectlsLastAppliedAnnotation) {
@@ -217,10 +215,7 @@ TEST(StoredJob, JobsRoundTrip) {
   EXPECT_TRUE(empty.spec == JobSpec{} && empty.status == JobStatus{});
 }
 
-TEST(StoredJob, PodsAndEventsRoundTrip) {
-  for (const Pod& pod : pods_of("P R S F137 L", 3)) EXPECT_TRUE(pod_from_json(pod_to_json(pod)) == pod);
-  Pod pod = {1, PodPhase::running, 2, {}, "", "n1", at(1), at(2), 4711};
-  EXPECT_TRUE(pod_from_json(Json::parse(pod_to_json(pod).dump())) == pod);
+TEST(StoredJob, EventsRoundTrip) {
   const JobEvent event = {at(3), true, "pod/mnist-worker-0", "Killed", "by \"me\""};
   EXPECT_TRUE(event_from_json(Json::parse(event_to_json(event).dump())) == event);
 }
@@ -238,7 +233,6 @@ TEST(StoredJob, RejectsInvalidJson) {
   wrong = value;
   wrong["created"] = "yesterday";
   EXPECT_THROWS(job_from_json(wrong), Error, "time: \"yesterday\" is not a valid time");
-  EXPECT_THROWS(pod_from_json(Json::object()), Error, "pod: cannot read its stored state");
   EXPECT_THROWS(event_from_json(Json::object()), Error, "event: cannot read its stored state");
 }
 

@@ -125,10 +125,9 @@ TEST(FlightDumper, FirstFailureIsWrittenOnceAndKept) {
 TEST(FlightDumper, FailuresBeforeTheFirstCollectiveAreNotAnnounced) {
   const TempDir dir;
   std::vector<std::string> lines;
-  FlightDumper dumper(std::make_shared<FlightRecorder>(2, 2),
-                      {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .log = [&](const auto& line) {
-                         lines.push_back(line);
-                       }});
+  FlightDumper dumper(
+      std::make_shared<FlightRecorder>(2, 2),
+      {.origin = {"3f9a0c21", 1, 2}, .folder = dir.path(), .log = [&](const auto& line) { lines.push_back(line); }});
   dumper.dump_failure("wrong settings", std::chrono::seconds(60));
   const std::string path = dir.path() + "/lockstep_flight_3f9a0c21_1.json";
   EXPECT_EQ(flight_dump_from(text_of(path), path).reason, "wrong settings");

@@ -25,20 +25,21 @@ std::string title_of(SettingGroup group) {
 }
 
 CLI::Option* add_runtime_flag(CLI::App& app, RuntimeFlags& flags, const detail::RuntimeSetting& setting) {
-  const std::string name(setting.flag), help(setting.help);
+  const std::string name(setting.flag);
   const auto store = [&flags, &setting](const std::string& text) {
     if (const std::string error = setting_error(setting, text); !error.empty())
       throw CLI::ValidationError(std::string(setting.flag), error);
     flags[std::string(setting.variable)] = text;
   };
-  if (setting.metavar.empty())
+  if (setting.metavar.empty()) {
+    const std::string value = setting.variable_value("");
     return app
         .add_flag_callback(
-            name, [store, &setting] { store(setting.variable_value("")); }, help)
+            name, [store, value] { store(value); }, fmt::format("{} (or {}={})", setting.help, setting.variable, value))
         ->take_last();
-  return app.add_option_function<std::string>(name, store, fmt::format("{} (default: {})", help, setting.initial))
-      ->type_name(std::string(setting.metavar))
-      ->take_last();
+  }
+  const std::string help = fmt::format("{} (default: ${}, else {})", setting.help, setting.variable, setting.initial);
+  return app.add_option_function<std::string>(name, store, help)->type_name(std::string(setting.metavar))->take_last();
 }
 
 }  // namespace

@@ -187,7 +187,7 @@ void print_stuck(const BlameReport& found) {
 }
 
 void print_late(const BlameReport& found) {
-  fmt::print("\nlate processes, in {} that all have started\n", counted(found.compared, "collective"));
+  fmt::print("\nlate processes, in {} that all processes started\n", counted(found.compared, "collective"));
   if (found.compared == 0) return;
   fmt::print("  {:<11}  {:>6}  {:>10}  {:>10}  {:>10}\n", "", "last", "total", "mean", "longest");
   for (const auto& [process, late] : found.late)

@@ -110,7 +110,7 @@ missing processes
     missing  process 2
   => process 2
 
-late processes, in 4 collectives that all have started
+late processes, in 4 collectives that all processes started
                  last       total        mean     longest
   process 0         2     40.0 ms     20.0 ms     20.0 ms
   process 1         1    200.0 ms    200.0 ms    200.0 ms

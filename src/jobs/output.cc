@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstring>
 
 #include "base/os/environment.h"
 #include "base/text_bytes.h"

@@ -23,7 +23,7 @@ namespace lockstep::cli {
 namespace {
 
 using nlohmann::ordered_json;
-using Outcome = FlightRecord::Outcome;
+using RecordOutcome = FlightRecord::Outcome;
 
 struct BlameArguments {
   std::vector<std::string> paths;
@@ -135,11 +135,11 @@ std::string listed(const Range& range, const Function& text) {
 std::string lane_state_text(const BlameReport::LaneState& seen) {
   const std::string op = fmt::format("{}, step {}", op_text(seen.op), seen.op.step);
   if (seen.waiting)
-    return fmt::format("{} in {}{} {}", seen.outcome == Outcome::failed ? "failed" : "waiting", op,
-                       seen.outcome == Outcome::failed ? ", after" : ", for", duration(seen.nanoseconds));
-  const char* what = seen.outcome == Outcome::done     ? "completed"
-                     : seen.outcome == Outcome::failed ? "failed in"
-                                                       : "started, without waiting for,";
+    return fmt::format("{} in {}{} {}", seen.outcome == RecordOutcome::failed ? "failed" : "waiting", op,
+                       seen.outcome == RecordOutcome::failed ? ", after" : ", for", duration(seen.nanoseconds));
+  const char* what = seen.outcome == RecordOutcome::done     ? "completed"
+                     : seen.outcome == RecordOutcome::failed ? "failed in"
+                                                             : "started, without waiting for,";
   return fmt::format("{} {}, {} earlier", what, op, duration(seen.nanoseconds));
 }
 

@@ -46,7 +46,7 @@ int number_of(const std::string& line) {
 using Comms = std::vector<std::unique_ptr<Comm>>;
 
 // The lanes of all processes, numbered process by process.
-struct Job {
+struct JobLanes {
   Control& control;
   const distributed::Options& options;
   const std::vector<ProcessFacts>& facts;
@@ -62,7 +62,7 @@ struct Job {
 struct Host {
   std::vector<int> processes;
 
-  std::vector<int> lanes(const Job& job) const {
+  std::vector<int> lanes(const JobLanes& job) const {
     std::vector<int> out;
     for (const int process : processes)
       for (int i = 0; i < job.lanes_per_process; ++i) out.push_back(process * job.lanes_per_process + i);
@@ -81,14 +81,14 @@ std::vector<Host> hosts_of(const std::vector<ProcessFacts>& facts) {
   }
   return hosts;
 }
-std::vector<Host> one_process_per_host(const Job& job) {
+std::vector<Host> one_process_per_host(const JobLanes& job) {
   std::vector<Host> hosts;
   for (int p = 0; p < static_cast<int>(job.facts.size()); ++p) hosts.push_back({{p}});
   return hosts;
 }
 
 // Calls make(i) concurrently for all lanes of this process, because each waits for the others.
-Comms for_each_lane(const Job& job, const std::function<std::unique_ptr<Comm>(int local_lane)>& make) {
+Comms for_each_lane(const JobLanes& job, const std::function<std::unique_ptr<Comm>(int local_lane)>& make) {
   Comms comms(static_cast<size_t>(job.lanes_per_process));
   std::vector<std::exception_ptr> failures(comms.size());
   std::vector<std::thread> threads;
@@ -114,7 +114,7 @@ struct SharedMemory {
   std::string error = {};                         // why a host has none; empty: all have. Equal in all processes
 };
 
-SharedMemoryOptions shared_options(const Job& job, const Host& host, int local_lane) {
+SharedMemoryOptions shared_options(const JobLanes& job, const Host& host, int local_lane) {
   const std::vector<int> lanes = host.lanes(job);
   const auto first = std::find(lanes.begin(), lanes.end(), job.first_lane()) - lanes.begin();
   return {.key = fmt::format("{}-{}", job.control.get("data plane/segment", job.timeout()), lanes[0]),
@@ -125,7 +125,7 @@ SharedMemoryOptions shared_options(const Job& job, const Host& host, int local_l
 
 // The first process of every host allocates the memory and publishes the result, so that all processes of the job make
 // the same choice.
-SharedMemory reserve(const Job& job, const std::vector<Host>& hosts) {
+SharedMemory reserve(const JobLanes& job, const std::vector<Host>& hosts) {
   constexpr const char* kReserved = "reserved";
   SharedMemory out;
   const auto key = [](const Host& host) { return fmt::format("data plane/shared memory/{}", host.processes[0]); };
@@ -154,7 +154,7 @@ SharedMemory reserve(const Job& job, const std::vector<Host>& hosts) {
 }
 
 // Connects the lanes of one host. Failing to map reserved memory would fail again after a restart, so it is an Error.
-Comms connect_host(const Job& job, const Host& host, const SharedMemory& shared) {
+Comms connect_host(const JobLanes& job, const Host& host, const SharedMemory& shared) {
   if (host.processes.size() == 1) {
     Comms comms = in_process_comms(job.lanes_per_process);
     for (const auto& comm : comms) comm->set_timeout(job.timeout());
@@ -177,7 +177,7 @@ Comms connect_host(const Job& job, const Host& host, const SharedMemory& shared)
 using Connect = std::function<std::unique_ptr<Comm>(int own, const std::vector<int>& lanes, const std::string& key)>;
 
 // The secrets of the groups are exchanged through the coordinator, so only processes of the job know them.
-Connect over_tcp(const Job& job) {
+Connect over_tcp(const JobLanes& job) {
   return [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address,
           timeout = job.timeout()](int own, const std::vector<int>& lanes, const std::string& key) {
     return tcp_comm({.store = control,
@@ -189,7 +189,7 @@ Connect over_tcp(const Job& job) {
   };
 }
 
-Connect over_mpi(const Job& job) {
+Connect over_mpi(const JobLanes& job) {
   return
       [count = static_cast<int>(job.facts.size()), process = job.process(), lanes_per_process = job.lanes_per_process,
        timeout = job.timeout()](int, const std::vector<int>& lanes, const std::string& key) {
@@ -200,13 +200,13 @@ Connect over_mpi(const Job& job) {
 }
 
 // All lanes in one group, without a hierarchy of hosts.
-Comms flat(const Job& job, const Connect& connect) {
+Comms flat(const JobLanes& job, const Connect& connect) {
   std::vector<int> all(static_cast<size_t>(job.lanes()));
   std::iota(all.begin(), all.end(), 0);
   return for_each_lane(job, [&](int local_lane) { return connect(job.first_lane() + local_lane, all, "flat"); });
 }
 
-Comms hierarchical(const Job& job, const std::vector<Host>& hosts, const Connect& connect,
+Comms hierarchical(const JobLanes& job, const std::vector<Host>& hosts, const Connect& connect,
                    const SharedMemory& shared = {}) {
   const bool one_lane_per_host = std::all_of(hosts.begin(), hosts.end(), [&](const Host& host) {
     return job.lanes_per_process == 1 && host.processes.size() == 1;
@@ -230,7 +230,7 @@ Comms hierarchical(const Job& job, const std::vector<Host>& hosts, const Connect
 }
 
 // The data plane if a host has no shared memory.
-DataPlane without_shared_memory(const Job& job, const std::string& error, bool by_mpi) {
+DataPlane without_shared_memory(const JobLanes& job, const std::string& error, bool by_mpi) {
   const char* const other = by_mpi ? "MPI" : "TCP";
   if (job.process() == 0)
     log_to_stderr(
@@ -312,7 +312,7 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
                   counted(facts[p].lanes, "lane"),
                   facts[0].platform == "cuda" ? "give all processes the same number of GPUs and devices"
                                               : "give all processes the same LOCKSTEP_CPU_LANES");
-  const Job job{control, options, facts, facts[0].lanes};
+  const JobLanes job{control, options, facts, facts[0].lanes};
   const std::vector<Host> hosts = hosts_of(facts);
   const std::string& wanted = options.collectives;
   if (wanted == "tcp") return {flat(job, over_tcp(job)), "TCP"};

@@ -11,7 +11,7 @@
 namespace lockstep::detail {
 namespace {
 
-using Answer = std::variant<ClusterInfo, NotDetected>;
+using DetectorOutcome = std::variant<ClusterInfo, NotDetected>;
 
 // Fills count and id from two variables that are set.
 void read_count_and_id(const Environment& environment, const std::string& count_name, const std::string& id_name,
@@ -29,7 +29,7 @@ void read_local(const Environment& environment, const std::string& count_name, c
   if (info.local_id && info.local_count) check_id(id_name, *info.local_id, count_name, *info.local_count);
 }
 
-Answer detect_explicit(const DetectorInput& input) {
+DetectorOutcome detect_explicit(const DetectorInput& input) {
   const ExplicitSettings& given = input.given;
   if (!given.any()) return NotDetected{"LOCKSTEP_COORDINATOR is not set"};
   const bool alone = given.count && given.count->value == 1;
@@ -43,7 +43,7 @@ Answer detect_explicit(const DetectorInput& input) {
   return info;
 }
 
-Answer detect_jax(const DetectorInput& input) {
+DetectorOutcome detect_jax(const DetectorInput& input) {
   const Environment& environment = input.launch.environment;
   const bool other_name =
       !find_variable(environment, "JAX_NUM_PROCESSES") && find_variable(environment, "JAX_PROCESS_COUNT");
@@ -61,7 +61,7 @@ Answer detect_jax(const DetectorInput& input) {
   return info;
 }
 
-Answer detect_jaxjob(const DetectorInput& input) {
+DetectorOutcome detect_jaxjob(const DetectorInput& input) {
   constexpr int kPort = 6666;
   const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment, {"COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID"},
@@ -132,7 +132,7 @@ std::optional<NotDetected> check_inner_launcher(const Environment& environment) 
   return NotDetected{fmt::format("it is present, but {} started this process inside it", inner)};
 }
 
-Answer detect_slurm(const DetectorInput& input) {
+DetectorOutcome detect_slurm(const DetectorInput& input) {
   const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment,
                               {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"},
@@ -156,7 +156,7 @@ Answer detect_slurm(const DetectorInput& input) {
   return info;
 }
 
-Answer detect_ompi(const DetectorInput& input) {
+DetectorOutcome detect_ompi(const DetectorInput& input) {
   const Environment& environment = input.launch.environment;
   if (auto no =
           check_all_set(environment, {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -175,7 +175,7 @@ Answer detect_ompi(const DetectorInput& input) {
   return info;
 }
 
-Answer detect_pmi(const DetectorInput& input) {
+DetectorOutcome detect_pmi(const DetectorInput& input) {
   const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment, {"PMI_RANK", "PMI_SIZE"}, "start the program with mpiexec")) return *no;
   ClusterInfo info;
@@ -206,7 +206,7 @@ std::optional<NotDetected> detect_indexed_job(const DetectorInput& input, Cluste
   return std::nullopt;
 }
 
-Answer detect_jobset(const DetectorInput& input) {
+DetectorOutcome detect_jobset(const DetectorInput& input) {
   const LaunchEnvironment& launch = input.launch;
   if (!find_variable(launch.environment, "JOBSET_NAME") && !find_variable(launch.environment, "REPLICATED_JOB_NAME"))
     return NotDetected{"JOBSET_NAME is not set"};
@@ -231,7 +231,7 @@ Answer detect_jobset(const DetectorInput& input) {
   return info;
 }
 
-Answer detect_kubernetes(const DetectorInput& input) {
+DetectorOutcome detect_kubernetes(const DetectorInput& input) {
   const LaunchEnvironment& launch = input.launch;
   ClusterInfo info;
   if (auto no = detect_indexed_job(input, info)) return *no;
@@ -257,7 +257,7 @@ Answer detect_kubernetes(const DetectorInput& input) {
   return info;
 }
 
-Answer detect_torchrun(const DetectorInput& input) {
+DetectorOutcome detect_torchrun(const DetectorInput& input) {
   const Environment& environment = input.launch.environment;
   if (auto no = check_all_set(environment, {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"},
                               "torchrun sets all of them"))
@@ -273,7 +273,7 @@ Answer detect_torchrun(const DetectorInput& input) {
   return info;
 }
 
-Answer detect_none(const DetectorInput&) { return ClusterInfo(); }
+DetectorOutcome detect_none(const DetectorInput&) { return ClusterInfo(); }
 
 }  // namespace
 

@@ -33,7 +33,7 @@ void check_size(FileSystem& files, const std::string& path, const CheckpointShar
 }
 
 // A copy from a shard to a buffer: the intersection of a stored piece and a needed box.
-struct Transfer {
+struct PieceCopy {
   Overlap walk;   // a: the piece in the file; b: the buffer
   int64_t begin;  // of the piece, in the file
   std::byte* to;
@@ -50,15 +50,15 @@ class ShardReader {
         chunk_(shard.chunk_bytes > 0 ? shard.chunk_bytes : kReadWindow),
         needed_(static_cast<size_t>((shard.bytes + chunk_ - 1) / chunk_), shard.chunk_bytes == 0) {}
 
-  // Schedule bytes to be read; with a transfer, also copies them.
+  // Schedule bytes to be read: a range, all, or those of a copy, which is then made.
   void add(int64_t begin, int64_t end) {
     for (int64_t chunk = begin / chunk_; chunk * chunk_ < end; ++chunk) needed_[static_cast<size_t>(chunk)] = true;
   }
   void add_all() { add(0, shard_.bytes); }
-  void add(const Transfer& transfer) {
-    for (Overlap walk = transfer.walk; !walk.done(); walk.skip(walk.bytes()))
-      add(transfer.begin + walk.in_a(), transfer.begin + walk.in_a() + walk.bytes());
-    transfers_.push_back(transfer);
+  void add(const PieceCopy& copy) {
+    for (Overlap walk = copy.walk; !walk.done(); walk.skip(walk.bytes()))
+      add(copy.begin + walk.in_a(), copy.begin + walk.in_a() + walk.bytes());
+    copies_.push_back(copy);
   }
 
   // Reads, verifies and copies everything that was added.
@@ -70,7 +70,7 @@ class ShardReader {
       while (last < chunks && needed_[static_cast<size_t>(last)] && (last + 1 - first) * chunk_ <= kReadWindow) ++last;
       read(first * chunk_, std::min(last * chunk_, shard_.bytes));
       for (int64_t chunk = first; chunk < last; ++chunk) verify(chunk);
-      for (Transfer& transfer : transfers_) copy_from_window(transfer);
+      for (PieceCopy& copy : copies_) copy_from_window(copy);
     }
     if (shard_.chunk_bytes == 0) check(file_hash_.hex(), shard_.sha256);
   }
@@ -98,14 +98,14 @@ class ShardReader {
                                        chunk * chunk_, chunk * chunk_ + (end - begin), expected));
   }
 
-  void copy_from_window(Transfer& transfer) {
+  void copy_from_window(PieceCopy& copy) {
     const int64_t end = begin_ + std::ssize(window_);
-    while (!transfer.walk.done()) {
-      const int64_t at = transfer.begin + transfer.walk.in_a();
+    while (!copy.walk.done()) {
+      const int64_t at = copy.begin + copy.walk.in_a();
       if (at >= end) return;
-      const int64_t n = std::min(transfer.walk.bytes(), end - at);
-      std::memcpy(transfer.to + transfer.walk.in_b(), window_.data() + (at - begin_), static_cast<size_t>(n));
-      transfer.walk.skip(n);
+      const int64_t n = std::min(copy.walk.bytes(), end - at);
+      std::memcpy(copy.to + copy.walk.in_b(), window_.data() + (at - begin_), static_cast<size_t>(n));
+      copy.walk.skip(n);
     }
   }
 
@@ -114,7 +114,7 @@ class ShardReader {
   const CheckpointShard& shard_;
   int64_t chunk_;
   std::vector<bool> needed_;  // by chunk
-  std::vector<Transfer> transfers_;
+  std::vector<PieceCopy> copies_;
   std::vector<uint8_t> window_;  // the bytes read last
   int64_t begin_ = 0;            // their position in the file
   Sha256 file_hash_;             // without chunks: of all bytes read
@@ -202,18 +202,18 @@ void read_shard(FileSystem& files, const CheckpointInfo& info, const CheckpointS
   const std::vector<StoredPiece> stored = pieces_in_shard(info, shard);
   int64_t header = shard.bytes;
   for (const StoredPiece& each : stored) header -= each.tensor.type.bytes();
-  std::vector<Transfer> transfers;
+  std::vector<PieceCopy> copies;
   bool empty = stored.empty();  // or contains a piece without bytes, for which the header is checked too
   for (const auto& [entry, piece, tensor] : stored) {
     empty |= tensor.type.bytes() == 0;
     for (const ArrayLoad::Part& part : loads[entry].parts)
       if (Overlap walk(piece->box, part.box, size_of(tensor.type.dtype)); !walk.done())
-        transfers.push_back({std::move(walk), header + piece->offset, part.buffer->data()});
+        copies.push_back({std::move(walk), header + piece->offset, part.buffer->data()});
   }
-  if (transfers.empty() && !empty) return;
+  if (copies.empty() && !empty) return;
   ShardReader reader(files, path, shard);
   reader.add(0, header);
-  for (const Transfer& transfer : transfers) reader.add(transfer);
+  for (const PieceCopy& copy : copies) reader.add(copy);
   reader.run();
 
   std::vector<SafetensorsEntry> expected, actual = read_safetensors_header(files, path).tensors;

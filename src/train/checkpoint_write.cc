@@ -87,7 +87,7 @@ void add_array(CheckpointContents& contents, const Array& array, CheckpointEntry
 struct PieceIndex {
   size_t entry, piece;
 };
-using Shard = std::vector<PieceIndex>;  // by offset
+using ShardPieces = std::vector<PieceIndex>;  // by offset
 
 CheckpointPiece& piece_of(CheckpointInfo& info, const PieceIndex& item) {
   return info.entries[item.entry].pieces[item.piece];
@@ -98,8 +98,8 @@ Type type_of(const CheckpointInfo& info, const PieceIndex& item) {
 }
 
 // Assigns a shard and an offset to each piece.
-std::vector<Shard> assign_offsets(CheckpointInfo& info, const WriterRank& writer, int64_t shard_bytes) {
-  std::vector<Shard> shards;
+std::vector<ShardPieces> assign_offsets(CheckpointInfo& info, const WriterRank& writer, int64_t shard_bytes) {
+  std::vector<ShardPieces> shards;
   int64_t bytes = 0;
   for (size_t i = 0; i < info.entries.size(); ++i)
     for (size_t k = 0; k < info.entries[i].pieces.size(); ++k) {
@@ -117,7 +117,7 @@ std::vector<Shard> assign_offsets(CheckpointInfo& info, const WriterRank& writer
     info.shards.push_back({.file = file + ".safetensors", .sha256 = {}, .chunks = {}});
     std::vector<Type> types;
     for (const PieceIndex& item : shards[s]) types.push_back(type_of(info, item));
-    Shard ordered;
+    ShardPieces ordered;
     int64_t offset = 0;
     for (size_t index : safetensors_order(types)) {
       ordered.push_back(shards[s][index]);
@@ -194,7 +194,7 @@ void write_piece(HashingWriter& out, const Type& type, const IndexBox& box,
   }
 }
 
-void write_shard(FileSystem& files, const std::string& folder, CheckpointContents& contents, const Shard& items,
+void write_shard(FileSystem& files, const std::string& folder, CheckpointContents& contents, const ShardPieces& items,
                  CheckpointShard& shard) {
   CheckpointInfo& info = contents.info;
   std::vector<SafetensorsEntry> tensors;
@@ -249,7 +249,7 @@ CheckpointContents contents_of(const Checkpoint& checkpoint, const WriterRank& w
 
 CheckpointInfo write_part(FileSystem& files, const std::string& folder, CheckpointContents contents,
                           int64_t shard_bytes) {
-  const std::vector<Shard> shards = assign_offsets(contents.info, contents.writer, shard_bytes);
+  const std::vector<ShardPieces> shards = assign_offsets(contents.info, contents.writer, shard_bytes);
   for (size_t s = 0; s < shards.size(); ++s) write_shard(files, folder, contents, shards[s], contents.info.shards[s]);
   return std::move(contents.info);
 }

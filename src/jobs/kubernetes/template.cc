@@ -32,7 +32,7 @@ struct Budget {
 
 // The value of an expression. If a name is unknown, `missing` is the error message; it is thrown only if the value is
 // used, so that `is defined` and default() work.
-struct Value {
+struct TemplateValue {
   Json json;
   std::string missing = {};
 };
@@ -141,12 +141,12 @@ class Renderer {
 
   // The value of an expression. Throws if it is missing.
   Json value(const Expression& expression) const {
-    Value found = evaluate(expression);
+    TemplateValue found = evaluate(expression);
     if (!found.missing.empty()) fail(expression.line, found.missing);
     return std::move(found.json);
   }
 
-  Value evaluate(const Expression& expression) const {
+  TemplateValue evaluate(const Expression& expression) const {
     const auto part = [&](size_t i) { return value(expression.parts[i]); };
     switch (expression.kind) {
       case Expression::Kind::literal:
@@ -175,7 +175,7 @@ class Renderer {
     return {};
   }
 
-  Value variable(const std::string& name) const {
+  TemplateValue variable(const std::string& name) const {
     for (auto at = locals_.rbegin(); at != locals_.rend(); ++at)
       if (at->first == name) return {at->second};
     if (const auto at = variables_.find(name); at != variables_.end()) return {*at};
@@ -190,7 +190,7 @@ class Renderer {
     return names.empty() ? " none are defined" : fmt::format(" defined: {}", fmt::join(names, ", "));
   }
 
-  Value member(int line, const Json& object, const std::string& name) const {
+  TemplateValue member(int line, const Json& object, const std::string& name) const {
     if (!object.is_object())
       fail(line, fmt::format("cannot read member \"{}\" of {}; only objects have members", name, type_of(object)));
     if (const auto at = object.find(name); at != object.end()) return {*at};
@@ -198,7 +198,7 @@ class Renderer {
     return {{}, fmt::format("unknown member \"{}\";{}{}", name, suggestion(name, names), list_of(names))};
   }
 
-  Value element(int line, const Json& container, const Json& index) const {
+  TemplateValue element(int line, const Json& container, const Json& index) const {
     if (container.is_object() && index.is_string()) return member(line, container, index.get<std::string>());
     if (!container.is_array() || !index.is_number_integer())
       fail(line, fmt::format("cannot index {1} with {0}; use a number for a list, a string for an object",
@@ -220,7 +220,7 @@ class Renderer {
     return sign == "<=" ? !greater : !less;
   }
 
-  Value filter(const Expression& expression, Value in) const {
+  TemplateValue filter(const Expression& expression, TemplateValue in) const {
     const std::string& name = expression.text;
     const size_t given = expression.parts.size() - 1;
     const auto check_count = [&](size_t least, size_t most) {
@@ -232,7 +232,7 @@ class Renderer {
     };
     if (name == "default") {
       check_count(1, 1);
-      return in.missing.empty() ? std::move(in) : Value{value(expression.parts[1])};
+      return in.missing.empty() ? std::move(in) : TemplateValue{value(expression.parts[1])};
     }
     if (!in.missing.empty()) fail(expression.parts[0].line, in.missing);
     if (name == "tojson") {

@@ -43,11 +43,14 @@ endif()
 
 # Many processes: gRPC for the control plane, MPI between hosts.
 # pkg-config finds gRPC: its CMake package requires protobuf with its compiler, which are not used.
-find_package(PkgConfig QUIET)
-if(PKG_CONFIG_FOUND)
+option(LOCKSTEP_GRPC "control plane over gRPC where it is found" ON)
+if(LOCKSTEP_GRPC)
+  find_package(PkgConfig QUIET)
+endif()
+if(LOCKSTEP_GRPC AND PKG_CONFIG_FOUND)
   pkg_check_modules(LOCKSTEP_GRPC QUIET IMPORTED_TARGET grpc++)
 endif()
-if(LOCKSTEP_GRPC_FOUND)
+if(LOCKSTEP_GRPC AND LOCKSTEP_GRPC_FOUND)
   set(LOCKSTEP_WITH_GRPC ON)
   lockstep_feature("control plane" TRUE "gRPC ${LOCKSTEP_GRPC_VERSION}")
 else()

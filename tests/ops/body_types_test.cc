@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-const Type kShared{f32, {2}}, kOwn{f32, {2}, {"i"}};
+const Type kInvariant{f32, {2}}, kVarying{f32, {2}, {"i"}};
 
 // The types, with the axes over which they vary.
 std::vector<Type> types_of_values(const Values& values) {
@@ -18,24 +18,24 @@ std::vector<Type> types_of_values(const Values& values) {
 }
 
 TEST(BodyTypes, OnlyWhatVariesInTheBodyVaries) {
-  const auto total = std::make_shared<const Program>(trace({kOwn}, [](const Values& in) {
+  const auto total = std::make_shared<const Program>(trace({kVarying}, [](const Values& in) {
     return Values{psum(in[0], "i"), in[0]};
   }));
-  const std::vector<Type> expected = {kShared, kOwn};
+  const std::vector<Type> expected = {kInvariant, kVarying};
   Builder b;
-  const Value x = b.input(kOwn), yes = b.input({boolean, {}});
+  const Value x = b.input(kVarying), yes = b.input({boolean, {}});
   EXPECT_EQ(types_of_values(remat(b, total, {x})), expected);
   EXPECT_EQ(types_of_values(cond(yes, total, total, {x})), expected);
   EXPECT_EQ(types_of_values(custom_vjp(b, total, total, total, 1, {x})), expected);
 }
 
 TEST(BodyTypes, CarryOfAScanDoesNotVaryBecauseItsXsDo) {
-  const auto body = std::make_shared<const Program>(trace({kShared, kOwn}, [](const Values& in) {
+  const auto body = std::make_shared<const Program>(trace({kInvariant, kVarying}, [](const Values& in) {
     return Values{emit(add_op, {in[0], psum(in[1], "i")}), in[1]};
   }));
   Builder b;
-  const Values out = scan(b, body, {b.input(kShared)}, {b.input({f32, {3, 2}, {"i"}})}, {}, 3, false);
-  EXPECT_EQ(types_of_values(out), (std::vector<Type>{kShared, {f32, {3, 2}, {"i"}}}));
+  const Values out = scan(b, body, {b.input(kInvariant)}, {b.input({f32, {3, 2}, {"i"}})}, {}, 3, false);
+  EXPECT_EQ(types_of_values(out), (std::vector<Type>{kInvariant, {f32, {3, 2}, {"i"}}}));
 }
 
 }  // namespace

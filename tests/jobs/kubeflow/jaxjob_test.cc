@@ -8,6 +8,7 @@
 #include "jobs/kubeflow/operator.h"
 #include "jobs/kubernetes/schema.h"
 #include "jobs/model/yaml_document.h"
+#include "support/text_file.h"
 
 namespace lockstep {
 namespace {
@@ -17,12 +18,7 @@ namespace fs = std::filesystem;
 const std::string kExamples = LOCKSTEP_SOURCE_DIR "/examples/jobs/";
 const std::string kUsersManifest = LOCKSTEP_TEST_DATA "/manifests/kubeflow-jaxjob-mnist.yaml";
 
-std::string text_of(const std::string& path) {
-  const std::vector<uint8_t> bytes = FileSystem::real().read_file(path);
-  return {bytes.begin(), bytes.end()};
-}
-
-Job job_of(const std::string& path) { return parse_manifests(text_of(path), path).jobs.at(0); }
+Job job_of(const std::string& path) { return parse_manifests(read_text(path), path).jobs.at(0); }
 
 size_t times(const std::string& text, const std::string& part) {
   size_t out = 0;
@@ -47,7 +43,7 @@ TEST(JaxJobs, ExamplesSatisfyThePublishedSchema) {
   for (const auto& entry : fs::directory_iterator(kExamples)) paths.push_back(entry.path());
   EXPECT_GE(paths.size(), 3u);
   for (const std::string& path : paths)
-    for (const YamlDocument& document : parse_yaml_documents(text_of(path), path)) {
+    for (const YamlDocument& document : parse_yaml_documents(read_text(path), path)) {
       std::string faults;
       for (const std::string& fault : schemas.faults(document.value)) faults += fault + "\n";
       EXPECT_EQ(faults, "") << path;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <functional>
 #include <memory>
@@ -90,12 +89,7 @@ class Operator {
 
   // The exit code if the process has ended; records it with the output.
   std::optional<int> collect_exit(Replica& replica) {
-    siginfo_t info = {};
-    const bool ended =
-        replica.process &&
-        ::waitid(P_PID, static_cast<id_t>(replica.process->pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        info.si_pid != 0;
-    if (!ended) return std::nullopt;
+    if (!replica.process || !replica.process->ended()) return std::nullopt;
     const RunningProgram::Result result = replica.process->wait();
     replica.process.reset();
     replica.codes.push_back(result.exit_code);

@@ -36,7 +36,7 @@ Descriptor file_with(const std::string& content) {
 // What a program has written to one of its streams.
 class CapturedStream {
  public:
-  CapturedStream(const RunOptions& options, Descriptor reader) : options_(options), reader_(std::move(reader)) {}
+  CapturedStream(const ProgramOptions& options, Descriptor reader) : options_(options), reader_(std::move(reader)) {}
 
   int fd() const { return reader_.get(); }
 
@@ -68,7 +68,7 @@ class CapturedStream {
     if (text_.size() > options_.max_output) text_.erase(0, text_.size() - options_.max_output);
   }
 
-  const RunOptions& options_;
+  const ProgramOptions& options_;
   Descriptor reader_;
   std::string text_;
 };
@@ -103,7 +103,7 @@ class RunningGroup {
 
 }  // namespace
 
-ProgramResult run_program(const std::vector<std::string>& argv, const RunOptions& options) {
+ProgramResult run_program(const std::vector<std::string>& argv, const ProgramOptions& options) {
   LOCKSTEP_CHECK(!argv.empty());
   const std::string program = require_program("run a program", argv[0], "install it, or correct the PATH");
   const Descriptor in = file_with(options.input);

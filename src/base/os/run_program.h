@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-struct RunOptions {
+struct ProgramOptions {
   std::string input = {};  // its standard input
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
   bool return_at_deadline = false;        // with `timed_out`, instead of throwing IoError
@@ -26,6 +26,6 @@ struct ProgramResult {
 // Runs a program in a process group of its own and waits until it ends or the deadline passes. Then kills all remaining
 // processes of the group. argv[0] is a path or a name on the PATH. Throws Error if the program is not found, IoError if
 // it cannot be started.
-ProgramResult run_program(const std::vector<std::string>& argv, const RunOptions& options = {});
+ProgramResult run_program(const std::vector<std::string>& argv, const ProgramOptions& options = {});
 
 }  // namespace lockstep

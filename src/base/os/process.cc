@@ -155,6 +155,7 @@ class BlockedSignals {
   sigset_t before_;
 };
 
+// The pointers are valid as long as `strings`.
 std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
   std::vector<char*> out;
   for (const std::string& each : strings) out.push_back(const_cast<char*>(each.c_str()));
@@ -180,7 +181,7 @@ pid_t start(const ProcessSpec& spec, bool detached) {
   if (!null) throw_io_error("open", "/dev/null", errno);
   Pipe report = make_pipe();
   const std::vector<char*> argv = pointers_to(spec.argv);
-  const std::vector<char*> environment = pointers_to(spec.environment.value_or(std::vector<std::string>()));
+  const std::vector<char*> environment = spec.environment ? pointers_to(*spec.environment) : std::vector<char*>();
   const CpuSet cpus(spec.cpus);
   ExecArguments arguments{.program = spec.program.c_str(),
                           .argv = argv.data(),

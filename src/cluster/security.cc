@@ -22,10 +22,11 @@ namespace lockstep {
 
 namespace {
 
-// OpenSSL must stay usable until the process has ended. By default exit() frees OpenSSL's state while threads of gRPC may
-// still close a TLS connection, and the process crashes instead of returning its exit code. Runs before main(), because only
-// the first use of OpenSSL can decide this.
-[[maybe_unused]] const int kept_until_end = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+// Keeps OpenSSL usable until the process has ended. By default exit() frees OpenSSL's state while threads of gRPC may still
+// close a TLS connection, and the process crashes instead of returning its exit code. Only the first use of OpenSSL can
+// decide this, so it runs before main(), and before that if make_security() does.
+int keep_openssl_until_end() { return OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr); }
+[[maybe_unused]] const int kept_until_end = keep_openssl_until_end();
 
 // scrypt's cost: 4 MiB of memory and about 10 ms. It slows down guessing of tokens chosen by people; random tokens need
 // no more.
@@ -184,6 +185,7 @@ const char* kind_word(Security::Kind kind) {
 }  // namespace
 
 Security make_security(const SecurityOptions& options) {
+  keep_openssl_until_end();
   if (!options.tls && options.files.any())
     throw_error(
         "tls: certificate files are given, but TLS is off; remove LOCKSTEP_TLS=off (--no-tls), or the certificate "

@@ -39,6 +39,9 @@ TEST(Process, HasTheGivenEnvironmentOrThatOfThisProcess) {
   const ScopedVariable variable("LOCKSTEP_TEST_INHERITED", "1");
   EXPECT_EQ(output_of("echo $LOCKSTEP_TEST_INHERITED"), "1\n");
   EXPECT_EQ(output_of("echo $A$LOCKSTEP_TEST_INHERITED", {.environment = {{"A=2"}}}), "2\n");
+  std::vector<std::string> many;
+  for (int i = 0; i < 100; ++i) many.push_back(fmt::format("LOCKSTEP_TEST_{}={:064}", i, i));
+  EXPECT_EQ(output_of("env | grep -c '^LOCKSTEP_TEST_[0-9]*=0*[0-9]*$'", {.environment = many}), "100\n");
 }
 
 TEST(Process, StreamsThatAreNotGivenAreEmpty) { EXPECT_EQ(output_of("cat; echo lost >&2; echo end"), "end\n"); }

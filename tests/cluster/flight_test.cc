@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <future>
 #include <limits>
+#include <optional>
 
 #include "base/faulty_files.h"
 #include "base/throws.h"
@@ -41,7 +42,7 @@ TEST(FlightFolder, IsTheVariableOrAFolderOfTheJob) {
   const ScopedVariable temporary("TMPDIR", dir.path());
   EXPECT_EQ(latest_flight_folder(), "");
   EXPECT_EQ(flight_folder("here", "3f9a0c21"), "here");
-  for (const char* const nothing : {static_cast<const char*>(nullptr), ""})
+  for (const std::optional<std::string>& nothing : {std::optional<std::string>(), std::optional<std::string>("")})
     EXPECT_EQ(flight_folder(nothing, "3f9a0c21"), dir.path() + "/lockstep-flight-3f9a0c21");
   FileSystem& files = FileSystem::real();
   files.make_dirs(dir.path() + "/something");

@@ -148,8 +148,8 @@ void FlightDumper::write(const FlightDump& dump) noexcept {
   }
 }
 
-std::string flight_folder(const std::optional<std::string>& variable, const std::string& job) {
-  if (variable) return *variable;
+std::string flight_folder(const std::optional<std::string>& chosen, const std::string& job) {
+  if (chosen && !chosen->empty()) return *chosen;
   return (temporary_folder() / (kFolderName + job)).string();
 }
 

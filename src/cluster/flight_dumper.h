@@ -67,9 +67,9 @@ class FlightDumper {
   std::thread listener_;
 };
 
-// The folder for dumps: `variable` (LOCKSTEP_FLIGHT_DIR) if set, else a folder of this job in the temporary
+// The folder for dumps: `chosen` (LOCKSTEP_FLIGHT_DIR) unless it is empty, else a folder of this job in the temporary
 // directory.
-std::string flight_folder(const std::optional<std::string>& variable, const std::string& job);
+std::string flight_folder(const std::optional<std::string>& chosen, const std::string& job);
 // The most recently modified folder of dumps in the temporary directory; empty if there is none. Ignores folders of
 // other users (except root), and sets `others` to one of them, if any.
 std::string latest_flight_folder(std::string* others = nullptr);

@@ -162,6 +162,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
   out.push_back(nullptr);
   return out;
 }
+std::vector<char*> pointers_to(std::vector<std::string>&&) = delete;
 
 int wait_for_child(pid_t child) {
   int status = 0;

@@ -3,8 +3,9 @@
 #
 #   tests/processes/siege.sh BUILD [STARTS [SECONDS [WHERE]]]
 #
-# STARTS short jobs are attacked from their start (default 100), then one job for SECONDS (default 1200). WHERE: `data`
-# (default), the ports that processes connect to each other by; `coordinator`, the port of process 0; or both, `all`.
+# STARTS short jobs are attacked from their start (default 100), then one job for SECONDS (default 1200), which is repeated
+# in peace with as many steps. WHERE: `data` (default), the ports that processes connect to each other by; `coordinator`,
+# the port of process 0; or both, `all`.
 # Needs root, for another user. Everything listens at the loopback.
 set -u
 build=$(realpath "${1:?the build folder}")
@@ -53,16 +54,24 @@ watch() {
   echo "$peak $?"
 }
 
-# run NAME STEPS SECONDS: a job of three processes; prints what watch does.
+# run NAME STEPS SECONDS [STOP]: a job of three processes, which is asked to stop after STOP seconds; prints what watch
+# does. A job that stops saves a checkpoint.
 run() {
   "$build/lockstep" launch -n 3 --port "$port" --collectives tcp -- train --model mlp --dataset synthetic --steps "$2" \
-    --quiet --checkpoint-dir "$folder/$1" > "$folder/$1.log" 2>&1 &
-  watch $! "$3"
+    --schedule constant --quiet --checkpoint-dir "$folder/$1" > "$folder/$1.log" 2>&1 &
+  local launcher=$!
+  if [ -n "${4:-}" ]; then
+    (sleep "$4"; kill -TERM $launcher) > /dev/null &
+  fi
+  watch $launcher "$3"
 }
+
+# The newest checkpoint of a run: step_00000020.
+newest() { ls "$folder/$1" | grep '^step_' | sort -V | tail -1; }
 
 # Prints the sums of all arrays of the newest checkpoint.
 weights() {
-  (cd "$folder/$1" 2> /dev/null && cd "$(ls -d step_* | sort -V | tail -1)" && cat -- *.safetensors | sha256sum)
+  (cd "$folder/$1/$(newest "$1")" 2> /dev/null && cat -- *.safetensors | sha256sum)
 }
 
 read -r quiet_peak code < <(run quiet 20 120)
@@ -79,17 +88,21 @@ for i in $(seq "$starts"); do
   rm -rf "$folder/start$i"
 done
 
-long_text="not run"
+long_text="not run" long_equal=yes
 if [ "$seconds" -gt 0 ]; then
-  # As many steps as take that long, found by a run in peace.
-  begin=$(date +%s%N)
-  run pace 2000 600 > "$folder/pace"
-  steps=$((2000 * seconds * 1000 / (($(date +%s%N) - begin) / 1000000 + 1)))
   attack
-  read -r long_peak code < <(run long "$steps" $((10 * seconds)))
+  read -r long_peak code < <(run long 1000000000 $((seconds + 300)) "$seconds")
   end_attack
-  long_text="exit $code after $steps steps, process 0 at most $((long_peak / 1024)) MiB"
-  [ "$code" = 0 ] || tail -3 "$folder/long.log"
+  steps=$(newest long)
+  steps=$((10#0${steps#step_}))
+  # The same number of steps in peace.
+  run again "$steps" $((seconds + 300)) > /dev/null
+  if [ "$steps" -eq 0 ] || [ "$(weights long)" != "$(weights again)" ]; then
+    long_equal=no
+    tail -3 "$folder/long.log" "$folder/again.log"
+  fi
+  long_text="stopped with exit $code after $seconds s and $steps steps, byte-equal: $long_equal, process 0 at most $((long_peak / 1024)) MiB"
+  [ "$long_peak" -gt "$peak" ] && peak=$long_peak
 fi
 
 echo "| attack | starts | finished | byte-equal | process 0 in peace, MiB | attacked, MiB | long run |"
@@ -98,4 +111,4 @@ echo "| $where | $starts | $finished | $equal | $((quiet_peak / 1024)) | $((peak
 echo
 echo "connections made by strangers:"
 awk '{ sum[$1] += $2 } END { for (mode in sum) print "  " mode, sum[mode] }' "$folder/strangers" | sort
-[ "$finished" = "$starts" ] && [ "$equal" = "$starts" ] && [ $((peak - quiet_peak)) -le 65536 ]
+[ "$finished" = "$starts" ] && [ "$equal" = "$starts" ] && [ $long_equal = yes ] && [ $((peak - quiet_peak)) -le 65536 ]

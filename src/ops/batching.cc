@@ -1,5 +1,5 @@
-// Batching by the rule of an op. A factor that may be sharded is one whose slices are computed independently of each
-// other, so a batch can be such a factor:
+// Batching by the rule of an op. A factor may be sharded if its slices are computed independently of each other. So a
+// batch can be such a factor:
 //   - a new one. reduce_sum "ab->b" becomes "zab->zb", and its attribute axes = [0] becomes [1]
 //   - for rows of fixed rank, part of the first one. max_pool "nhwc->npqc" of a batch of 3 of [2, 8, 8, 1] is max_pool
 //     of [6, 8, 8, 1]: the same equation as on a shard, only larger

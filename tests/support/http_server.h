@@ -1,8 +1,6 @@
 // A local HTTP server for tests; sends one response per connection. Runs in its own thread until it is destroyed.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "base/check.h"
+#include "support/listener.h"
 
 namespace lockstep {
 
@@ -24,26 +22,17 @@ class HttpServer {
   static constexpr std::string_view kStall = "<stall>";
 
   explicit HttpServer(Answer answer) : answer_(std::move(answer)) {
-    socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    LOCKSTEP_CHECK(::bind(socket_, reinterpret_cast<sockaddr*>(&address), length) == 0 && ::listen(socket_, 16) == 0);
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { serve(); });
   }
   ~HttpServer() {
     stop_ = true;
-    ::shutdown(socket_, SHUT_RDWR);
+    ::shutdown(listener_.fd(), SHUT_RDWR);
     thread_.join();
-    ::close(socket_);
   }
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/"; }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(listener_.port()) + "/"; }
 
   static std::string ok(std::string_view body) {
     return "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
@@ -53,7 +42,7 @@ class HttpServer {
  private:
   void serve() {
     while (!stop_) {
-      const int client = ::accept(socket_, nullptr, nullptr);
+      const int client = ::accept(listener_.fd(), nullptr, nullptr);
       if (client < 0) continue;
       std::string request;
       char byte;
@@ -69,8 +58,7 @@ class HttpServer {
   }
 
   Answer answer_;
-  int socket_ = -1;
-  int port_ = 0;
+  Listener listener_{16};
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

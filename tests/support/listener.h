@@ -32,6 +32,7 @@ class Listener {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
+  int fd() const { return fd_; }
   int port() const { return port_; }
 
  private:

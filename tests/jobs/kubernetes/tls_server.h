@@ -1,8 +1,6 @@
 // A small HTTPS server on this machine that serves one request per connection until it is destroyed.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +13,7 @@
 
 #include "base/check.h"
 #include "cluster/tls_files.h"
+#include "support/listener.h"
 
 namespace lockstep {
 
@@ -30,31 +29,22 @@ class TlsServer {
       : answer_(std::move(answer)), context_(SSL_CTX_new(TLS_server_method()), SSL_CTX_free) {
     LOCKSTEP_CHECK(SSL_CTX_use_certificate_file(context_.get(), files.certificate.c_str(), SSL_FILETYPE_PEM) == 1 &&
                    SSL_CTX_use_PrivateKey_file(context_.get(), files.key.c_str(), SSL_FILETYPE_PEM) == 1);
-    socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    LOCKSTEP_CHECK(::bind(socket_, reinterpret_cast<sockaddr*>(&address), length) == 0 && ::listen(socket_, 16) == 0);
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
     thread_ = std::thread([this] { serve(); });
   }
   ~TlsServer() {
     stop_ = true;
-    ::shutdown(socket_, SHUT_RDWR);
+    ::shutdown(listener_.fd(), SHUT_RDWR);
     thread_.join();
-    ::close(socket_);
   }
   TlsServer(const TlsServer&) = delete;
   TlsServer& operator=(const TlsServer&) = delete;
 
-  std::string url() const { return "https://127.0.0.1:" + std::to_string(port_) + "/status"; }
+  std::string url() const { return "https://127.0.0.1:" + std::to_string(listener_.port()) + "/status"; }
 
  private:
   void serve() {
     while (!stop_) {
-      const int client = ::accept(socket_, nullptr, nullptr);
+      const int client = ::accept(listener_.fd(), nullptr, nullptr);
       if (client < 0) continue;
       const timeval timeout{10, 0};
       ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
@@ -81,7 +71,7 @@ class TlsServer {
 
   const Answer answer_;
   const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context_;
-  int socket_ = -1, port_ = 0;
+  Listener listener_{16};
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

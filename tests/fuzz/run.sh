@@ -14,7 +14,11 @@ export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$source/../lsan.supp:print_supp
 
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
-  for program in "$build"/targets/*; do targets+=("$(basename "$program")"); done
+  # Those with a source: a build folder may also hold the program of a target that was removed.
+  for program in "$build"/targets/*; do
+    target=$(basename "$program")
+    if [ -f "$source/$target.cc" ]; then targets+=("$target"); fi
+  done
 fi
 
 options_of() {

@@ -237,6 +237,81 @@ CLI::Validator seconds(double low) {
       "");
 }
 
+// The message about an invalid value of --devices; empty if it is valid.
+std::string check_device_count(const std::string& text) {
+  if (text == "auto" || text == "all") return "";
+  const CLI::Validator number = integer_between(1, detail::kMaxCpuDevices);
+  return number(text).empty()
+             ? ""
+             : fmt::format("\"{}\" is not auto, all or a number from 1 to {}", text, detail::kMaxCpuDevices);
+}
+
+std::string check_collectives(std::string text) {
+  if (text == "gloo") text = "tcp";  // its name in earlier versions
+  return one_of({"auto", "shared", "tcp"})(text);
+}
+
+void add_integer_flag(CLI::App& command, const char* name, int& value, int low, int high, const char* help) {
+  command.add_option(name, value, help)->check(integer_between(low, high))->type_name("N");
+}
+
+void add_seconds_flag(CLI::App& command, const char* name, double& value, const char* help) {
+  command.add_option(name, value, help)->check(seconds(0))->type_name("SECONDS");
+}
+
+// How many processes start, where, with which devices and which program.
+void add_process_flags(CLI::App& command, LaunchArguments& arguments) {
+  add_integer_flag(command, "-n,--processes", arguments.processes, 1, kMaxProcesses,
+                   "number of processes (default: the slots of --hosts)");
+  command.add_option("--devices", arguments.devices, "virtual CPU devices of each process (default: auto)")
+      ->type_name("auto|all|N")
+      ->check(check_device_count, "");
+  add_platform_flag(command, arguments.platform,
+                    "device type of each process (default: $LOCKSTEP_PLATFORM, else auto)");
+  command
+      .add_option("--hosts", arguments.hosts,
+                  "hosts and their process slots: a,b:4, or @FILE with a line such as `b slots=4` for each host")
+      ->type_name("LIST|@FILE");
+  command.add_option("--ssh", arguments.ssh, "command that reaches other hosts, such as 'ssh -p 2222' (default: ssh)")
+      ->type_name("COMMAND");
+  add_integer_flag(command, "--port", arguments.port, 1, 65535,
+                   "port of the coordinator, process 0 (default: a free port)");
+  command
+      .add_option("--program", arguments.program,
+                  "start this program on the PATH instead of lockstep; its arguments follow --")
+      ->type_name("NAME");
+  command.add_flag("--no-pin", arguments.no_pin, "let every process use all cores instead of a share of them");
+}
+
+// Settings that the processes get as environment variables.
+void add_setting_flags(CLI::App& command, LaunchArguments& arguments) {
+  command.add_option("--collectives", arguments.collectives, "transport of collectives (default: auto)")
+      ->type_name("auto|shared|tcp")
+      ->check(check_collectives, "");
+  // The launched processes are not started by MPI.
+  add_runtime_flags(command, arguments.runtime,
+                    {SettingGroup::devices, SettingGroup::cache, SettingGroup::communication},
+                    {"--collectives", "--mpi-threads"});
+}
+
+void add_failure_flags(CLI::App& command, LaunchArguments& arguments) {
+  add_integer_flag(command, "--max-restarts", arguments.max_restarts, 0, 1'000'000,
+                   "restart all processes up to N times when one is lost or crashes (default: 0)");
+  add_seconds_flag(command, "--restart-delay", arguments.restart_delay,
+                   "delay before the first restart; doubles with each restart, up to 60 (default: 1)");
+  add_seconds_flag(
+      command, "--grace", arguments.grace,
+      "time after a failure until the other processes get SIGTERM, and from then until they are killed (default: 15)");
+  add_seconds_flag(command, "--stop-timeout", arguments.stop_timeout,
+                   "time after Ctrl-C or SIGTERM until remaining processes are killed (default: 300)");
+}
+
+void add_output_flags(CLI::App& command, LaunchArguments& arguments) {
+  command.add_option("--logs", arguments.logs, "folder for the output of each process: rank_0.log, ...")
+      ->type_name("DIR");
+  command.add_flag("--quiet-ranks", arguments.quiet_ranks, "show only the output of process 0");
+}
+
 }  // namespace
 
 int take_launched_command(int argc, char** argv) {
@@ -261,61 +336,10 @@ void add_launch_command(CLI::App& program, Action& action) {
       program.add_subcommand("launch", "start the processes of a job here or over SSH, and restart them on failure");
   command->formatter(std::make_shared<HelpFormatter>("-- COMMAND [ARGUMENTS]"));
   auto arguments = std::make_shared<LaunchArguments>();
-  const auto number = [&](const char* name, int& value, int low, int high, const char* help) {
-    command->add_option(name, value, help)->check(integer_between(low, high))->type_name("N");
-  };
-  const auto time = [&](const char* name, double& value, double low, const char* help) {
-    command->add_option(name, value, help)->check(seconds(low))->type_name("SECONDS");
-  };
-  number("-n,--processes", arguments->processes, 1, kMaxProcesses,
-         "number of processes (default: the slots of --hosts)");
-  command->add_option("--devices", arguments->devices, "virtual CPU devices of each process (default: auto)")
-      ->type_name("auto|all|N")
-      ->check(
-          [](const std::string& text) -> std::string {
-            return text == "auto" || text == "all" ||
-                           integer_between(1, detail::kMaxCpuDevices)(const_cast<std::string&>(text)).empty()
-                       ? ""
-                       : fmt::format("\"{}\" is not auto, all or a number from 1 to {}", text, detail::kMaxCpuDevices);
-          },
-          "");
-  add_platform_flag(*command, arguments->platform,
-                    "device type of each process (default: $LOCKSTEP_PLATFORM, else auto)");
-  command
-      ->add_option("--hosts", arguments->hosts,
-                   "hosts and their process slots: a,b:4, or @FILE with a line such as `b slots=4` for each host")
-      ->type_name("LIST|@FILE");
-  command->add_option("--ssh", arguments->ssh, "command that reaches other hosts, such as 'ssh -p 2222' (default: ssh)")
-      ->type_name("COMMAND");
-  number("--port", arguments->port, 1, 65535, "port of the coordinator, process 0 (default: a free port)");
-  command
-      ->add_option("--program", arguments->program,
-                   "start this program on the PATH instead of lockstep; its arguments follow --")
-      ->type_name("NAME");
-  command->add_flag("--no-pin", arguments->no_pin, "let every process use all cores instead of a share of them");
-  command->add_option("--collectives", arguments->collectives, "transport of collectives (default: auto)")
-      ->type_name("auto|shared|tcp")
-      ->check(
-          [](std::string text) {
-            if (text == "gloo") text = "tcp";  // its name in earlier versions
-            return one_of({"auto", "shared", "tcp"})(text);
-          },
-          "");
-  // The launched processes are not started by MPI.
-  add_runtime_flags(*command, arguments->runtime,
-                    {SettingGroup::devices, SettingGroup::cache, SettingGroup::communication},
-                    {"--collectives", "--mpi-threads"});
-  number("--max-restarts", arguments->max_restarts, 0, 1'000'000,
-         "restart all processes up to N times when one is lost or crashes (default: 0)");
-  time("--restart-delay", arguments->restart_delay, 0,
-       "delay before the first restart; doubles with each restart, up to 60 (default: 1)");
-  time("--grace", arguments->grace, 0,
-       "time after a failure until the other processes get SIGTERM, and from then until they are killed (default: 15)");
-  time("--stop-timeout", arguments->stop_timeout, 0,
-       "time after Ctrl-C or SIGTERM until remaining processes are killed (default: 300)");
-  command->add_option("--logs", arguments->logs, "folder for the output of each process: rank_0.log, ...")
-      ->type_name("DIR");
-  command->add_flag("--quiet-ranks", arguments->quiet_ranks, "show only the output of process 0");
+  add_process_flags(*command, *arguments);
+  add_setting_flags(*command, *arguments);
+  add_failure_flags(*command, *arguments);
+  add_output_flags(*command, *arguments);
   group_flags(*command, "Processes", {"--processes", "--hosts", "--ssh", "--program", "--no-pin"});
   group_flags(*command, "Devices", {"--devices", "--platform"});
   group_flags(*command, "Communication", {"--port", "--collectives"});

@@ -135,67 +135,91 @@ int run(const RenderSlurmArguments& arguments) {
   return kDone;
 }
 
+void add_number_flag(CLI::App& command, const char* name, std::optional<int>& value, int low, const char* help) {
+  command.add_option(name, value, help)->check(integer_between(low, 1'000'000))->type_name("N");
+}
+
+void add_text_flag(CLI::App& command, const char* name, std::string& value, const char* type, const char* help) {
+  command.add_option(name, value, help)->type_name(type);
+}
+
+// Adds a flag that may be repeated, with one value each time.
+void add_repeated_flag(CLI::App& command, const char* name, std::vector<std::string>& values, const char* type,
+                       const char* help) {
+  command.add_option(name, values, help)->type_name(type)->take_all()->allow_extra_args(false);
+}
+
+// The nodes, processes and hardware that Slurm allocates.
+void add_resource_flags(CLI::App& command, RenderSlurmArguments& arguments) {
+  std::vector<std::string> shapes;
+  for (const NamedLayout& each : kLayouts) shapes.push_back(each.name);
+  command
+      .add_option("--shape", arguments.shape,
+                  "a named layout: 4 GPUs on 1 node with 4 processes (G4N1p4), on 2 nodes with 2 (G4N2p2) or 4 "
+                  "(G4N2p4), 8 on 2 nodes with 8 (allreduce); the other flags override it")
+      ->type_name("NAME")
+      ->check(one_of(shapes));
+  command.add_flag("--cpu", arguments.cpu, "use virtual CPU devices instead of the GPUs of the shape");
+  add_number_flag(command, "--nodes", arguments.nodes, 1, "number of nodes (default: 1)");
+  add_number_flag(command, "--tasks-per-node", arguments.tasks_per_node, 1, "processes on each node (default: 1)");
+  add_number_flag(command, "--gpus-per-node", arguments.gpus_per_node, 0,
+                  "GPUs on each node, divided equally among its processes (default: 0)");
+  add_number_flag(command, "--cpus-per-task", arguments.cpus_per_task, 1,
+                  "cores of each process (default: Slurm's; 4 with --shape)");
+  SlurmScript& script = arguments.script;
+  command.add_option("--mem", script.memory, "memory on each node, such as 16G (default: Slurm's)")
+      ->type_name("SIZE")
+      ->check(check_memory, "");
+  add_text_flag(command, "--time", script.time, "TIME",
+                "time limit, such as 1:30:00 or 2-12 (default: Slurm's; 00:05:00 with --shape)");
+  add_text_flag(command, "--partition", script.partition, "NAME", "the partition (default: Slurm's)");
+  add_text_flag(command, "--account", script.account, "NAME", "account to charge (default: Slurm's)");
+  add_text_flag(command, "--constraint", script.constraint, "FEATURES", "features that nodes must have, such as a100");
+}
+
+void add_batch_flags(CLI::App& command, SlurmScript& script) {
+  add_text_flag(command, "--job-name", script.name, "NAME",
+                "name of the job (default: that of the shape, else lockstep)");
+  add_text_flag(command, "--output", script.output, "PATTERN", "file for the output (default: slurm-%j.out)");
+  add_repeated_flag(command, "--sbatch", script.sbatch, "OPTION",
+                    "another option of sbatch, such as --sbatch=--mail-type=END; may be repeated");
+}
+
+// The modules, container and variables that the program runs with.
+void add_environment_flags(CLI::App& command, RenderSlurmArguments& arguments) {
+  SlurmScript& script = arguments.script;
+  add_repeated_flag(command, "--module", script.modules, "NAME", "environment module to load; may be repeated");
+  add_text_flag(command, "--container", script.image, "IMAGE",
+                "container image to run in; '$NAME' is a variable that a module sets");
+  add_text_flag(command, "--runtime", arguments.runtime, "NAME",
+                "container runtime: apptainer, singularity or pyxis (default: apptainer)");
+  add_text_flag(command, "--mpi", script.mpi, "NAME",
+                "use MPI for collectives, with this value of srun's --mpi, such as pmix");
+  add_repeated_flag(command, "--env", arguments.environment, "NAME=VALUE",
+                    "environment variable of the processes; may be repeated");
+}
+
+void add_requeue_flags(CLI::App& command, RenderSlurmArguments& arguments) {
+  command.add_flag("--requeue", arguments.requeue,
+                   "resume from the last checkpoint after a timeout or a transient failure");
+  add_number_flag(command, "--max-requeues", arguments.max_requeues, 0, "most restarts of --requeue (default: 10)");
+  add_number_flag(
+      command, "--signal-seconds", arguments.signal_seconds, 0,
+      "seconds before the time limit at which training saves a checkpoint and stops (default: 120; 0: never)");
+}
+
 }  // namespace
 
 void add_render_slurm_command(CLI::App& render, Action& action) {
   CLI::App* command = render.add_subcommand("slurm", "print the batch script of a job for sbatch");
   command->formatter(std::make_shared<HelpFormatter>("-- COMMAND [ARGUMENTS]"));
   auto arguments = std::make_shared<RenderSlurmArguments>();
-  SlurmScript& script = arguments->script;
-  script.name.clear();
-  const auto number = [&](const char* name, std::optional<int>& value, int low, const char* help) {
-    command->add_option(name, value, help)->check(integer_between(low, 1'000'000))->type_name("N");
-  };
-  const auto text = [&](const char* name, std::string& value, const char* type, const char* help) {
-    command->add_option(name, value, help)->type_name(type);
-  };
-  std::vector<std::string> shapes;
-  for (const NamedLayout& each : kLayouts) shapes.push_back(each.name);
-  command
-      ->add_option("--shape", arguments->shape,
-                   "a named layout: 4 GPUs on 1 node with 4 processes (G4N1p4), on 2 nodes with 2 (G4N2p2) or 4 "
-                   "(G4N2p4), 8 on 2 nodes with 8 (allreduce); the other flags override it")
-      ->type_name("NAME")
-      ->check(one_of(shapes));
-  command->add_flag("--cpu", arguments->cpu, "use virtual CPU devices instead of the GPUs of the shape");
-  number("--nodes", arguments->nodes, 1, "number of nodes (default: 1)");
-  number("--tasks-per-node", arguments->tasks_per_node, 1, "processes on each node (default: 1)");
-  number("--gpus-per-node", arguments->gpus_per_node, 0,
-         "GPUs on each node, divided equally among its processes (default: 0)");
-  number("--cpus-per-task", arguments->cpus_per_task, 1, "cores of each process (default: Slurm's; 4 with --shape)");
-  command->add_option("--mem", script.memory, "memory on each node, such as 16G (default: Slurm's)")
-      ->type_name("SIZE")
-      ->check(check_memory, "");
-  text("--time", script.time, "TIME", "time limit, such as 1:30:00 or 2-12 (default: Slurm's; 00:05:00 with --shape)");
-  text("--partition", script.partition, "NAME", "the partition (default: Slurm's)");
-  text("--account", script.account, "NAME", "account to charge (default: Slurm's)");
-  text("--constraint", script.constraint, "FEATURES", "features that nodes must have, such as a100");
-  text("--job-name", script.name, "NAME", "name of the job (default: that of the shape, else lockstep)");
-  text("--output", script.output, "PATTERN", "file for the output (default: slurm-%j.out)");
-  command
-      ->add_option("--sbatch", script.sbatch,
-                   "another option of sbatch, such as --sbatch=--mail-type=END; may be repeated")
-      ->type_name("OPTION")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--module", script.modules, "environment module to load; may be repeated")
-      ->type_name("NAME")
-      ->take_all()
-      ->allow_extra_args(false);
-  text("--container", script.image, "IMAGE", "container image to run in; '$NAME' is a variable that a module sets");
-  text("--runtime", arguments->runtime, "NAME",
-       "container runtime: apptainer, singularity or pyxis (default: apptainer)");
-  text("--mpi", script.mpi, "NAME", "use MPI for collectives, with this value of srun's --mpi, such as pmix");
-  command->add_option("--env", arguments->environment, "environment variable of the processes; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_flag("--requeue", arguments->requeue,
-                    "resume from the last checkpoint after a timeout or a transient failure");
-  number("--max-requeues", arguments->max_requeues, 0, "most restarts of --requeue (default: 10)");
-  number("--signal-seconds", arguments->signal_seconds, 0,
-         "seconds before the time limit at which training saves a checkpoint and stops (default: 120; 0: never)");
-  text("--program", arguments->program, "PATH", "a program to run instead of lockstep");
+  arguments->script.name.clear();
+  add_resource_flags(*command, *arguments);
+  add_batch_flags(*command, arguments->script);
+  add_environment_flags(*command, *arguments);
+  add_requeue_flags(*command, *arguments);
+  add_text_flag(*command, "--program", arguments->program, "PATH", "a program to run instead of lockstep");
   command->add_option("COMMAND", arguments->words,
                       "after --: the lockstep command that each process runs, such as train, or the path of a program");
   group_flags(*command, "Resources",

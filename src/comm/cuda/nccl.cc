@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include "base/check.h"
 #include "comm/cuda/cuda_comm.h"
+#include "comm/cuda/nccl_calls.h"
 #include "comm/failure_text.h"
 #include "comm/recorder.h"
 #include "lane/gpu_deadline.h"
@@ -33,33 +33,6 @@ std::string describe_error(ncclResult_t result, ncclComm_t comm) {
   const char* const more = cuda_nccl()->ncclGetLastError(comm);
   return fmt::format("NCCL: {}{}", cuda_nccl()->ncclGetErrorString(result),
                      more && *more ? fmt::format(" ({})", more) : "");
-}
-
-ncclDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:  // max is "any" and min is "all"
-    case DType::u8:
-      return ncclUint8;
-    case DType::i32:
-      return ncclInt32;
-    case DType::i64:
-      return ncclInt64;
-    case DType::u32:
-      return ncclUint32;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f16:
-      return ncclFloat16;
-    case DType::f32:
-      return ncclFloat32;
-    case DType::f64:
-      return ncclFloat64;
-  }
-  LOCKSTEP_CHECK(false, "unknown element type");
-}
-
-ncclRedOp_t reduction_of(Reduction reduction) {
-  return reduction == Reduction::sum ? ncclSum : reduction == Reduction::max ? ncclMax : ncclMin;
 }
 
 // Whether an operation must not use NCCL. A Comm promises that max and min of values with a NaN are NaN; NCCL does not.
@@ -211,13 +184,7 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
       check_cuda(cuda().cudaMemsetAsync(o.out, 0, static_cast<size_t>(o.count * size_of(o.dtype)), stream_),
                  "clear memory");
     const CudaNccl& nccl = *cuda_nccl();
-    ncclResult_t result = nccl.ncclGroupStart();
-    const auto call = [&](ncclResult_t each) {
-      if (each != ncclSuccess && each != ncclInProgress && result == ncclSuccess) result = each;
-    };
-    issue_calls(o, call);
-    const ncclResult_t ended = nccl.ncclGroupEnd();
-    if (result == ncclSuccess) result = ended;
+    ncclResult_t result = detail::enqueue_nccl_calls(o, rank(), comm_, stream_);
     const Clock::time_point began = Clock::now();
     while (result == ncclInProgress) {
       lock.unlock();
@@ -229,69 +196,6 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
       if (result == ncclInProgress && Clock::now() - began > host_.timeout()) throw_timeout(*op, lock);
     }
     if (result != ncclSuccess) throw_failure(op->kind, op->number, describe_error(result, comm_));
-  }
-
-  template <class Call>
-  void issue_calls(const Operation& o, const Call& call) {
-    const CudaNccl& nccl = *cuda_nccl();
-    const auto size = static_cast<size_t>(size_of(o.dtype));
-    const auto* const in = static_cast<const std::byte*>(o.in);
-    auto* const out = static_cast<std::byte*>(o.out);
-    const auto elements = [](int64_t n) { return static_cast<size_t>(n); };
-    const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * size; };
-    // Calls f(rank, offset, count) for each piece that is not empty.
-    const auto each_piece = [](std::span<const int64_t> counts, auto f) {
-      int64_t before = 0;
-      for (size_t r = 0; r < counts.size(); ++r) {
-        if (counts[r] > 0) f(static_cast<int>(r), before, counts[r]);
-        before += counts[r];
-      }
-    };
-    const bool equal = std::adjacent_find(o.counts.begin(), o.counts.end(), std::not_equal_to<>()) == o.counts.end();
-    switch (o.kind) {
-      case Kind::all_reduce:
-        if (o.count > 0)
-          call(nccl.ncclAllReduce(in, out, elements(o.count), type_of(o.dtype), reduction_of(o.reduction), comm_,
-                                  stream_));
-        return;
-      case Kind::reduce_scatter:
-        if (equal && o.counts[0] > 0)
-          return call(nccl.ncclReduceScatter(in, out, elements(o.counts[0]), type_of(o.dtype),
-                                             reduction_of(o.reduction), comm_, stream_));
-        return each_piece(o.counts, [&](int r, int64_t before, int64_t n) {
-          call(nccl.ncclReduce(in + bytes(before), out, elements(n), type_of(o.dtype), reduction_of(o.reduction), r,
-                               comm_, stream_));
-        });
-      case Kind::all_gather:
-        if (equal && o.counts[0] > 0)
-          return call(nccl.ncclAllGather(in, out, bytes(o.counts[0]), ncclUint8, comm_, stream_));
-        return each_piece(o.counts, [&](int r, int64_t before, int64_t n) {
-          call(nccl.ncclBroadcast(in, out + bytes(before), bytes(n), ncclUint8, r, comm_, stream_));
-        });
-      case Kind::all_to_all:
-        each_piece(o.counts, [&](int r, int64_t before, int64_t n) {
-          call(nccl.ncclSend(in + bytes(before), bytes(n), ncclUint8, r, comm_, stream_));
-        });
-        return each_piece(o.receive_counts, [&](int r, int64_t before, int64_t n) {
-          call(nccl.ncclRecv(out + bytes(before), bytes(n), ncclUint8, r, comm_, stream_));
-        });
-      case Kind::permute:
-        for (const Route& route : o.routes) {
-          if (o.count == 0) continue;
-          if (route.source == rank())
-            call(nccl.ncclSend(in, bytes(o.count), ncclUint8, route.destination, comm_, stream_));
-          if (route.destination == rank())
-            call(nccl.ncclRecv(out, bytes(o.count), ncclUint8, route.source, comm_, stream_));
-        }
-        return;
-      case Kind::broadcast:
-        if (o.count > 0) call(nccl.ncclBroadcast(in, out, bytes(o.count), ncclUint8, o.root, comm_, stream_));
-        return;
-      case Kind::barrier:
-      case Kind::split:
-        break;
-    }
-    LOCKSTEP_CHECK(false, "{} cannot use NCCL", lockstep::name(o.kind));
   }
 
   // Called by the lane while it waits for its GPU. Throws when the group has failed or an operation has timed out.

@@ -97,21 +97,14 @@ ReduceLayout layout_of(const Axes& split, DType dtype) {
   return out;
 }
 
-// Reduces `in` to `out`, with elements of the types `from` and `to` in memory.
-CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType from, const char* to) {
-  const char* type = register_name(from);
+// The text that reduces the elements of each thread to `sums`.
+std::string thread_sums_text(const Texts& t, const Axes& split, const ReduceLayout& l, DType from) {
   const int down = kReduceThreads / l.across;
   const int64_t stretch = (l.length + l.splits - 1) / l.splits;
   // Elements that a thread has in flight.
   const int64_t together = std::clamp<int64_t>((stretch + down - 1) / down, 1,
                                                l.wide * size_of(from) > 8 ? kReduceTogether / 2 : kReduceTogether);
-  CudaStep step;
-  step.name = "reduce";
-  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
-  step.parameters = fmt::format("const {}* in, {}* out", memory_type(from), to);
-  step.blocks = l.blocks();
-  step.shared_bytes = kReduceThreads * l.wide * size_of(is_16_bit(from) ? DType::f32 : from);
-  step.body = fmt::format(
+  return fmt::format(
       R"(  {type}* const part = reinterpret_cast<{type}*>(shared);
   const uint32_t tx = threadIdx.x % {across}u, ty = threadIdx.x / {across}u;
   const uint64_t o = (uint64_t(block / {splits}u) * {across}u + tx) * {wide}u, s = block % {splits}u;
@@ -137,7 +130,19 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
       }}
     }}
   }}
-#pragma unroll
+)",
+      fmt::arg("wide", l.wide), fmt::arg("memory", memory_type(from)), fmt::arg("type", register_name(from)),
+      fmt::arg("across", l.across), fmt::arg("splits", l.splits), fmt::arg("stretch", stretch),
+      fmt::arg("length", l.length), fmt::arg("results", l.results), fmt::arg("down", down),
+      fmt::arg("together", together), fmt::arg("identity", t.identity), fmt::arg("combine", t.combine),
+      fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
+      fmt::arg("gone", position_text(split.at_gone, split.gone, "r")));
+}
+
+// The text that reduces the `sums` of the threads of a block through shared memory and stores the results.
+std::string block_sums_text(const ReduceLayout& l, DType from, const char* to) {
+  return fmt::format(
+      R"(#pragma unroll
   for (int q = 0; q < {wide}; ++q) part[q * {threads}u + threadIdx.x] = sums[q];
   for (uint32_t half = {down}u / 2; half > 0; half /= 2) {{
     __syncthreads();
@@ -151,12 +156,20 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   if (ty == 0 && o < {results}u)
     for (int q = 0; q < {wide}; ++q) out[s * {results}u + o + q] = Store<{to}>::of(sums[q]);
 )",
-      fmt::arg("wide", l.wide), fmt::arg("threads", kReduceThreads), fmt::arg("memory", memory_type(from)),
-      fmt::arg("to", to), fmt::arg("type", type), fmt::arg("across", l.across), fmt::arg("splits", l.splits),
-      fmt::arg("stretch", stretch), fmt::arg("length", l.length), fmt::arg("results", l.results),
-      fmt::arg("down", down), fmt::arg("together", together), fmt::arg("identity", t.identity),
-      fmt::arg("combine", t.combine), fmt::arg("kept", position_text(split.at_kept, split.kept, "o")),
-      fmt::arg("gone", position_text(split.at_gone, split.gone, "r")));
+      fmt::arg("wide", l.wide), fmt::arg("threads", kReduceThreads), fmt::arg("to", to),
+      fmt::arg("type", register_name(from)), fmt::arg("across", l.across), fmt::arg("results", l.results),
+      fmt::arg("down", kReduceThreads / l.across));
+}
+
+// Reduces `in` to `out`, with elements of the types `from` and `to` in memory.
+CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType from, const char* to) {
+  CudaStep step;
+  step.name = "reduce";
+  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.parameters = fmt::format("const {}* in, {}* out", memory_type(from), to);
+  step.blocks = l.blocks();
+  step.shared_bytes = kReduceThreads * l.wide * size_of(is_16_bit(from) ? DType::f32 : from);
+  step.body = thread_sums_text(t, split, l, from) + block_sums_text(l, from, to);
   return step;
 }
 

@@ -149,15 +149,15 @@ TEST_F(EpiloguesOnGpu, UnsupportedOnesAreASeparateKernel) {
 TEST_F(EpiloguesOnGpu, ReturnWhereReluIsZero) {
   std::mt19937 random(11);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const bool is_cut_first : {false, true})
+    for (const bool mask_first : {false, true})
       for (const bool has_bias : {false, true}) {
-        SCOPED_TRACE(fmt::format("{}, {}, {}", name(dtype), is_cut_first, has_bias));
+        SCOPED_TRACE(fmt::format("{}, {}, {}", name(dtype), mask_first, has_bias));
         Builder b;
         const Value left = b.input({dtype, {37, 24}}), right = b.input({dtype, {24, 56}});
         Value x = einsum("mk,kn->mn", left, right);
         if (has_bias) x = x + broadcast(b.input({dtype, {56}}), x.shape(), {1});
-        const Value y = relu(x), is_cut = le(x, zeros_like(x));
-        expect_same_on_gpu(lower(b.take(is_cut_first ? Values{is_cut, y} : Values{y, is_cut})), random);
+        const Value y = relu(x), mask = le(x, zeros_like(x));
+        expect_same_on_gpu(lower(b.take(mask_first ? Values{mask, y} : Values{y, mask})), random);
         expect_taken(has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU);
       }
 }

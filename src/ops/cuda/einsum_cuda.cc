@@ -341,8 +341,7 @@ CudaSpread spread_of(const StepSpec& spec) {
           .publish = [=](int64_t cols) { return shared_sums_publish(g, cols, rounded); }};
 }
 
-// The product and its epilogue by cuBLASLt, if supported. The result that marks where relu gave 0
-// takes a second kernel.
+// The product and its epilogue by cuBLASLt, if supported. The mask of relu takes a second kernel.
 Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
   const Contraction plan = contraction_of(spec);
   const GemmSpec& g = plan.gemm;
@@ -357,16 +356,16 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
     CudaLane& lane;
     size_t result;
     BufferPtr bias;  // an aligned copy of a small bias, which may be less aligned
-    std::optional<size_t> is_cut;
-    Kernel cut;
+    std::optional<size_t> relu_mask;
+    Kernel mask_kernel;
   };
   auto state = std::make_shared<State>(
-      State{CudaProduct(spec, type, std::move(gemm)), *spec.cuda, matched->result, {}, matched->is_cut, {}});
+      State{CudaProduct(spec, type, std::move(gemm)), *spec.cuda, matched->result, {}, matched->relu_mask, {}});
   if (matched->epilogue.bias) state->bias = spec.cuda->allocate(spec.in[2].bytes());
-  if (matched->is_cut) {
+  if (matched->relu_mask) {
     Builder b;
     const Value x = b.input(type);
-    state->cut = elementwise_program_cuda(b.take(Values{le(x, zeros_like(x))}), spec);
+    state->mask_kernel = elementwise_program_cuda(b.take(Values{relu_mask(x)}), spec);
   }
   return [state](const void* const* in, void* const* out) {
     const State& s = *state;
@@ -377,7 +376,7 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
     }
     s.product.run(in, out[s.result], bias);
     const void* const made = out[s.result];
-    if (s.is_cut) s.cut(&made, &out[*s.is_cut]);
+    if (s.relu_mask) s.mask_kernel(&made, &out[*s.relu_mask]);
   };
 }
 

@@ -44,6 +44,8 @@ std::optional<std::vector<int64_t>> bias_dims(const Type& product, const Type& b
 
 }  // namespace
 
+Value relu_mask(Value x) { return le(x, zeros_like(x)); }
+
 std::optional<MatchedEpilogue> epilogue_of(const Program& body, int64_t columns) {
   if (body.outputs.size() > 2 || body.inputs.size() > 2) return {};
   const Type& product = body.types[body.inputs[0]];
@@ -56,30 +58,29 @@ std::optional<MatchedEpilogue> epilogue_of(const Program& body, int64_t columns)
   struct Form {
     GemmEpilogue::Activation activation;
     Value (*of)(Value);
-    Value (*cut)(Value) = nullptr;  // the other result
+    Value (*mask)(Value) = nullptr;  // the other result
   };
-  constexpr auto kIsCut = [](Value x) { return le(x, zeros_like(x)); };
   constexpr Form kForms[] = {
       {GemmEpilogue::none, [](Value x) { return x; }},
       {GemmEpilogue::relu, relu},
-      {GemmEpilogue::relu, relu, kIsCut},
+      {GemmEpilogue::relu, relu, relu_mask},
       {GemmEpilogue::relu, [](Value x) { return maximum(x, zeros_like(x)); }},
       {GemmEpilogue::gelu, gelu},
   };
-  for (const auto& [activation, of, cut] : kForms)
+  for (const auto& [activation, of, mask] : kForms)
     for (const bool bias_first : {false, true}) {
       if (!has_bias && (bias_first || activation == GemmEpilogue::none)) continue;
-      if (body.outputs.size() != (cut ? 2 : 1)) continue;
+      if (body.outputs.size() != (mask ? 2 : 1)) continue;
       Builder b;
       Value x = b.input(product);
       if (has_bias) {
         const Value bias = broadcast(b.input(body.types[body.inputs[1]]), product.shape, *dims);
         x = bias_first ? bias + x : x + bias;
       }
-      const Program wanted = b.take(cut ? Values{of(x), cut(x)} : Values{of(x)});
+      const Program wanted = b.take(mask ? Values{of(x), mask(x)} : Values{of(x)});
       for (size_t result = 0; result < body.outputs.size(); ++result) {
         if (!is_same(body, body.outputs[result], wanted, wanted.outputs[0])) continue;
-        if (!cut) return MatchedEpilogue{{has_bias, activation}};
+        if (!mask) return MatchedEpilogue{{has_bias, activation}};
         if (is_same(body, body.outputs[1 - result], wanted, wanted.outputs[1]))
           return MatchedEpilogue{{has_bias, activation}, result, 1 - result};
       }

@@ -4,16 +4,19 @@
 #include <optional>
 
 #include "lane/cuda/gemm_cuda.h"
+#include "program/builder.h"
 #include "program/program.h"
 
 namespace lockstep {
 
 struct MatchedEpilogue {
   GemmEpilogue epilogue;
-  size_t result = 0;  // the output that is the product with its epilogue
-  // The output that marks where relu gave 0, for its gradient: `result <= 0`.
-  std::optional<size_t> is_cut = {};
+  size_t result = 0;                     // the output that is the product with its epilogue
+  std::optional<size_t> relu_mask = {};  // the output that is relu_mask() of the product; cuBLASLt does not compute it
 };
+
+// Marks where relu(x) is 0, for its gradient: x <= 0. The masks of x and of relu(x) are equal.
+Value relu_mask(Value x);
 
 // Matches `body`, whose first input is a product of matrices with this number of columns and whose second input, if
 // any, is the bias. Returns nullopt if it is not an epilogue of cuBLASLt.

@@ -111,76 +111,124 @@ double best(const Epoch& epoch) {
   return out;
 }
 
-double measure(const Case& c, const std::string& form, const ImageDataset& set, bool plan) {
-  if (form == "fit") {
-    EngineOptions options;
-    options.optimizer.kind = optimizer_kind(c.optimizer);
-    options.optimizer.schedule.peak = 1e-3;
-    options.precision = precision_of(c.precision == "bf16" ? "bfloat16" : "float32");
-    Engine engine(find_model(c.model), options);
-    Loader loader(set, {.batch_size = c.batch, .seed = 1});
-    TrainState state = engine.create_state();
-    return best([&] { engine.fit(state, loader, {.steps = state.step + kRows / c.batch}); });
+double measure_fit(const Case& c, const ImageDataset& set) {
+  EngineOptions options;
+  options.optimizer.kind = optimizer_kind(c.optimizer);
+  options.optimizer.schedule.peak = 1e-3;
+  options.precision = precision_of(c.precision == "bf16" ? "bfloat16" : "float32");
+  Engine engine(find_model(c.model), options);
+  Loader loader(set, {.batch_size = c.batch, .seed = 1});
+  TrainState state = engine.create_state();
+  return best([&] { engine.fit(state, loader, {.steps = state.step + kRows / c.batch}); });
+}
+
+// The forms that call a Training, with the data set on the device. Each method measures one form.
+class CompiledEpochs {
+  std::pair<State, Array> gather_and_step(const State& state, const Data& data, const Array& rows) const {
+    return training_.step(state, {take(data.images, rows), take(data.labels, rows)});
   }
-  const Training training(c);
-  const int64_t batches = kRows / c.batch;
-  const Data data{Array::from(set.images, {kRows, 28, 28}), Array::from(set.labels, {kRows})};
-  const Array order =
-      reshape(slice(random::permutation(random::key(1), kRows), {0}, {batches * c.batch}), {batches, c.batch});
-  State state = training.start();
-  Array value;
-  const auto one = [&](const State& s, const Data& d, const Array& rows) {
-    return training.step(s, {take(d.images, rows), take(d.labels, rows)});
-  };
-  if (form == "whole") {
+
+  auto compiled_step() const {
+    return jit([this](const State& s, const Data& d, const Array& rows) { return gather_and_step(s, d, rows); },
+               {.donate = {0}});
+  }
+
+ public:
+  CompiledEpochs(const Case& c, const ImageDataset& set)
+      : case_(c),
+        set_(set),
+        training_(c),
+        data_{Array::from(set.images, {kRows, 28, 28}), Array::from(set.labels, {kRows})},
+        order_(
+            reshape(slice(random::permutation(random::key(1), kRows), {0}, {batches_ * c.batch}), {batches_, c.batch})),
+        state_(training_.start()) {}
+
+  double measure_whole() {
     const auto epoch = jit(
         [&](const State& s, const Data& d, const Array& rows) {
-          return scan([&](const State& carry, const Array& batch) { return one(carry, d, batch); }, s, rows);
+          return scan([&](const State& carry, const Array& batch) { return gather_and_step(carry, d, batch); }, s,
+                      rows);
         },
         {.donate = {0}});
     return best([&] {
-      std::tie(state, value) = epoch(state, data, order);
-      value.to_vector<float>();
+      std::tie(state_, loss_) = epoch(state_, data_, order_);
+      loss_.to_vector<float>();
     });
   }
-  if (form == "loader") {
-    const auto step = jit([&](const State& s, const Data& batch) { return training.step(s, batch); }, {.donate = {0}});
-    const std::vector<int32_t> rows = order.to_vector<int32_t>();
-    std::vector<uint8_t> images(static_cast<size_t>(c.batch) * 784), labels(static_cast<size_t>(c.batch));
+
+  double measure_loader() {
+    const auto step = jit([&](const State& s, const Data& batch) { return training_.step(s, batch); }, {.donate = {0}});
+    const std::vector<int32_t> rows = order_.to_vector<int32_t>();
+    std::vector<uint8_t> images(static_cast<size_t>(case_.batch) * 784), labels(static_cast<size_t>(case_.batch));
     return best([&] {
       for (size_t i = 0; i < rows.size(); i += labels.size()) {
         for (size_t k = 0; k < labels.size(); ++k) {
           const auto row = static_cast<size_t>(rows[i + k]);
-          std::copy_n(&set.images[row * 784], 784, &images[k * 784]);
-          labels[k] = set.labels[row];
+          std::copy_n(&set_.images[row * 784], 784, &images[k * 784]);
+          labels[k] = set_.labels[row];
         }
-        const Data batch{Array::from(images, {c.batch, 28, 28}), Array::from(labels, {c.batch})};
-        std::tie(state, value) = step(state, batch);
+        const Data batch{Array::from(images, {case_.batch, 28, 28}), Array::from(labels, {case_.batch})};
+        std::tie(state_, loss_) = step(state_, batch);
       }
-      value.item<float>();
+      loss_.item<float>();
     });
   }
-  const auto step = jit(one, {.donate = {0}});
-  if (form == "index")
+
+  double measure_index() {
+    const auto step = compiled_step();
     return best([&] {
-      for (int64_t i = 0; i < batches; ++i) std::tie(state, value) = step(state, data, at(order, i));
-      value.item<float>();
+      for (int64_t i = 0; i < batches_; ++i) std::tie(state_, loss_) = step(state_, data_, at(order_, i));
+      loss_.item<float>();
     });
-  std::vector<Array> rows;
-  for (int64_t i = 0; i < batches; ++i) rows.push_back(at(order, i));
-  if (plan) {
-    fmt::print("{}\n", step.plan(state, data, rows[0]));
-    return 0;
   }
-  double calls = 0;
-  const double seconds = best([&] {
-    const Clock::time_point begin = Clock::now();
-    for (const Array& each : rows) std::tie(state, value) = step(state, data, each);
-    calls = seconds_since(begin);
-    value.item<float>();
-  });
-  fmt::print(stderr, "{}:{} {}: calls took {:.5f} s of the last epoch\n", c.model, c.optimizer, c.precision, calls);
-  return seconds;
+
+  double measure_step() {
+    const auto step = compiled_step();
+    std::vector<Array> rows;
+    for (int64_t i = 0; i < batches_; ++i) rows.push_back(at(order_, i));
+    double calls = 0;
+    const double seconds = best([&] {
+      const Clock::time_point begin = Clock::now();
+      for (const Array& each : rows) std::tie(state_, loss_) = step(state_, data_, each);
+      calls = seconds_since(begin);
+      loss_.item<float>();
+    });
+    fmt::print(stderr, "{}:{} {}: calls took {:.5f} s of the last epoch\n", case_.model, case_.optimizer,
+               case_.precision, calls);
+    return seconds;
+  }
+
+  void print_plan() { fmt::print("{}\n", compiled_step().plan(state_, data_, at(order_, 0))); }
+
+ private:
+  const Case& case_;
+  const ImageDataset& set_;
+  const Training training_;
+  const int64_t batches_ = kRows / case_.batch;
+  const Data data_;
+  const Array order_;  // [batches_, batch]: the rows of each batch
+  State state_;
+  Array loss_;
+};
+
+double measure(const Case& c, const std::string& form, const ImageDataset& set) {
+  if (form == "fit") return measure_fit(c, set);
+  CompiledEpochs epochs(c, set);
+  if (form == "whole") return epochs.measure_whole();
+  if (form == "loader") return epochs.measure_loader();
+  if (form == "index") return epochs.measure_index();
+  return epochs.measure_step();
+}
+
+void print_measurements(const Case& c, const std::vector<std::string>& forms, const ImageDataset& set) {
+  std::string line = fmt::format(R"({{"model": "{}", "optimizer": "{}", "precision": "{}", "batch": {})", c.model,
+                                 c.optimizer, c.precision, c.batch);
+  for (const std::string& form : forms) {
+    const double seconds = measure(c, form, set);
+    line += fmt::format(R"(, "{}": {:.5f}, "{}_examples_per_second": {:.0f})", form, seconds, form,
+                        static_cast<double>(kRows / c.batch * c.batch) / seconds);
+  }
+  fmt::print("{}}}\n", line);
 }
 
 }  // namespace
@@ -212,15 +260,10 @@ int main(int argc, char** argv) try {
       for (const std::string& batch : split(given["--batches"], ',')) {
         const std::vector<std::string> names = split(both, ':');
         const Case c{names.at(0), names.at(1), precision, std::stoll(batch)};
-        std::string line = fmt::format(R"({{"model": "{}", "optimizer": "{}", "precision": "{}", "batch": {})", c.model,
-                                       c.optimizer, c.precision, c.batch);
-        for (const std::string& form : split(plan ? "step" : given["--forms"], ',')) {
-          const double seconds = measure(c, form, set, plan);
-          if (plan) continue;
-          line += fmt::format(R"(, "{}": {:.5f}, "{}_examples_per_second": {:.0f})", form, seconds, form,
-                              static_cast<double>(kRows / c.batch * c.batch) / seconds);
-        }
-        if (!plan) fmt::print("{}}}\n", line);
+        if (plan)
+          CompiledEpochs(c, set).print_plan();
+        else
+          print_measurements(c, split(given["--forms"], ','), set);
         std::fflush(stdout);
       }
   return 0;

@@ -18,7 +18,7 @@ namespace lockstep::detail {
 #ifdef LOCKSTEP_WITH_CUDA
 CudaLane* gpu_of_lane(int64_t lane) { return platform() == Platform::cuda ? &CudaLane::of(lane) : nullptr; }
 
-bool one_gpu_in_use() { return platform() == Platform::cuda && World::instance().local_lanes() == 1; }
+bool one_gpu_in_use() { return platform() == Platform::cuda && World::current().local_lanes() == 1; }
 
 namespace {
 
@@ -28,8 +28,8 @@ void wait_and_broadcast_error(const Wait& wait) {
   try {
     wait();
   } catch (const CommError& error) {
-    World::instance().abort(error.what(), true);
-    World::instance().throw_cause(error);
+    World::current().abort(error.what(), true);
+    World::current().throw_cause(error);
     throw;
   }
 }

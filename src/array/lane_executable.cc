@@ -38,7 +38,7 @@ class MultiLaneExecutable final : public Executable {
         global_(std::move(global)),
         where_(std::move(lanes)),
         placement_(std::move(placement)) {
-    if (where_.across_processes) World::instance().agree("program", agreement());
+    if (where_.across_processes) World::current().agree("program", agreement());
     make_plans();
   }
 
@@ -58,10 +58,10 @@ class MultiLaneExecutable final : public Executable {
     } catch (const std::exception& error) {
       comms_->abort(error.what());
       comms_.reset();
-      if (where_.across_processes) World::instance().throw_cause(error);
+      if (where_.across_processes) World::current().throw_cause(error);
       throw;
     }
-    if (where_.across_processes) World::instance().end_warmup();
+    if (where_.across_processes) World::current().end_warmup();
     for (size_t i = 0; i < sources.size(); ++i)
       if (sources[i].copies) argument(args, i).node()->gpu_copies = std::move(sources[i].copies);
     mark_donated(args);
@@ -157,7 +157,7 @@ class MultiLaneExecutable final : public Executable {
       lanes_.clear();
       comms_.reset();
       if (dynamic_cast<const CommError*>(&error))
-        World::instance().throw_cause(error);  // communicators are created by all processes
+        World::current().throw_cause(error);  // communicators are created by all processes
       throw;
     }
   }
@@ -316,7 +316,7 @@ LaneConstraints known_lane_specs(const Program& p, const std::vector<ValueId>& i
 std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const std::vector<bool>& donated,
                                              const Arrays& captures, const Shardings& in, const Shardings& given_out,
                                              const Shardings& out_shardings) {
-  if (World::instance().lanes() == 1) return nullptr;
+  if (World::current().lanes() == 1) return nullptr;
   Program global = inline_bodies(*program, Inline::early);
   Shardings given = in;
   given.insert(given.end(), given_out.begin(), given_out.end());

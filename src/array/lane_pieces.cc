@@ -73,7 +73,7 @@ bool LanePieces::complete() const {
 
 MeshLanes lanes_of(const Mesh& mesh) {
   if (!mesh.defined()) return {};
-  const World& world = World::instance();
+  const World& world = World::current();
   std::set<int> processes;
   for (const Device& device : mesh.devices()) processes.insert(device.process_index);
   if (world.is_single_process() || (processes.size() == 1 && *processes.begin() == world.process_index()))
@@ -102,7 +102,7 @@ MeshLanes lanes_of(const Mesh& mesh) {
 }
 
 int64_t local_lane(const LanePieces& pieces, int64_t lane) {
-  return pieces.across_processes ? lane % (pieces.grid.lanes() / World::instance().process_count()) : lane;
+  return pieces.across_processes ? lane % (pieces.grid.lanes() / World::current().process_count()) : lane;
 }
 
 BufferPtr piece_on_host(const LanePieces& pieces, int64_t lane) {

@@ -17,7 +17,7 @@ void check_pmap_size(int64_t size, const std::string& axis) {
         size, axis, devices, size, size);
 }
 
-bool pmap_crosses_lanes() { return World::instance().lanes() > 1 && !tracing(); }
+bool pmap_crosses_lanes() { return World::current().lanes() > 1 && !tracing(); }
 
 Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::string& name) {
   const bool alone = process_count() == 1;

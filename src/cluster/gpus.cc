@@ -95,7 +95,7 @@ void select_own_gpus(const ClusterInfo& info, int local_id, int local_count) {
   } catch (const Error& error) {
     set_assigned_gpus({}, std::string(error.what()) + ", or use --platform cpu (LOCKSTEP_PLATFORM=cpu)");
   }
-  DeviceTable::instance().redetect_gpus();
+  DeviceTable::current().redetect_gpus();
   platform();  // throws if a GPU was requested
 }
 

@@ -81,7 +81,7 @@ Options with_variables(Options options, const detail::Environment& environment) 
 void initialize(const Options& given) {
   const std::lock_guard lock(state().mutex);
   if (state().initialized) throw_error("initialize: it was already called; call it once per process");
-  if (detail::DeviceTable::instance().used())
+  if (detail::DeviceTable::current().used())
     throw_error("initialize: devices are already in use; call it before anything that uses devices or computes");
   const detail::LaunchEnvironment where = detail::read_launch_environment(given);
   const Options options = with_variables(given, where.environment);

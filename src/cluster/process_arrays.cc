@@ -18,7 +18,7 @@ using detail::buffer_of;
 // Calls f with a Comm whose ranks are the processes. No compiled function runs meanwhile.
 template <class F>
 void with_process_group(F f) {
-  World& world = World::instance();
+  World& world = World::current();
   const std::lock_guard lock(CpuLane::local().run_mutex());
   std::vector<int> first_lanes;
   for (int p = 0; p < world.process_count(); ++p) first_lanes.push_back(static_cast<int>(p * world.local_lanes()));

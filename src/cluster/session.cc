@@ -88,7 +88,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_), 0, 0, to_string(platform())};
   const auto count = [&] {
     own.lanes = static_cast<int>(Lanes::local().count());
-    own.devices = DeviceTable::instance().local_count();
+    own.devices = DeviceTable::current().local_count();
   };
   const bool gpus = platform() == Platform::cuda;
   if (!gpus) count();
@@ -115,7 +115,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
                                       .folder = flight_folder(options_.flight_dir, job),
                                       .log = log_to_stderr});
   flight_->handle_signal();
-  World::instance().join({.process_index = info.process_id,
+  World::current().join({.process_index = info.process_id,
                           .process_count = info.process_count,
                           .lanes = std::move(plane.lanes),
                           .timeout_after_warmup = options_.collective_timeout,
@@ -135,7 +135,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
                           .recorder = std::move(recorder)});
   std::vector<int> counts;
   for (const ProcessFacts& each : facts) counts.push_back(each.devices);
-  DeviceTable::instance().join(info.process_id, counts);
+  DeviceTable::current().join(info.process_id, counts);
 }
 
 DataPlane Session::connect_data_plane(const std::vector<ProcessFacts>& facts, bool mpi) {
@@ -232,9 +232,9 @@ Session::~Session() {
   changed_.notify_all();
   {
     const std::lock_guard lock(abort_mutex_);  // the World must exist until on_failure() has aborted it
-    World::instance().leave();
+    World::current().leave();
   }
-  DeviceTable::instance().leave();
+  DeviceTable::current().leave();
   control_.reset();  // from here on, on_failure() is not called
   if (clean_shutdown_) end_mpi_job();
   {
@@ -307,7 +307,7 @@ void Session::on_failure(const Failure& failure) {
     if (ending_) return;
   }
   if (flight_) flight_->dump_failure(text);
-  World::instance().abort(text);
+  World::current().abort(text);
 }
 
 void Session::start_kill_timer(const Failure& failure) {

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-World& World::instance() {
+World& World::current() {
   static auto* const world = new World;
   return *world;
 }

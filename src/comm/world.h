@@ -50,7 +50,7 @@ class World {
   };
 
   // The process-wide instance.
-  static World& instance();
+  static World& current();
 
   bool is_single_process() const { return member_.process_count == 1; }
   int process_index() const { return member_.process_index; }

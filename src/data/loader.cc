@@ -163,7 +163,7 @@ struct Loader::Impl {
   // cheap compared to the step and keeping addresses constant for graph replay matters more.
   bool uploads_ahead() const {
     constexpr int64_t kMax = 16384;
-    return options.batch_size <= kMax && detail::DeviceTable::instance().used() && detail::one_gpu_in_use();
+    return options.batch_size <= kMax && detail::DeviceTable::current().used() && detail::one_gpu_in_use();
   }
 
   LoaderBatch resident_batch() {

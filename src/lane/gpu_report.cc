@@ -48,7 +48,7 @@ int64_t gpu_lane_count() { return 1; }
 int64_t gpu_lane_count() { return static_cast<int64_t>(lane_gpus().size()); }
 
 std::vector<int> lane_gpus() {
-  return assign_gpus_to_lanes(gpus_to_use(), detail::DeviceTable::instance().local_count(), gpu_lanes_variable());
+  return assign_gpus_to_lanes(gpus_to_use(), detail::DeviceTable::current().local_count(), gpu_lanes_variable());
 }
 
 namespace {

@@ -19,7 +19,7 @@ GpuComms& GpuComms::instance() {
 }
 
 GpuComms::GpuComms() {
-  World::instance().set_derived_comms(
+  World::current().set_derived_comms(
       {.abort = [this](const std::string& reason) { abort(reason); }, .leave = [this] { leave(); }});
 }
 

@@ -12,7 +12,7 @@ namespace lockstep {
 std::vector<int> LaneComms::lanes_of(int64_t lane, const std::string& axes) const {
   const std::vector<int64_t> group = lane_group(grid_, split_axes(axes), lane);
   if (!spread_) return {group.begin(), group.end()};
-  const World& world = World::instance();
+  const World& world = World::current();
   const int64_t per_process = grid_.lanes() / world.process_count();
   std::vector<int> out;
   for (const int64_t member : group)
@@ -22,7 +22,7 @@ std::vector<int> LaneComms::lanes_of(int64_t lane, const std::string& axes) cons
 
 Comm* LaneComms::of(int64_t lane, const std::string& axes) {
   if (spread_) {
-    World& world = World::instance();
+    World& world = World::current();
     const int64_t per_process = grid_.lanes() / world.process_count();
     return &world.group(lane % per_process, lanes_of(lane, axes), axes);
   }
@@ -63,7 +63,7 @@ bool LaneComms::failed() {
 }
 
 void LaneComms::abort(const std::string& reason) {
-  if (spread_) return World::instance().abort(reason, true);
+  if (spread_) return World::current().abort(reason, true);
   [[maybe_unused]] bool on_gpu = false;
   {
     const std::lock_guard lock(mutex_);

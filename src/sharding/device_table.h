@@ -22,6 +22,9 @@ int detect_cpu_devices(const Environment&);
 // Same, but nullopt if it is not set.
 std::optional<int> cpu_devices_from(const Environment&);
 
+// The platform from the environment: "cpu", "cuda" or "auto", also if it is not set. Throws Error for another value.
+std::string platform_from(const Environment&);
+
 // The environment variables of this process that affect devices.
 Environment device_variables();
 
@@ -56,7 +59,7 @@ class DeviceTable {
   int process_count();
 
   // The process-wide instance.
-  static DeviceTable& instance();
+  static DeviceTable& current();
 
  private:
   std::mutex mutex_;

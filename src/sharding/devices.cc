@@ -45,7 +45,7 @@ void check_platform(const std::string& name, std::string_view where) {
 
 }  // namespace
 
-DeviceTable& DeviceTable::instance() {
+DeviceTable& DeviceTable::current() {
   static auto* const table = new DeviceTable(device_variables);
   return *table;
 }
@@ -61,6 +61,13 @@ std::optional<int> cpu_devices_from(const Environment& environment) {
     if (const auto value = find_xla_flag(found->second))
       return parse_count(*value, fmt::format("{} in {}", kXlaFlag.substr(0, kXlaFlag.size() - 1), kXlaVariable));
   return std::nullopt;
+}
+
+std::string platform_from(const Environment& environment) {
+  const auto found = environment.find(std::string(kPlatformVariable));
+  if (found == environment.end() || found->second.empty()) return "auto";
+  check_platform(found->second, fmt::format("devices: {}", kPlatformVariable));
+  return found->second;
 }
 
 Environment device_variables() {
@@ -110,17 +117,7 @@ std::string DeviceTable::why_no_gpu() {
 // REQUIRES: the lock is held.
 Platform DeviceTable::chosen_platform() {
   if (platform_) return *platform_;
-  const Environment environment = read_();
-  const auto value = [&](std::string_view name) {
-    const auto at = environment.find(std::string(name));
-    return at == environment.end() ? std::string() : at->second;
-  };
-  std::string wanted = requested_platform_;
-  if (wanted.empty()) {
-    wanted = value(kPlatformVariable);
-    if (wanted.empty()) wanted = "auto";
-    check_platform(wanted, fmt::format("devices: {}", kPlatformVariable));
-  }
+  const std::string wanted = requested_platform_.empty() ? platform_from(read_()) : requested_platform_;
   why_no_gpu_.clear();
   if (wanted == "cpu") return *(platform_ = Platform::cpu);
 
@@ -223,16 +220,16 @@ std::string jax_name(const std::vector<Device>& list) {
 
 using detail::DeviceTable;
 
-const std::vector<Device>& devices() { return DeviceTable::instance().devices(); }
-const std::vector<Device>& local_devices() { return DeviceTable::instance().local_devices(); }
+const std::vector<Device>& devices() { return DeviceTable::current().devices(); }
+const std::vector<Device>& local_devices() { return DeviceTable::current().local_devices(); }
 int device_count() { return static_cast<int>(devices().size()); }
 int local_device_count() { return static_cast<int>(local_devices().size()); }
-int process_index() { return DeviceTable::instance().process_index(); }
-int process_count() { return DeviceTable::instance().process_count(); }
-void set_platform(Platform platform) { DeviceTable::instance().set_platform(to_string(platform)); }
-void set_platform(const std::string& name) { DeviceTable::instance().set_platform(name); }
-Platform platform() { return DeviceTable::instance().platform(); }
-void set_cpu_devices(int n) { DeviceTable::instance().set_cpu_devices(n); }
+int process_index() { return DeviceTable::current().process_index(); }
+int process_count() { return DeviceTable::current().process_count(); }
+void set_platform(Platform platform) { DeviceTable::current().set_platform(to_string(platform)); }
+void set_platform(const std::string& name) { DeviceTable::current().set_platform(name); }
+Platform platform() { return DeviceTable::current().platform(); }
+void set_cpu_devices(int n) { DeviceTable::current().set_cpu_devices(n); }
 
 }  // namespace lockstep
 

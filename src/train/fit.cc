@@ -134,7 +134,7 @@ class FitRun {
     }();
     for (const auto& logger : options_.loggers)
       for (const LoaderBatch& batch : batches.each) logger->batch(batch);
-    World::instance().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
+    World::current().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
     // The first launch of each kind compiles; that time does not count as training.
     const bool first = compiled_.emplace(several, batches.each[0].global_size).second;
     if (first) meter_.pause();
@@ -233,7 +233,7 @@ class FitRun {
   }
 
   void evaluate() {
-    World::instance().progress(state_.step, "evaluation");
+    World::current().progress(state_.step, "evaluation");
     meter_.pause();
     const EvalResult result = engine_.evaluate(state_, *fit_.test, fit_.eval_batch);
     last_eval_ = {{"test_loss", result.loss}, {"test_accuracy", result.accuracy}};

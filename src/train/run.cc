@@ -181,7 +181,7 @@ void report_platform() {
     print_stderr("lockstep: computing on {}{}\n",
                  report.used.size() > 1 ? fmt::format("{} GPUs; the first: ", report.used.size()) : "",
                  report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
-  } else if (const std::string why = detail::DeviceTable::instance().why_no_gpu(); !why.empty()) {
+  } else if (const std::string why = detail::DeviceTable::current().why_no_gpu(); !why.empty()) {
     print_stderr("lockstep: computing on the CPU: {}\n", why);
   }
 }
@@ -191,7 +191,7 @@ void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
   if (const int64_t idle = device_count() - mesh.size(); idle > 0)
     print_stderr("lockstep: note: the mesh {} uses {} of {} devices, {} idle; data=-1 uses all of them\n", config.mesh,
                  mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
-  if (config.zero > 0 && !lane_grid(mesh, World::instance().lanes()).find(make_sharding_plan(config).data_axis))
+  if (config.zero > 0 && !lane_grid(mesh, World::current().lanes()).find(make_sharding_plan(config).data_axis))
     print_stderr(
         "lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
         "state; use several processes or GPUs\n",

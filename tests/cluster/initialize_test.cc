@@ -12,7 +12,7 @@ namespace {
 
 class InitializeAlone : public testing::Test {
  protected:
-  void SetUp() override { detail::DeviceTable::instance().leave(); }
+  void SetUp() override { detail::DeviceTable::current().leave(); }
   void TearDown() override { distributed::shutdown(); }
 
   const distributed::Options options_{.cluster_detection_method = "none"};

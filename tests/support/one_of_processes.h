@@ -17,18 +17,18 @@ class OneOfProcesses {
  public:
   // Every process has `devices` devices.
   OneOfProcesses(int index, int count, int devices) {
-    detail::DeviceTable::instance().leave();
-    detail::DeviceTable::instance().join(index, std::vector<int>(static_cast<size_t>(count), devices));
-    const auto lanes = static_cast<int>(World::instance().local_lanes());
+    detail::DeviceTable::current().leave();
+    detail::DeviceTable::current().join(index, std::vector<int>(static_cast<size_t>(count), devices));
+    const auto lanes = static_cast<int>(World::current().local_lanes());
     World::Membership member{.process_index = index, .process_count = count};
     std::vector<std::unique_ptr<Comm>> comms = in_process_comms(count * lanes);
     for (int i = 0; i < count * lanes; ++i)
       (i / lanes == index ? member.lanes : others_).push_back(std::move(comms[static_cast<size_t>(i)]));
-    World::instance().join(std::move(member));
+    World::current().join(std::move(member));
   }
   ~OneOfProcesses() {
-    World::instance().leave();
-    detail::DeviceTable::instance().leave();
+    World::current().leave();
+    detail::DeviceTable::current().leave();
   }
   OneOfProcesses(const OneOfProcesses&) = delete;
   OneOfProcesses& operator=(const OneOfProcesses&) = delete;

@@ -89,6 +89,7 @@ struct CudaGemm::State {
   std::vector<cublasLtMatmulAlgo_t> proposed;  // to choose from; empty once an algorithm is chosen
   std::string key;                             // of the cache
   GemmAutotuneOptions autotune;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   bool wide = false;  // alpha and beta are double
   bool bias = false;
 
@@ -99,6 +100,9 @@ struct CudaGemm::State {
     if (product) cuda_blas().cublasLtMatmulDescDestroy(product);
   }
 
+  void describe_product(const GemmSpec& spec, const GemmEpilogue& epilogue);
+  void describe_matrices(const GemmSpec& spec, DType out);
+  std::string cache_key(const GemmSpec& spec, DType out, const GemmEpilogue& epilogue) const;
   void propose(int max_count, DType out);
   bool use_cached();
   const cublasLtMatmulAlgo_t* fastest(const GemmPointers& pointers) const;
@@ -128,37 +132,22 @@ std::optional<CudaGemm> CudaGemm::with_epilogue(CudaLane& lane, const GemmSpec& 
   return state ? std::optional(CudaGemm(std::move(state))) : std::nullopt;
 }
 
-// Returns null if cuBLASLt has no algorithm.
-std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpec& spec, CudaMath math,
-                                                   const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune) {
+// Creates the descriptor of the product. Row-major matrices are the transposes of column-major ones: C' = B' x A'.
+void CudaGemm::State::describe_product(const GemmSpec& spec, const GemmEpilogue& epilogue) {
   const CudaBlas& blas = cuda_blas();
-  auto state = std::make_shared<State>(lane);
-  state->autotune = autotune;
-  state->wide = spec.dtype == DType::f64;
-  const DType out = spec.out.value_or(spec.dtype);
-  const cublasComputeType_t compute = state->wide ? CUBLAS_COMPUTE_64F
-                                      : spec.dtype == DType::f32 && math == CudaMath::tf32
-                                          ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                          : CUBLAS_COMPUTE_32F;
-  check_blas(blas.cublasLtMatmulDescCreate(&state->product, compute, state->wide ? CUDA_R_64F : CUDA_R_32F),
-             "describe a product");
-  // Row-major matrices are the transposes of column-major ones: C' = B' x A'.
-  const auto set_operation = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {
-    const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check_blas(blas.cublasLtMatmulDescSetAttribute(state->product, attribute, &operation, sizeof operation),
-               "describe a product");
+  check_blas(blas.cublasLtMatmulDescCreate(&product, compute, wide ? CUDA_R_64F : CUDA_R_32F), "describe a product");
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+    check_blas(blas.cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value), "describe a product");
   };
-  set_operation(CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b);
-  set_operation(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a);
+  set(CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   // cuBLASLt adds a bias per row of C', which is a column of C.
-  const cublasLtEpilogue_t cublas_op = cublas_epilogue(epilogue);
-  check_blas(
-      blas.cublasLtMatmulDescSetAttribute(state->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &cublas_op, sizeof cublas_op),
-      "describe a product");
-  lane.blas_workspace();  // allocated now, not during a graph capture
-  state->bias = epilogue.bias;
-  // The proposals depend on the bias's alignment: use a pointer with no more than the required alignment.
-  state->set_bias(static_cast<const std::byte*>(lane.blas_workspace()) + kBiasAlignment);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(epilogue));
+}
+
+// Creates the layouts of the matrices. The columns of a stored row-major matrix are cuBLASLt's rows.
+void CudaGemm::State::describe_matrices(const GemmSpec& spec, DType out) {
+  const CudaBlas& blas = cuda_blas();
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, int64_t rows, int64_t cols, int64_t ld,
                           int64_t stride) {
     check_blas(blas.cublasLtMatrixLayoutCreate(&made, cublas_type(dtype), static_cast<uint64_t>(rows),
@@ -171,12 +160,43 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpe
                                                      sizeof stride),
                "describe a matrix");
   };
-  // The columns of a stored row-major matrix are cuBLASLt's rows.
   const int64_t a_cols = spec.transpose_a ? spec.m : spec.k, a_rows = spec.transpose_a ? spec.k : spec.m;
   const int64_t b_cols = spec.transpose_b ? spec.k : spec.n, b_rows = spec.transpose_b ? spec.n : spec.k;
-  layout(state->a, spec.dtype, b_cols, b_rows, spec.ldb, spec.stride_b);
-  layout(state->b, spec.dtype, a_cols, a_rows, spec.lda, spec.stride_a);
-  layout(state->c, out, spec.n, spec.m, spec.ldc, spec.stride_c);
+  layout(a, spec.dtype, b_cols, b_rows, spec.ldb, spec.stride_b);
+  layout(b, spec.dtype, a_cols, a_rows, spec.lda, spec.stride_a);
+  layout(c, out, spec.n, spec.m, spec.ldc, spec.stride_c);
+}
+
+// The key of a product in the autotune cache.
+std::string CudaGemm::State::cache_key(const GemmSpec& spec, DType out, const GemmEpilogue& epilogue) const {
+  const auto all = [](auto... numbers) {
+    std::string text;
+    ((text += fmt::format(" {}", numbers)), ...);
+    return text;
+  };
+  return fmt::format("{} cublasLt {} {} {}\n{} {}{}", lane.info().name, cuda_blas().cublasLtGetVersion(),
+                     static_cast<int>(compute), static_cast<int>(cublas_epilogue(epilogue)), name(spec.dtype),
+                     name(out),
+                     all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb, spec.ldc,
+                         spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
+}
+
+// Returns null if cuBLASLt has no algorithm.
+std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpec& spec, CudaMath math,
+                                                   const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune) {
+  auto state = std::make_shared<State>(lane);
+  state->autotune = autotune;
+  state->wide = spec.dtype == DType::f64;
+  state->compute = state->wide                                          ? CUBLAS_COMPUTE_64F
+                   : spec.dtype == DType::f32 && math == CudaMath::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                        : CUBLAS_COMPUTE_32F;
+  state->describe_product(spec, epilogue);
+  lane.blas_workspace();  // allocated now, not during a graph capture
+  state->bias = epilogue.bias;
+  // The proposals depend on the bias's alignment: use a pointer with no more than the required alignment.
+  state->set_bias(static_cast<const std::byte*>(lane.blas_workspace()) + kBiasAlignment);
+  const DType out = spec.out.value_or(spec.dtype);
+  state->describe_matrices(spec, out);
 
   const double operations =
       2.0 * static_cast<double>(spec.batch * spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k);
@@ -185,15 +205,7 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpe
   if (state->proposed.empty()) return nullptr;
   state->algorithm = state->proposed[0];
   if (state->proposed.size() > 1) {
-    const auto all = [](auto... numbers) {
-      std::string text;
-      ((text += fmt::format(" {}", numbers)), ...);
-      return text;
-    };
-    state->key = fmt::format("{} cublasLt {} {} {}\n{} {}{}", lane.info().name, blas.cublasLtGetVersion(),
-                             static_cast<int>(compute), static_cast<int>(cublas_op), name(spec.dtype), name(out),
-                             all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb,
-                                 spec.ldc, spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
+    state->key = state->cache_key(spec, out, epilogue);
     state->use_cached();
   } else {
     state->proposed.clear();

@@ -31,6 +31,87 @@ bool mentions(const Program& program, const std::string& axis) {
   return false;
 }
 
+// A batch of `size` values of this type.
+Type batched_type(Type type, int64_t size) {
+  type.shape.insert(type.shape.begin(), size);
+  return type;
+}
+
+// Repeats `value` along a new first dimension.
+Value repeated(Value value, int64_t size) {
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < value.rank(); ++d) dims.push_back(d + 1);
+  return broadcast(value, batched_type(value.type(), size).shape, dims);
+}
+
+// Builds the batched program, equation by equation. `axis` is the mesh axis that the batch stands for, or empty.
+class ProgramBatcher {
+ public:
+  ProgramBatcher(const Program& program, int64_t size, const std::string& axis)
+      : program_(program),
+        size_(size),
+        axis_(axis),
+        map_(program.types.size()),
+        batched_(program.types.size(), false) {}
+
+  void add_inputs(const std::vector<bool>& batched_inputs) {
+    for (size_t i = 0; i < program_.inputs.size(); ++i) {
+      const ValueId id = program_.inputs[i];
+      batched_[id] = batched_inputs[i];
+      map_[id] = builder_.input(type_of(id));
+    }
+  }
+
+  void add(const Eqn& eqn) {
+    Values in;
+    std::vector<bool> which;
+    bool any = false;
+    for (ValueId id : eqn.in) {
+      in.push_back(map_[id]);
+      which.push_back(batched_[id]);
+      any |= batched_[id];
+    }
+    if (!any && (axis_.empty() || !mentions(eqn, axis_))) {
+      builder_.copy(program_, eqn, map_);
+      return;
+    }
+    const Batch context{*eqn.op, eqn.attrs, in, which, size_, builder_, kSubPrograms, axis_};
+    const auto [out, out_batched] = eqn.op->batch ? eqn.op->batch(context) : batch_by_rule(context);
+    for (size_t k = 0; k < eqn.out.size(); ++k) {
+      const ValueId id = eqn.out[k];
+      map_[id] = out[k];
+      batched_[id] = out_batched[k];
+      LOCKSTEP_CHECK(out[k].type() == type_of(id), "{}: batched result {} has type {}, expected a batch of {} of {}",
+                     eqn.op->name, k, to_string(out[k].type()), size_, to_string(program_.types[id]));
+    }
+  }
+
+  // Outputs with `force` are batched, even if their value is the same for the whole batch.
+  BatchedProgram take(const std::vector<bool>& force) {
+    BatchedProgram result;
+    Values outputs;
+    for (size_t i = 0; i < program_.outputs.size(); ++i) {
+      const ValueId id = program_.outputs[i];
+      const bool repeat = !batched_[id] && i < force.size() && force[i];
+      outputs.push_back(repeat ? repeated(map_[id], size_) : map_[id]);
+      result.batched.push_back(batched_[id] || repeat);
+    }
+    result.program = checked(builder_.take(outputs));
+    return result;
+  }
+
+ private:
+  // The type of a value in the batched program.
+  Type type_of(ValueId id) const { return batched_[id] ? batched_type(program_.types[id], size_) : program_.types[id]; }
+
+  const Program& program_;
+  const int64_t size_;
+  const std::string& axis_;
+  Builder builder_;
+  Values map_;                 // the value of the batched program for each value of the program
+  std::vector<bool> batched_;  // whether it is batched
+};
+
 }  // namespace
 
 BatchedProgram batch(const Program& original, const std::vector<bool>& batched_inputs, int64_t size,
@@ -39,60 +120,10 @@ BatchedProgram batch(const Program& original, const std::vector<bool>& batched_i
   Program program = original;
   if (!axis.empty())
     for (Type& t : program.types) t.varying = without_axis_name(std::move(t.varying), axis);
-  Builder b;
-  Values map(program.types.size());
-  std::vector<bool> batched(program.types.size(), false);
-  auto with_axis = [&](const Type& t) {
-    Type out = t;
-    out.shape.insert(out.shape.begin(), size);
-    return out;
-  };
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const ValueId id = program.inputs[i];
-    batched[id] = batched_inputs[i];
-    map[id] = b.input(batched[id] ? with_axis(program.types[id]) : program.types[id]);
-  }
-  for (const Eqn& eqn : program.eqns) {
-    Values in;
-    std::vector<bool> which;
-    bool any = false;
-    for (ValueId id : eqn.in) {
-      in.push_back(map[id]);
-      which.push_back(batched[id]);
-      any |= batched[id];
-    }
-    if (!any && (axis.empty() || !mentions(eqn, axis))) {
-      b.copy(program, eqn, map);
-      continue;
-    }
-    const Batch context{*eqn.op, eqn.attrs, in, which, size, b, kSubPrograms, axis};
-    const auto [out, out_batched] = eqn.op->batch ? eqn.op->batch(context) : batch_by_rule(context);
-    for (size_t k = 0; k < eqn.out.size(); ++k) {
-      const Type& t = program.types[eqn.out[k]];
-      LOCKSTEP_CHECK(out[k].type() == (out_batched[k] ? with_axis(t) : t),
-                     "{}: batched result {} has type {}, expected a batch of {} of {}", eqn.op->name, k,
-                     to_string(out[k].type()), size, to_string(t));
-      map[eqn.out[k]] = out[k];
-      batched[eqn.out[k]] = out_batched[k];
-    }
-  }
-  BatchedProgram result;
-  Values outputs;
-  for (size_t i = 0; i < program.outputs.size(); ++i) {
-    const ValueId id = program.outputs[i];
-    Value v = map[id];
-    if (!batched[id] && i < force.size() && force[i]) {
-      std::vector<int64_t> dims;
-      for (int64_t d = 0; d < v.rank(); ++d) dims.push_back(d + 1);
-      v = broadcast(v, with_axis(v.type()).shape, dims);
-      result.batched.push_back(true);
-    } else {
-      result.batched.push_back(batched[id]);
-    }
-    outputs.push_back(v);
-  }
-  result.program = checked(b.take(outputs));
-  return result;
+  ProgramBatcher batcher(program, size, axis);
+  batcher.add_inputs(batched_inputs);
+  for (const Eqn& eqn : program.eqns) batcher.add(eqn);
+  return batcher.take(force);
 }
 
 }  // namespace lockstep

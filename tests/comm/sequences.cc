@@ -138,78 +138,125 @@ struct Step {
   Work work;
 };
 
-std::unique_ptr<Step> random_step(Comm& comm, std::mt19937& random) {
-  auto step = std::make_unique<Step>();
-  const int n = comm.size(), me = comm.rank();
-  const auto up_to = [&](int64_t most) { return static_cast<int64_t>(random() % static_cast<unsigned>(most + 1)); };
-  const auto base = static_cast<int32_t>(up_to(1000));
-  // The input of rank r at index i.
-  const auto value = [&](int r, int64_t i) { return base + static_cast<int32_t>(r * 7 + i % 13); };
-  const auto piece = [&](int r, int64_t from, int64_t count) {
-    return fill<int32_t>(count, [&](int64_t i) { return value(r, from + i); });
-  };
-  const int64_t count = up_to(9) == 0 ? up_to(40000) : up_to(40);
-  switch (up_to(6)) {
-    case 0:
-      step->in = piece(me, 0, count);
-      step->out.resize(step->in.size());
-      step->expected = fill<int32_t>(count, [&](int64_t i) { return n * value(0, i) + 7 * sum_of_ranks(n); });
-      step->work = comm.start_all_reduce(step->in.data(), step->out.data(), count, i32, Reduction::sum);
-      break;
-    case 1: {
-      for (int r = 0; r < n; ++r) step->counts.push_back(up_to(30));
-      const int64_t from = std::accumulate(step->counts.begin(), step->counts.begin() + me, int64_t{0});
-      step->in = piece(me, 0, std::accumulate(step->counts.begin(), step->counts.end(), int64_t{0}));
-      step->expected = piece(n - 1, from, step->counts[static_cast<size_t>(me)]);
-      step->out.resize(step->expected.size());
-      step->work = comm.start_reduce_scatter(step->in.data(), step->out.data(), step->counts, i32, Reduction::max);
-      break;
+// Starts one random operation. All ranks make the same random choices.
+class RandomStep {
+ public:
+  RandomStep(Comm& comm, std::mt19937& random)
+      : comm_(comm), random_(random), base_(static_cast<int32_t>(up_to(1000))) {}
+
+  std::unique_ptr<Step> start() {
+    const int64_t count = up_to(9) == 0 ? up_to(40000) : up_to(40);
+    switch (up_to(6)) {
+      case 0:
+        all_reduce(count);
+        break;
+      case 1:
+        reduce_scatter();
+        break;
+      case 2:
+        all_gather();
+        break;
+      case 3:
+        all_to_all();
+        break;
+      case 4:
+        permute(count);
+        break;
+      case 5:
+        broadcast(count);
+        break;
+      default:
+        step_->work = comm_.start_barrier();
     }
-    case 2:
-      for (int r = 0; r < n; ++r) {
-        step->counts.push_back(up_to(30));
-        const std::vector<int32_t> part = piece(r, 0, step->counts.back());
-        step->expected.insert(step->expected.end(), part.begin(), part.end());
-      }
-      step->in = piece(me, 0, step->counts[static_cast<size_t>(me)]);
-      step->out.resize(step->expected.size());
-      step->work = comm.start_all_gather(step->in.data(), step->out.data(), step->counts, i32);
-      break;
-    case 3:
-      for (int source = 0; source < n; ++source)
-        for (int destination = 0; destination < n; ++destination) {
-          const int64_t some = up_to(20);
-          const std::vector<int32_t> part = piece(source, destination, some);
-          if (source == me) step->counts.push_back(some), step->in.insert(step->in.end(), part.begin(), part.end());
-          if (destination == me) {
-            step->receive_counts.push_back(some);
-            step->expected.insert(step->expected.end(), part.begin(), part.end());
-          }
-        }
-      step->out.resize(step->expected.size());
-      step->work = comm.start_all_to_all(step->in.data(), step->out.data(), step->counts, step->receive_counts, i32);
-      break;
-    case 4: {
-      const auto shift = static_cast<int>(up_to(n - 1));
-      for (int r = 0; r + shift < n; ++r) step->routes.push_back({r, r + shift});
-      step->in = piece(me, 0, count);
-      step->out.assign(step->in.size(), -1);
-      step->expected = me >= shift ? piece(me - shift, 0, count) : std::vector<int32_t>(step->in.size());
-      step->work = comm.start_permute(step->in.data(), step->out.data(), count, i32, step->routes);
-      break;
-    }
-    case 5: {
-      const auto root = static_cast<int>(up_to(n - 1));
-      step->out = piece(me, 0, count);
-      step->expected = piece(root, 0, count);
-      step->work = comm.start_broadcast(step->out.data(), count, i32, root);
-      break;
-    }
-    default:
-      step->work = comm.start_barrier();
+    return std::move(step_);
   }
-  return step;
-}
+
+ private:
+  void all_reduce(int64_t count) {
+    Step& s = *step_;
+    s.in = piece(me_, 0, count);
+    s.out.resize(s.in.size());
+    s.expected = fill<int32_t>(count, [&](int64_t i) { return n_ * value(0, i) + 7 * sum_of_ranks(n_); });
+    s.work = comm_.start_all_reduce(s.in.data(), s.out.data(), count, i32, Reduction::sum);
+  }
+
+  void reduce_scatter() {
+    Step& s = *step_;
+    for (int r = 0; r < n_; ++r) s.counts.push_back(up_to(30));
+    const int64_t from = std::accumulate(s.counts.begin(), s.counts.begin() + me_, int64_t{0});
+    s.in = piece(me_, 0, std::accumulate(s.counts.begin(), s.counts.end(), int64_t{0}));
+    s.expected = piece(n_ - 1, from, s.counts[static_cast<size_t>(me_)]);
+    s.out.resize(s.expected.size());
+    s.work = comm_.start_reduce_scatter(s.in.data(), s.out.data(), s.counts, i32, Reduction::max);
+  }
+
+  void all_gather() {
+    Step& s = *step_;
+    for (int r = 0; r < n_; ++r) {
+      s.counts.push_back(up_to(30));
+      append(s.expected, piece(r, 0, s.counts.back()));
+    }
+    s.in = piece(me_, 0, s.counts[static_cast<size_t>(me_)]);
+    s.out.resize(s.expected.size());
+    s.work = comm_.start_all_gather(s.in.data(), s.out.data(), s.counts, i32);
+  }
+
+  void all_to_all() {
+    Step& s = *step_;
+    for (int source = 0; source < n_; ++source)
+      for (int destination = 0; destination < n_; ++destination) {
+        const int64_t count = up_to(20);
+        const std::vector<int32_t> part = piece(source, destination, count);
+        if (source == me_) {
+          s.counts.push_back(count);
+          append(s.in, part);
+        }
+        if (destination == me_) {
+          s.receive_counts.push_back(count);
+          append(s.expected, part);
+        }
+      }
+    s.out.resize(s.expected.size());
+    s.work = comm_.start_all_to_all(s.in.data(), s.out.data(), s.counts, s.receive_counts, i32);
+  }
+
+  void permute(int64_t count) {
+    Step& s = *step_;
+    const auto shift = static_cast<int>(up_to(n_ - 1));
+    for (int r = 0; r + shift < n_; ++r) s.routes.push_back({r, r + shift});
+    s.in = piece(me_, 0, count);
+    s.out.assign(s.in.size(), -1);
+    s.expected = me_ >= shift ? piece(me_ - shift, 0, count) : std::vector<int32_t>(s.in.size());
+    s.work = comm_.start_permute(s.in.data(), s.out.data(), count, i32, s.routes);
+  }
+
+  void broadcast(int64_t count) {
+    Step& s = *step_;
+    const auto root = static_cast<int>(up_to(n_ - 1));
+    s.out = piece(me_, 0, count);
+    s.expected = piece(root, 0, count);
+    s.work = comm_.start_broadcast(s.out.data(), count, i32, root);
+  }
+
+  int64_t up_to(int64_t most) { return static_cast<int64_t>(random_() % static_cast<unsigned>(most + 1)); }
+
+  // The input of rank r at index i.
+  int32_t value(int r, int64_t i) const { return base_ + static_cast<int32_t>(r * 7 + i % 13); }
+
+  std::vector<int32_t> piece(int r, int64_t from, int64_t count) const {
+    return fill<int32_t>(count, [&](int64_t i) { return value(r, from + i); });
+  }
+
+  static void append(std::vector<int32_t>& to, const std::vector<int32_t>& part) {
+    to.insert(to.end(), part.begin(), part.end());
+  }
+
+  Comm& comm_;
+  std::mt19937& random_;
+  const int32_t base_;
+  const int n_ = comm_.size(), me_ = comm_.rank();
+  std::unique_ptr<Step> step_ = std::make_unique<Step>();
+};
 
 void random_sequences_complete(Comm& comm) {
   std::mt19937 shared(7);                                    // the same on all ranks: which operations are started
@@ -221,7 +268,7 @@ void random_sequences_complete(Comm& comm) {
     in_flight.erase(in_flight.begin() + static_cast<std::ptrdiff_t>(i));
   };
   for (int i = 0; i < 300; ++i) {
-    in_flight.push_back(random_step(comm, shared));
+    in_flight.push_back(RandomStep(comm, shared).start());
     while (!in_flight.empty() && (in_flight.size() > 12 || own() % 3 == 0)) finish(own() % in_flight.size());
   }
   while (!in_flight.empty()) finish(in_flight.size() - 1);

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/os/environment.h"
+#include "base/runtime_parts.h"
 
 namespace lockstep {
 namespace detail {
@@ -18,7 +19,10 @@ using Kind = SettingValues::Kind;
 using Seconds = std::chrono::duration<double>;
 
 constexpr SettingValues text() { return {}; }
-constexpr SettingValues choice() { return {.kind = Kind::choice}; }  // one of the words of the metavar
+// One of the words of the metavar.
+constexpr SettingValues choice(std::string_view former_name = {}) {
+  return {.kind = Kind::choice, .former_name = former_name};
+}
 constexpr SettingValues integer(double low, double high) { return {Kind::integer, low, high}; }
 constexpr SettingValues seconds(double high) { return {Kind::seconds, 0, high}; }  // above 0
 constexpr SettingValues on_off() { return {.kind = Kind::on_off}; }                // the flag means "off"
@@ -77,7 +81,7 @@ bool accepts(const RuntimeSetting& setting, std::string_view text) {
     case Kind::choice:
       for (const std::string_view word : words_of(setting.metavar))
         if (word == text) return true;
-      return false;
+      return !text.empty() && text == setting.values.former_name;
     case Kind::integer: {
       const std::optional<int64_t> value = parse_number<int64_t>(text);
       return value && static_cast<double>(*value) >= setting.values.low &&
@@ -95,16 +99,12 @@ bool accepts(const RuntimeSetting& setting, std::string_view text) {
   return false;
 }
 
-// Options of configure(), and which options have been used.
+// A part of the runtime: options of configure(), and which options have been used.
 struct Configured {
   std::mutex mutex;
   RuntimeOptions options;
   std::array<bool, std::size(kSettings)> used = {};
 };
-Configured& configured() {
-  static auto* const instance = new Configured;
-  return *instance;
-}
 
 std::string to_text(int64_t value) { return std::to_string(value); }
 std::string to_text(bool value) { return value ? "on" : "off"; }
@@ -138,16 +138,14 @@ T value_in_use(std::optional<T> RuntimeOptions::*member) {
   const size_t index = index_of(member);
   const RuntimeSetting& setting = kSettings[index];
   {
-    Configured& state = configured();
+    Configured& state = runtime_part<Configured>();
     const std::lock_guard lock(state.mutex);
     state.used[index] = true;
     if (state.options.*member) return *(state.options.*member);
   }
   const std::optional<std::string> text = environment_variable(setting.variable.data());
   if (!text) return from_text<T>(setting.values.kind == Kind::text ? "" : std::string(setting.initial));
-  if (!accepts(setting, *text))
-    throw_error("environment: {} is \"{}\"; set it to {}, or unset it", setting.variable, *text,
-                expected_values(setting));
+  if (const std::string error = variable_error(setting, *text); !error.empty()) throw Error(error);
   return from_text<T>(*text);
 }
 
@@ -177,6 +175,12 @@ std::string setting_error(const RuntimeSetting& setting, std::string_view text) 
   return fmt::format("\"{}\" is not {}", text, expected_values(setting));
 }
 
+std::string variable_error(const RuntimeSetting& setting, std::string_view text) {
+  if (text.empty() || accepts(setting, text)) return "";
+  return fmt::format("environment: {} is \"{}\"; set it to {}, or unset it", setting.variable, text,
+                     expected_values(setting));
+}
+
 int64_t runtime_option(std::optional<int64_t> RuntimeOptions::*member) { return value_in_use(member); }
 bool runtime_option(std::optional<bool> RuntimeOptions::*member) { return value_in_use(member); }
 std::string runtime_option(std::optional<std::string> RuntimeOptions::*member) { return value_in_use(member); }
@@ -190,23 +194,24 @@ std::string cache_root() {
   return "";
 }
 
+void set_runtime_options(std::string_view function, const RuntimeOptions& options) {
+  Configured& state = runtime_part<Configured>();
+  const std::lock_guard lock(state.mutex);
+  for_each_given(options, [&](size_t index, auto member) {
+    const RuntimeSetting& setting = kSettings[index];
+    const std::string text = to_text(*(options.*member));
+    const std::string_view name = setting.option.substr(setting.option.rfind(':') + 1);
+    if (const std::string error = setting_error(setting, text); !error.empty())
+      throw_error("{}: {}: {}; change it, or leave it unset", function, name, error);
+    if (state.used[index])
+      throw_error("{}: {} is \"{}\", but it is already in use; call configure() before anything that uses devices",
+                  function, name, text);
+  });
+  for_each_given(options, [&](size_t, auto member) { state.options.*member = options.*member; });
+}
+
 }  // namespace detail
 
-void configure(const RuntimeOptions& options) {
-  detail::Configured& state = detail::configured();
-  const std::lock_guard lock(state.mutex);
-  detail::for_each_given(options, [&](size_t index, auto member) {
-    const detail::RuntimeSetting& setting = detail::kSettings[index];
-    const std::string text = detail::to_text(*(options.*member));
-    const std::string_view name = setting.option.substr(setting.option.rfind(':') + 1);
-    if (const std::string error = detail::setting_error(setting, text); !error.empty())
-      throw_error("configure: {}: {}; change it, or leave it unset", name, error);
-    if (state.used[index])
-      throw_error(
-          "configure: {} is \"{}\", but it is already in use; call configure() before anything that uses devices", name,
-          text);
-  });
-  detail::for_each_given(options, [&](size_t, auto member) { state.options.*member = options.*member; });
-}
+void configure(const RuntimeOptions& options) { detail::set_runtime_options("configure", options); }
 
 }  // namespace lockstep

@@ -16,7 +16,8 @@ namespace lockstep::detail {
 struct SettingValues {
   enum class Kind { text, choice, integer, seconds, on_off, one };
   Kind kind = Kind::text;
-  double low = 0, high = 0;  // of numbers
+  double low = 0, high = 0;           // of numbers
+  std::string_view former_name = {};  // of a choice: accepted as well, but not listed
 };
 
 struct RuntimeSetting {
@@ -43,12 +44,19 @@ std::span<const RuntimeSetting> runtime_settings();
 // Returns why the setting does not accept a text (`"x" is not a whole number from 1 to 1024`), or "".
 std::string setting_error(const RuntimeSetting& setting, std::string_view text);
 
-// The value in use. From then on configure() cannot change it. Throws Error if it comes from the variable and is not
-// valid. A text without a value is "".
+// Returns the message about the value of the setting's variable (`environment: LOCKSTEP_TLS is "x"; set it to on or off,
+// or unset it`), or "" if it is valid or empty.
+std::string variable_error(const RuntimeSetting& setting, std::string_view text);
+
+// The value that the current runtime uses. From then on configure() cannot change it. Throws Error if it comes from the
+// variable and is not valid. A text without a value is "".
 int64_t runtime_option(std::optional<int64_t> RuntimeOptions::*member);
 bool runtime_option(std::optional<bool> RuntimeOptions::*member);
 std::string runtime_option(std::optional<std::string> RuntimeOptions::*member);
 std::chrono::duration<double> runtime_option(std::optional<std::chrono::duration<double>> RuntimeOptions::*member);
+
+// configure() of the current runtime; messages begin with the name of the function.
+void set_runtime_options(std::string_view function, const RuntimeOptions& options);
 
 // RuntimeOptions::cache_dir, or its default in the home folder; empty if there is no home folder.
 std::string cache_root();

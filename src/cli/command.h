@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/os/environment.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -16,7 +17,8 @@ namespace lockstep::cli {
 // Exit codes of the program; `lockstep train --help` lists them for users.
 inline constexpr int kDone = 0, kFailed = 1, kWrongUsage = 2, kNotAsExpected = 3;
 
-// The command line or a file that it names is wrong: exit code 2. Thrown by the parser and by actions.
+// The command line, a file that it names or an environment variable is wrong: exit code 2. Thrown by the parser and by
+// actions.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -42,8 +44,8 @@ using Action = std::function<int()>;
 int take_launched_command(int argc, char** argv);
 
 // Parses a command line, without the name of the program, and runs nothing. Throws the UsageError that the program would
-// print.
-void check_command_line(const std::vector<std::string>& words);
+// print in this environment.
+void check_command_line(const std::vector<std::string>& words, const detail::Environment& environment = {});
 
 // Each function adds its subcommand to the program. REQUIRES: action outlives the parse.
 #define COMMAND(name, title) void add_##name##_command(CLI::App& program, Action& action);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/os/environment.h"
 #include "cli/command.h"
 
 namespace lockstep::cli {
@@ -14,8 +15,9 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   // Returns the action that the words select: a subcommand, or printing help or the version. Throws UsageError with a
-  // suggestion for unknown words. REQUIRES: called once; the object outlives the action.
-  Action parse(int argc, char** argv);
+  // suggestion for unknown words, and for wrong variables of the environment that the subcommand reads. REQUIRES: called
+  // once; the object outlives the action.
+  Action parse(int argc, char** argv, const detail::Environment& environment = {});
 
  private:
   CLI::App program_;

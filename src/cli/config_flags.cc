@@ -78,7 +78,7 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
              "Exit codes:\n"
              "  0        success\n"
              "  1        the run failed, --strict ended it, or the last checkpoint could not be saved\n"
-             "  2        the command line or the configuration file is wrong; nothing was started\n"
+             "  2        wrong command line, configuration file or environment variable; nothing was started\n"
              "  3        an expectation of --expect was not met\n"
              "  75       a GPU, the network or another process failed; rerun to resume from the last checkpoint "
              "(138 in a replica of a Kubeflow JAXJob, which restarts only after codes from 128 on)\n"

@@ -9,11 +9,13 @@
 
 #include "base/file.h"
 #include "base/names.h"
+#include "base/runtime_settings.h"
 #include "cluster/address_auth.h"
 #include "cluster/gpus.h"
 #include "cluster/listen_addresses.h"
 #include "cluster/port_owner.h"
 #include "cluster/token.h"
+#include "cluster/variables.h"
 #include "comm/shared/shared_memory.h"
 #include "lane/lanes.h"
 #include "lane/memory.h"
@@ -262,6 +264,18 @@ void check_route(const std::string& pattern, Diagnosis& out) {
         "the route to the coordinator starts at {}, which is not an address of the interfaces \"{}\"", own, pattern));
 }
 
+// Adds the wrong variables that no other check has reported.
+void check_runtime_variables(const LaunchEnvironment& here, Diagnosis& out) {
+  for (const detail::RuntimeSetting& setting : detail::runtime_settings()) {
+    const std::string* const text = detail::find_variable(here.environment, std::string(setting.variable));
+    const std::string error = text ? variable_error(setting, *text) : "";
+    const auto names_it = [&](const Diagnosis::Problem& known) {
+      return known.what.find(fmt::format("{} is \"", setting.variable)) != std::string::npos;
+    };
+    if (!error.empty() && std::ranges::none_of(out.problems, names_it)) out.problems.push_back(problem_of(error));
+  }
+}
+
 }  // namespace
 
 Diagnosis diagnose(const distributed::Options& options, const LaunchEnvironment& here,
@@ -285,6 +299,7 @@ Diagnosis diagnose(const distributed::Options& options, const LaunchEnvironment&
       out.notes.push_back(
           "the name of a pod resolves only while the pod runs and its headless Service exists: retry then");
   }
+  check_runtime_variables(here, out);
   return out;
 }
 

@@ -112,6 +112,17 @@ std::vector<std::string> variables_of(const LaunchArguments& arguments) {
   return out;
 }
 
+// The environment of the processes, without the variables that describe the job.
+detail::Environment environment_of_processes(const LaunchOptions& options) {
+  detail::Environment out = own_environment();
+  std::erase_if(out, [](const auto& each) { return is_job_variable(each.first); });
+  for (const std::string& each : options.variables) {
+    const size_t equals = each.find('=');
+    out[each.substr(0, equals)] = each.substr(equals + 1);
+  }
+  return out;
+}
+
 // Describes how the command continues after a restart; empty for commands other than train.
 std::string describe_restart(const std::vector<std::string>& words) {
   if (words.empty() || words[0] != "train") return "";
@@ -191,14 +202,14 @@ LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std
                                  options.argv[0].find('/') == std::string::npos
                                      ? "was not found on the PATH; give the path of the program"
                                      : "is not an executable file; check the path"));
+  options.variables = variables_of(arguments);
   std::optional<TrainConfig> training;
   if (arguments.program.empty() && words[0].find('/') == std::string::npos) {
-    check_command_line(words);
+    check_command_line(words, environment_of_processes(options));
     if (!all_elsewhere) training = parse_training(words);
   }
   options.ssh = split_ssh_command(arguments.ssh);
   if (arguments.port > 0) options.port = arguments.port;
-  options.variables = variables_of(arguments);
   options.pin = !arguments.no_pin;
   options.gang = {milliseconds(arguments.grace), milliseconds(arguments.stop_timeout), heartbeat_timeout(arguments)};
   options.max_restarts = arguments.max_restarts;

@@ -3,7 +3,7 @@
 //
 //   0   success
 //   1   failure
-//   2   the command line or a configuration file is wrong
+//   2   the command line, a configuration file or an environment variable is wrong
 //   3   an expectation (--expect) was not met
 //   75  a transient failure, so a restart may help: another process or a GPU was lost, or the Kubernetes API server did
 //       not respond. In a replica of a Kubeflow JAXJob the code is 138.
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/os/environment.h"
 #include "base/print_stderr.h"
 #include "cli/command_line.h"
 #include "jobs/local/local_runner.h"
@@ -32,7 +33,7 @@ namespace {
 
 int run(int argc, char** argv) {
   CommandLine line;
-  const int code = line.parse(argc, argv)();
+  const int code = line.parse(argc, argv, own_environment())();
   distributed::shutdown();
   return code;
 }

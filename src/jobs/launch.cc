@@ -77,15 +77,6 @@ std::string coordinator_address(const LaunchOptions& options) {
   return to_string(detail::Address{host, options.port ? *options.port : find_free_port()});
 }
 
-// Whether the variable describes a job. An inherited value would describe another job than this one.
-bool is_job_variable(const std::string& name) {
-  for (const char* each : {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES",
-                           "LOCKSTEP_PROCESS_ID", "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID",
-                           "LOCKSTEP_LOCAL_COUNT", "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable})
-    if (name == each) return true;
-  return false;
-}
-
 // The program that took the coordinator's port, if process 0 failed because of that; "" if not, or if process 0 runs
 // on another host.
 std::string find_port_owner(const LaunchAttempt& attempt, const ProcessExit& cause) {
@@ -184,6 +175,14 @@ std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds 
   std::chrono::milliseconds delay = first;
   for (int i = 1; i < number && delay < kMaxDelay; ++i) delay *= 2;
   return std::min(delay, std::max(kMaxDelay, first));
+}
+
+bool is_job_variable(const std::string& name) {
+  for (const char* each : {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES",
+                           "LOCKSTEP_PROCESS_ID", "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID",
+                           "LOCKSTEP_LOCAL_COUNT", "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable})
+    if (name == each) return true;
+  return false;
 }
 
 std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAttempt& attempt,

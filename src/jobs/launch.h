@@ -49,6 +49,9 @@ std::vector<int> allowed_cpus();
 // The delay before restart `number` (from 1): `first`, doubled for each restart, up to a minute.
 std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds first);
 
+// Whether the variable describes a job. Processes do not inherit it: its value would describe another job than theirs.
+bool is_job_variable(const std::string& name);
+
 // What differs between two starts of a job.
 struct LaunchAttempt {
   std::string coordinator;  // "127.0.0.1:4711"

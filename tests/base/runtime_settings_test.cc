@@ -61,6 +61,7 @@ TEST(RuntimeSettings, InvalidVariableIsAnErrorWithTheValidValues) {
 
 TEST(RuntimeSettings, TextsOfFlagsAreChecked) {
   EXPECT_EQ(setting_error(setting_of("--collectives"), "tcp"), "");
+  EXPECT_EQ(setting_error(setting_of("--collectives"), "gloo"), "");  // the former name of tcp
   EXPECT_EQ(setting_error(setting_of("--collectives"), "udp"), "\"udp\" is not auto, shared, tcp or mpi");
   EXPECT_EQ(setting_error(setting_of("--process-id"), "0"), "");
   EXPECT_EQ(setting_error(setting_of("--coordinator-port"), "0"), "\"0\" is not a whole number from 1 to 65535");
@@ -68,6 +69,14 @@ TEST(RuntimeSettings, TextsOfFlagsAreChecked) {
   EXPECT_EQ(setting_of("--no-tls").variable_value(""), "off");
   EXPECT_EQ(setting_of("--verbose").variable_value(""), "1");
   EXPECT_EQ(setting_of("--state-dir").variable_value("x"), "x");
+}
+
+TEST(RuntimeSettings, ValuesOfVariablesAreChecked) {
+  EXPECT_EQ(variable_error(setting_of("--no-tls"), "on"), "");
+  EXPECT_EQ(variable_error(setting_of("--no-tls"), ""), "");
+  EXPECT_EQ(variable_error(setting_of("--state-dir"), ""), "");
+  EXPECT_EQ(variable_error(setting_of("--no-tls"), "maybe"),
+            "environment: LOCKSTEP_TLS is \"maybe\"; set it to on or off, or unset it");
 }
 
 // configure() has effect for the rest of the process, so this test does not leave a value behind that others read.

@@ -130,6 +130,16 @@ TEST(Doctor, InvalidValuesAreProblems) {
   expect_lacks_text(result, "\n> ");
 }
 
+TEST(Doctor, WrongRuntimeSettingsAreProblems) {
+  const ProcessResult result = doctor({"LOCKSTEP_COLLECTIVES=udp", "LOCKSTEP_INSECURE=yes", "LOCKSTEP_PROCESS_ID=-1"});
+  EXPECT_EQ(result.exit_code, 1);
+  expect_has_text(result, "\n3 problems found\n- initialize: LOCKSTEP_PROCESS_ID is \"-1\"\n");
+  expect_has_text(result, "\n- environment: LOCKSTEP_INSECURE is \"yes\"\n  set it to 0 or 1, or unset it\n");
+  expect_has_text(result,
+                  "\n- environment: LOCKSTEP_COLLECTIVES is \"udp\"\n"
+                  "  set it to auto, shared, tcp or mpi, or unset it\n");
+}
+
 TEST(Doctor, MissingTokenIsAProblem) {
   NEEDS_CONTROL_PLANE();
   const Listener process_0;

@@ -64,12 +64,12 @@ TEST_F(GpuFault, HungGpuTimesOutAndLeavesACheckpoint) {
   EXPECT_FALSE(list_checkpoints(run_dir).empty());
 }
 
-TEST_F(GpuFault, InvalidTimeoutIsAnError) {
+TEST_F(GpuFault, InvalidTimeoutIsAUsageError) {
   for (const char* wrong : {"0", "-1", "soon", "5s", "inf", "nan"}) {
     const auto result =
         run({std::string("LOCKSTEP_GPU_TIMEOUT=") + wrong},
             train_command({"--platform", "cuda", "--steps", "2", "--checkpoint-dir", dir_.path() + "/x"}));
-    EXPECT_EQ(result.exit_code, 1) << result.err;
+    EXPECT_EQ(result.exit_code, 2) << result.err;
     expect_contains(result.err, std::string("environment: LOCKSTEP_GPU_TIMEOUT is \"") + wrong +
                                     "\"; set it to a number of seconds");
   }

@@ -6,6 +6,7 @@
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "sharding/device_table.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -37,6 +38,18 @@ TEST_F(InitializeAlone, IsCalledOnceAndFirst) {
   EXPECT_GT(device_count(), 0);
   EXPECT_THROWS(distributed::initialize(options_), Error,
                 "initialize: devices are already in use; call it before anything that uses devices or computes");
+}
+
+TEST_F(InitializeAlone, WrongVariablesAreErrors) {
+  const auto expect_error = [&](const char* variable, const char* value, const char* message) {
+    const ScopedVariable scope(variable, value);
+    EXPECT_THROWS(distributed::initialize(options_), Error, message);
+    EXPECT_FALSE(distributed::is_initialized());
+  };
+  expect_error("LOCKSTEP_TLS", "maybe", "initialize: LOCKSTEP_TLS is \"maybe\"; set it to on or off");
+  expect_error("LOCKSTEP_COLLECTIVES", "udp", "initialize: collectives is \"udp\"; set it to auto, shared, tcp or mpi");
+  expect_error("LOCKSTEP_HEARTBEAT_TIMEOUT", "soon",
+               "initialize: LOCKSTEP_HEARTBEAT_TIMEOUT is \"soon\"; give a positive number of seconds, or unset it");
 }
 
 }  // namespace

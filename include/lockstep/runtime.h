@@ -1,5 +1,6 @@
-// RuntimeOptions: how this process uses its CPU, its GPUs and its cache. An option that is not set comes from its
-// environment variable, else it has the default. docs/reference/environment.md lists all settings with their flags.
+// Runtime: the devices, lanes and connections that computations use. RuntimeOptions: how a runtime uses the CPU, the GPUs
+// and the cache. An option that is not set comes from its environment variable, else it has the default.
+// docs/reference/environment.md lists all settings with their flags.
 //
 //   configure({.gpu_math = "full", .gpu_timeout = std::chrono::minutes(5)});  // before anything that uses devices
 //
@@ -9,13 +10,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 namespace lockstep {
 
 struct RuntimeOptions {
-  // Lanes of this process on the CPU, which divide its cores. LOCKSTEP_CPU_LANES; 1.
+  // Lanes on the CPU, which divide the cores of this process. LOCKSTEP_CPU_LANES; 1.
   std::optional<int64_t> cpu_lanes = {};
   // "tf32", or "full": f32 products without TF32, and divisions rounded as on the CPU. LOCKSTEP_CUDA_MATH; "tf32".
   std::optional<std::string> gpu_math = {};
@@ -32,8 +34,56 @@ struct RuntimeOptions {
   std::optional<std::string> mpi_threads = {};
 };
 
-// Sets the options that have a value, and keeps the others. Throws Error for an invalid value, and for an option that is
-// already in use; then nothing is changed.
+// Sets options of the current runtime: those that have a value; the others stay. Throws Error for an invalid value, and
+// for an option that is already in use; then nothing is changed.
 void configure(const RuntimeOptions& options);
+
+namespace detail {
+class RuntimeParts;
+}
+
+// Owns what computations use: the options, the devices and their platform, the GPUs assigned to the process, the lanes
+// with their memory and compiled programs, and the job that the process has joined. Most programs use the process's
+// runtime and never name it. Further ones are for programs and tests that need several sets of devices:
+//
+//   Runtime four({.cpu_lanes = 4});
+//   RuntimeScope scope(four);
+//   set_cpu_devices(8);               // devices of `four`
+//
+// configure(), set_platform(), set_cpu_devices() and distributed::initialize() act on the current runtime, and an array
+// belongs to the runtime in which it was made. Threads of the library have the current runtime of the thread that
+// started them. Other new threads begin with the process's runtime, and open a RuntimeScope to use another one.
+//
+// REQUIRES: when a runtime is destroyed, its arrays and compiled functions are gone, no thread uses it, and
+// distributed::shutdown() has been called if it has joined a job.
+class Runtime {
+ public:
+  // Throws Error for an invalid value, as configure() does.
+  explicit Runtime(const RuntimeOptions& options = {});
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // The runtime of the innermost RuntimeScope of this thread, else the process's. That one is made on first use and
+  // never destroyed.
+  static Runtime& current();
+
+ private:
+  friend class detail::RuntimeParts;
+  const std::unique_ptr<detail::RuntimeParts> parts_;
+};
+
+// Makes a runtime the current one of this thread. Scopes of a thread end in reverse order. REQUIRES: the runtime outlives
+// the scope.
+class RuntimeScope {
+ public:
+  explicit RuntimeScope(Runtime& runtime);
+  ~RuntimeScope();
+  RuntimeScope(const RuntimeScope&) = delete;
+  RuntimeScope& operator=(const RuntimeScope&) = delete;
+
+ private:
+  Runtime* const outer_;
+};
 
 }  // namespace lockstep

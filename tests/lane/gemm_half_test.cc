@@ -1,5 +1,6 @@
 #include "lane/cpu/gemm_half.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -260,71 +261,96 @@ TYPED_TEST(GemmOfHalves, NonFiniteOperandsAffectOnlyTheirRowsAndColumns) {
   }
 }
 
+// Specs of convolutions, without a dtype.
+std::vector<ConvSpec> conv_specs() {
+  return {{.batch = 3,
+           .in = {14, 14},
+           .in_channels = 32,
+           .out_channels = 40,
+           .kernel = {5, 5},
+           .pad_lo = {2, 2},
+           .pad_hi = {2, 2}},
+          {.batch = 2,
+           .in = {28, 28},
+           .in_channels = 1,
+           .out_channels = 32,
+           .kernel = {5, 5},
+           .pad_lo = {2, 2},
+           .pad_hi = {2, 2}},
+          {.batch = 2, .in = {6, 6}, .in_channels = 256, .out_channels = 10, .kernel = {3, 3}},
+          {.batch = 2, .in = {9, 7}, .in_channels = 6, .out_channels = 9, .kernel = {1, 1}, .groups = 3},
+          {.batch = 2,
+           .in = {9, 11},
+           .in_channels = 6,
+           .out_channels = 4,
+           .kernel = {3, 2},
+           .stride = {2, 1},
+           .groups = 2}};
+}
+
+// The operands of the three directions of a convolution: forward, and the gradients of the input and the filter.
+template <class T>
+struct ConvOperands {
+  std::vector<T> x, w, dy;
+
+  // The results of the directions, in this order.
+  std::array<std::vector<T>, 3> run(const Conv& conv, int threads) const {
+    Pool pool({.threads = threads});
+    const T stale = static_cast<T>(NAN);
+    std::array<std::vector<T>, 3> out{std::vector<T>(dy.size(), stale), std::vector<T>(x.size(), stale),
+                                      std::vector<T>(w.size(), stale)};
+    conv.forward(pool, x.data(), w.data(), out[0].data());
+    conv.input_gradient(pool, dy.data(), w.data(), out[1].data());
+    conv.filter_gradient(pool, x.data(), dy.data(), out[2].data());
+    return out;
+  }
+
+  ConvOperands<float> widened() const { return {{x.begin(), x.end()}, {w.begin(), w.end()}, {dy.begin(), dy.end()}}; }
+};
+
+template <class T>
+ConvOperands<T> random_operands(const ConvSpec& spec, ConvSpec::Pair out, std::mt19937& random) {
+  const int64_t x_size = spec.batch * spec.in[0] * spec.in[1] * spec.in_channels;
+  const int64_t w_size = spec.kernel[0] * spec.kernel[1] * spec.in_channels / spec.groups * spec.out_channels;
+  const int64_t y_size = spec.batch * out[0] * out[1] * spec.out_channels;
+  ConvOperands<T> operands;
+  operands.x = random_halves<T>(x_size, random);
+  operands.w = random_halves<T>(w_size, random);
+  operands.dy = random_halves<T>(y_size, random);
+  return operands;
+}
+
+// The distance of `got` from `want`, relative to the norm of `want`, is at most the rounding error of T.
+template <class T>
+void expect_close(const std::vector<T>& got, const std::vector<float>& want) {
+  double error = 0, norm = 0;
+  for (size_t e = 0; e < want.size(); ++e) {
+    error += std::pow(static_cast<double>(got[e]) - static_cast<double>(want[e]), 2);
+    norm += std::pow(static_cast<double>(want[e]), 2);
+  }
+  EXPECT_LE(std::sqrt(error), (std::is_same_v<T, BFloat16> ? 0x1p-8 : 0x1p-11) * std::sqrt(norm));
+}
+
 // conv_test.cc compares Conv with the definition. Here every implementation must agree with f32 on the same values, on
 // any number of threads.
 TYPED_TEST(GemmOfHalves, ConvolutionsAgreeWithF32) {
   using T = TypeParam;
   std::mt19937 random(10);
-  const std::vector<ConvSpec> specs{
-      {.batch = 3,
-       .in = {14, 14},
-       .in_channels = 32,
-       .out_channels = 40,
-       .kernel = {5, 5},
-       .pad_lo = {2, 2},
-       .pad_hi = {2, 2}},
-      {.batch = 2,
-       .in = {28, 28},
-       .in_channels = 1,
-       .out_channels = 32,
-       .kernel = {5, 5},
-       .pad_lo = {2, 2},
-       .pad_hi = {2, 2}},
-      {.batch = 2, .in = {6, 6}, .in_channels = 256, .out_channels = 10, .kernel = {3, 3}},
-      {.batch = 2, .in = {9, 7}, .in_channels = 6, .out_channels = 9, .kernel = {1, 1}, .groups = 3},
-      {.batch = 2,
-       .in = {9, 11},
-       .in_channels = 6,
-       .out_channels = 4,
-       .kernel = {3, 2},
-       .stride = {2, 1},
-       .groups = 2}};
-  for (ConvSpec spec : specs) {
+  for (ConvSpec spec : conv_specs()) {
     spec.dtype = f32;
     const Conv wide = Conv::prepare(spec);
     spec.dtype = dtype_of<T>;
-    const int64_t x_size = spec.batch * spec.in[0] * spec.in[1] * spec.in_channels;
-    const int64_t w_size = spec.kernel[0] * spec.kernel[1] * spec.in_channels / spec.groups * spec.out_channels;
-    const int64_t y_size = spec.batch * wide.out()[0] * wide.out()[1] * spec.out_channels;
-    const auto x = random_halves<T>(x_size, random), w = random_halves<T>(w_size, random);
-    const auto dy = random_halves<T>(y_size, random);
-    const auto run = [&]<class E>(const Conv& conv, int threads, const std::vector<E>& ex, const std::vector<E>& ew,
-                                  const std::vector<E>& edy) {
-      Pool pool({.threads = threads});
-      const E stale = static_cast<E>(NAN);
-      std::array<std::vector<E>, 3> out{std::vector<E>(edy.size(), stale), std::vector<E>(ex.size(), stale),
-                                        std::vector<E>(ew.size(), stale)};
-      conv.forward(pool, ex.data(), ew.data(), out[0].data());
-      conv.input_gradient(pool, edy.data(), ew.data(), out[1].data());
-      conv.filter_gradient(pool, ex.data(), edy.data(), out[2].data());
-      return out;
-    };
-    const auto widened = [](const std::vector<T>& values) { return std::vector<float>(values.begin(), values.end()); };
-    const auto want = run(wide, 1, widened(x), widened(w), widened(dy));
+    const ConvOperands<T> operands = random_operands<T>(spec, wide.out(), random);
+    const auto want = operands.widened().run(wide, 1);
     for (const HalfKernel* const kernel : ways<T>()) {
       const Conv conv = Conv::prepare(spec, kernel);
-      const auto got = run(conv, 1, x, w, dy);
+      const auto got = operands.run(conv, 1);
       for (size_t i = 0; i < 3; ++i) {
-        double error = 0, norm = 0;
-        for (size_t e = 0; e < want[i].size(); ++e) {
-          error += std::pow(static_cast<double>(got[i][e]) - static_cast<double>(want[i][e]), 2);
-          norm += std::pow(static_cast<double>(want[i][e]), 2);
-        }
-        EXPECT_LE(std::sqrt(error), (std::is_same_v<T, BFloat16> ? 0x1p-8 : 0x1p-11) * std::sqrt(norm))
-            << name_of(kernel) << ", direction " << i << ", " << spec.in_channels << " channels";
+        SCOPED_TRACE(fmt::format("{}, direction {}, {} channels", name_of(kernel), i, spec.in_channels));
+        expect_close(got[i], want[i]);
       }
       for (const int threads : {2, 3}) {
-        const auto again = run(conv, threads, x, w, dy);
+        const auto again = operands.run(conv, threads);
         for (size_t i = 0; i < 3; ++i)
           EXPECT_EQ(std::memcmp(got[i].data(), again[i].data(), got[i].size() * sizeof(T)), 0) << name_of(kernel);
       }

@@ -3,14 +3,12 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/runtime_parts.h"
 #include "lane/lanes.h"
 
 namespace lockstep {
 
-World& World::current() {
-  static auto* const world = new World;
-  return *world;
-}
+World& World::current() { return detail::runtime_part<World>(); }
 
 int64_t World::local_lanes() const { return Lanes::local().count(); }
 

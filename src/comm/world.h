@@ -1,5 +1,6 @@
 // World: this process among the processes of the job, and its lanes among all lanes. Lanes are numbered process by
-// process, and every process has the same number of lanes. Until the process joins a cluster, it is the only one.
+// process, and every process has the same number of lanes. Until the process joins a cluster, it is the only one. A part
+// of the runtime.
 //
 // Thread safety: join() and leave() are called while nothing is computed; everything else is then safe from any thread,
 // except that the groups of a lane are used by the thread of that lane.
@@ -22,6 +23,11 @@ namespace lockstep {
 
 class World {
  public:
+  World() = default;
+  ~World() { leave(); }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
   // What the cluster layer provides when the process joins a job.
   struct Membership {
     int process_index = 0, process_count = 1;
@@ -49,7 +55,7 @@ class World {
     std::function<void()> leave = {};                           // called before the Comms of the lanes are destroyed
   };
 
-  // The process-wide instance.
+  // That of the current runtime.
   static World& current();
 
   bool is_single_process() const { return member_.process_count == 1; }

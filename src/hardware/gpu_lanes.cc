@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/os/environment.h"
+#include "base/runtime_parts.h"
 
 namespace lockstep {
 namespace {
@@ -12,14 +13,11 @@ namespace {
 constexpr const char* kGpuLanesVariable = "LOCKSTEP_CUDA_LANES";
 constexpr int64_t kMaxGpuLanes = 64;
 
-struct Assignment {
+// A part of the runtime.
+struct GpuAssignment {
   std::mutex mutex;
   std::optional<AssignedGpus> gpus;
 };
-Assignment& process_assignment() {
-  static auto* const assignment = new Assignment;
-  return *assignment;
-}
 
 size_t parse_gpu_lanes(const std::string& text) {
   return static_cast<size_t>(number_in_variable("lanes", kGpuLanesVariable, text, 1, kMaxGpuLanes));
@@ -47,13 +45,13 @@ int default_gpu_device_count(const std::vector<int>& gpus, const std::optional<s
 std::optional<std::string> gpu_lanes_variable() { return environment_variable(kGpuLanesVariable); }
 
 void set_assigned_gpus(std::vector<int> gpus, std::string why_none) {
-  Assignment& assignment = process_assignment();
+  auto& assignment = detail::runtime_part<GpuAssignment>();
   const std::lock_guard lock(assignment.mutex);
   assignment.gpus = {std::move(gpus), std::move(why_none)};
 }
 
 std::optional<AssignedGpus> assigned_gpus() {
-  Assignment& assignment = process_assignment();
+  auto& assignment = detail::runtime_part<GpuAssignment>();
   const std::lock_guard lock(assignment.mutex);
   return assignment.gpus;
 }

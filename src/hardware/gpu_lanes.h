@@ -1,4 +1,4 @@
-// Maps the lanes of this process to GPUs. By default each GPU assigned to the process has one lane.
+// Maps the lanes of this process to GPUs. By default each GPU assigned to the runtime has one lane.
 // LOCKSTEP_CUDA_LANES=n makes n lanes instead, several on one GPU if there are fewer GPUs: this is how programs for
 // several GPUs are tested on one. Safe from any thread.
 #pragma once
@@ -22,8 +22,8 @@ int default_gpu_device_count(const std::vector<int>& gpus, const std::optional<s
 // The value of LOCKSTEP_CUDA_LANES; nullopt if it is unset or empty.
 std::optional<std::string> gpu_lanes_variable();
 
-// Assigns some of the visible GPUs to this process, which shares its host with others. Call before a GPU is used.
-// Without any the process computes on the CPU, and `why_none` is the reason to report.
+// Assigns some of the visible GPUs to the current runtime, because its process shares the host with others. Call before
+// a GPU is used. Without any the runtime computes on the CPU, and `why_none` is the reason to report.
 void set_assigned_gpus(std::vector<int> gpus, std::string why_none = "");
 struct AssignedGpus {
   std::vector<int> gpus;

@@ -1,5 +1,5 @@
-// DeviceTable: the devices of the job as this process sees them, fixed at first use. Safe to use from any
-// thread.
+// DeviceTable: the devices of the job as this process sees them, fixed at first use. A part of the runtime. Safe to use
+// from any thread.
 #pragma once
 
 #include <mutex>
@@ -32,7 +32,8 @@ class DeviceTable {
  public:
   using ReadEnvironment = Environment (*)();
   using DetectGpus = GpuStatus (*)();
-  explicit DeviceTable(ReadEnvironment read, DetectGpus detect = detect_gpus) : read_(read), detect_(detect) {}
+  explicit DeviceTable(ReadEnvironment read = device_variables, DetectGpus detect = detect_gpus)
+      : read_(read), detect_(detect) {}
 
   // Override the environment. Throw Error for invalid values, and once devices() has been called.
   void set_cpu_devices(int n);
@@ -58,7 +59,7 @@ class DeviceTable {
   int process_index();
   int process_count();
 
-  // The process-wide instance.
+  // That of the current runtime.
   static DeviceTable& current();
 
  private:

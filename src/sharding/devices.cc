@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/runtime_parts.h"
 #include "lockstep/error.h"
 #include "sharding/device_table.h"
 
@@ -45,10 +46,7 @@ void check_platform(const std::string& name, std::string_view where) {
 
 }  // namespace
 
-DeviceTable& DeviceTable::current() {
-  static auto* const table = new DeviceTable(device_variables);
-  return *table;
-}
+DeviceTable& DeviceTable::current() { return runtime_part<DeviceTable>(); }
 
 int detect_cpu_devices(const Environment& environment) { return cpu_devices_from(environment).value_or(1); }
 

@@ -80,74 +80,111 @@ TEST(NamedSharding, MatchesJax) {
   }
 }
 
-// For random meshes, specs and shapes: compares with ranges computed from the device's coordinates alone, by
-// dividing each dimension into shards of ceil, then floor, extent.
-class RandomSharding : public testing::TestWithParam<int> {};
+// Random meshes, specs and shapes.
+class RandomSharding : public testing::TestWithParam<int> {
+ protected:
+  int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
 
-TEST_P(RandomSharding, AssignsEachElementToTheRightDevices) {
-  std::mt19937 random(static_cast<unsigned>(GetParam()));
-  auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
-  Shape mesh_shape;
-  std::vector<std::string> names;
-  for (int64_t i = pick(1, 4); i-- > 0;) {
-    mesh_shape.push_back(pick(1, 3));
-    names.push_back(std::string(1, static_cast<char>('a' + i)));
+  Mesh random_mesh() {
+    Shape shape;
+    std::vector<std::string> names;
+    for (int64_t i = pick(1, 4); i-- > 0;) {
+      shape.push_back(pick(1, 3));
+      names.push_back(std::string(1, static_cast<char>('a' + i)));
+    }
+    std::vector<Device> devices = cpu_devices(static_cast<int>(count(shape)));
+    std::shuffle(devices.begin(), devices.end(), random_);
+    const Mesh mesh(devices, shape, names);
+    EXPECT_EQ(mesh.shape(), shape);
+    EXPECT_EQ(mesh.axis_names(), names);
+    EXPECT_EQ(mesh.devices(), devices);
+    return mesh;
   }
-  std::vector<Device> devices = cpu_devices(static_cast<int>(count(mesh_shape)));
-  std::shuffle(devices.begin(), devices.end(), random);
-  const Mesh mesh(devices, mesh_shape, names);
 
+  PartitionSpec random_spec(const Mesh& mesh, int64_t rank) {
+    PartitionSpec spec;
+    spec.entries.resize(static_cast<size_t>(rank));
+    std::vector<std::string> shuffled = mesh.axis_names();
+    std::shuffle(shuffled.begin(), shuffled.end(), random_);
+    for (const std::string& name : shuffled)
+      if (const int64_t where = pick(0, rank); where < rank)
+        spec.entries[static_cast<size_t>(where)].axes.push_back(name);
+    return spec;
+  }
+
+  Shape random_shape(int64_t rank) {
+    Shape shape;
+    for (int64_t d = 0; d < rank; ++d) shape.push_back(pick(0, 7));
+    return shape;
+  }
+
+ private:
+  std::mt19937 random_{static_cast<unsigned>(GetParam())};
+};
+
+// The shard of one dimension that a device holds: number `index` of `count`.
+struct ShardNumber {
+  int64_t count = 1, index = 0;
+};
+
+ShardNumber shard_number(const Mesh& mesh, const SpecEntry& entry, const Device& device) {
+  const auto coordinates = mesh.coordinates(device);
+  ShardNumber out;
+  for (const std::string& axis : entry.axes) {
+    const size_t a = *mesh.find_axis(axis);
+    out.count *= mesh.shape()[a];
+    out.index = out.index * mesh.shape()[a] + coordinates[a];
+  }
+  return out;
+}
+
+// The range of that shard. Deals elements out one by one to find the size of each shard.
+Range expected_range(int64_t extent, ShardNumber number) {
+  std::vector<int64_t> sizes(static_cast<size_t>(number.count));
+  for (int64_t i = 0; i < extent; ++i) ++sizes[static_cast<size_t>(i % number.count)];
+  int64_t begin = 0;
+  for (int64_t i = 0; i < number.index; ++i) begin += sizes[static_cast<size_t>(i)];
+  return {begin, begin + sizes[static_cast<size_t>(number.index)]};
+}
+
+// Whether the box contains the element at this position in row-major order.
+bool contains_element(const IndexBox& box, const Shape& shape, int64_t element) {
+  bool inside = true;
+  for (size_t d = shape.size(); d-- > 0; element /= shape[d])
+    inside &= element % shape[d] >= box[d].begin && element % shape[d] < box[d].end;
+  return inside;
+}
+
+// Compares with ranges computed from the device's coordinates alone.
+TEST_P(RandomSharding, AssignsEachElementToTheRightDevices) {
+  const Mesh mesh = random_mesh();
   const int64_t rank = pick(0, 3);
-  PartitionSpec spec;
-  spec.entries.resize(static_cast<size_t>(rank));
-  std::vector<std::string> shuffled = names;
-  std::shuffle(shuffled.begin(), shuffled.end(), random);
-  for (const std::string& name : shuffled)
-    if (const int64_t where = pick(0, rank); where < rank)
-      spec.entries[static_cast<size_t>(where)].axes.push_back(name);
-  Shape shape;
-  for (int64_t d = 0; d < rank; ++d) shape.push_back(pick(0, 7));
+  const PartitionSpec spec = random_spec(mesh, rank);
+  const Shape shape = random_shape(rank);
   const NamedSharding sharding(mesh, spec);
   SCOPED_TRACE(to_string(sharding) + to_string(shape));
 
   bool replicated = true;
   const auto map = sharding.devices_indices_map(shape);
-  ASSERT_EQ(map.size(), devices.size());
+  ASSERT_EQ(map.size(), mesh.devices().size());
   for (const auto& [device, box] : map) {
-    const auto coordinates = mesh.coordinates(device);
     ASSERT_EQ(box.size(), shape.size());
     for (size_t d = 0; d < shape.size(); ++d) {
-      int64_t pieces = 1, piece = 0;
-      for (const std::string& axis : spec.entries[d].axes) {
-        const size_t a = *mesh.find_axis(axis);
-        pieces *= mesh_shape[a];
-        piece = piece * mesh_shape[a] + coordinates[a];
-      }
-      EXPECT_EQ(sharding.num_shards(static_cast<int64_t>(d)), pieces);
-      replicated &= pieces == 1;
-      // Deal elements out one by one to find the size of each shard.
-      std::vector<int64_t> sizes(static_cast<size_t>(pieces));
-      for (int64_t i = 0; i < shape[d]; ++i) ++sizes[static_cast<size_t>(i % pieces)];
-      int64_t begin = 0;
-      for (int64_t i = 0; i < piece; ++i) begin += sizes[static_cast<size_t>(i)];
-      EXPECT_EQ(box[d], (Range{begin, begin + sizes[static_cast<size_t>(piece)]}));
+      const ShardNumber number = shard_number(mesh, spec.entries[d], device);
+      EXPECT_EQ(sharding.num_shards(static_cast<int64_t>(d)), number.count);
+      replicated &= number.count == 1;
+      EXPECT_EQ(box[d], expected_range(shape[d], number));
     }
   }
   EXPECT_EQ(sharding.is_fully_replicated(), replicated);
 
   // Shards tile the array: every element has the same number of owners.
-  int64_t pieces = 1;
-  for (int64_t d = 0; d < rank; ++d) pieces *= sharding.num_shards(d);
+  int64_t shards = 1;
+  for (int64_t d = 0; d < rank; ++d) shards *= sharding.num_shards(d);
   for (int64_t element = 0; element < count(shape); ++element) {
     int64_t owners = 0;
-    for (const auto& [device, box] : map) {
-      int64_t rest = element;
-      bool inside = true;
-      for (size_t d = shape.size(); d-- > 0; rest /= shape[d])
-        inside &= rest % shape[d] >= box[d].begin && rest % shape[d] < box[d].end;
-      owners += inside;
-    }
-    EXPECT_EQ(owners, mesh.size() / pieces) << "element " << element;
+    for (const auto& [device, box] : map) owners += contains_element(box, shape, element);
+    EXPECT_EQ(owners, mesh.size() / shards) << "element " << element;
   }
 }
 

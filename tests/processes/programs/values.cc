@@ -63,43 +63,53 @@ void check_helpers() {
   distributed::assert_equal(counting(0, {5}));
 }
 
-void check_pieces() {
-  const int64_t p = process_index(), devices = device_count(), own = local_device_count();
+// An array with counted elements, sharded along its rows; each process passed its part.
+struct RowSharded {
   const Mesh mesh = make_mesh({"data"});
-  const Shape shape{2 * devices, 3};
-  const int64_t rows = 2 * own;
-  const Array local = counting(p * rows * 3, {rows, 3});
+  const Shape shape{2 * device_count(), 3};
+  const int64_t rows = 2 * local_device_count();  // of this process
+  const Array local = counting(process_index() * rows * 3, {rows, 3});
   const Array x = make_array_from_process_local_data({mesh, P("data")}, local, shape);
-  CHECK(x.shape() == shape);
-  CHECK(floats(process_local_data(x)) == floats(local));
-  const std::vector<Shard> shards = addressable_shards(x);
+};
+
+void check_shards(const RowSharded& a) {
+  CHECK(a.x.shape() == a.shape);
+  CHECK(floats(process_local_data(a.x)) == floats(a.local));
+  const int64_t own = local_device_count();
+  const std::vector<Shard> shards = addressable_shards(a.x);
   CHECK(static_cast<int64_t>(shards.size()) == own);
   for (int64_t d = 0; d < own; ++d) {
     const Shard& shard = shards[static_cast<size_t>(d)];
-    const int64_t row = p * rows + 2 * d;
+    const int64_t row = process_index() * a.rows + 2 * d;
     CHECK(shard.device == local_devices()[static_cast<size_t>(d)]);
     CHECK((shard.index == IndexBox{{row, row + 2}, {0, 3}}));
     CHECK(floats(shard.data) == floats(counting(row * 3, {2, 3})));
   }
-  CHECK(floats(distributed::process_allgather(x)) == floats(counting(0, shape)));
+  CHECK(floats(distributed::process_allgather(a.x)) == floats(counting(0, a.shape)));
+}
 
-  // Compiled functions accept it; eager operations on it are an error.
+// Compiled functions accept the array; eager operations on it are an error.
+void check_computations(const RowSharded& a) {
   const auto same =
-      jit([](const Array& a) { return 2.f * a + a; }, {.out_shardings = {NamedSharding(mesh, P("data"))}});
-  CHECK(floats(process_local_data(same(x))) == floats(local * 3.f));
-  const auto total = jit([](const Array& a) { return sum(a); });
-  const auto column_sums = jit([](const Array& a) { return sum(a, 0); }, {.out_shardings = {NamedSharding(mesh, P())}});
-  const float size = static_cast<float>(count(shape));
-  CHECK(total(x).item<float>() == size * (size - 1) / 2);
-  CHECK(floats(column_sums(x)) == floats(sum(counting(0, shape), 0)));
+      jit([](const Array& x) { return 2.f * x + x; }, {.out_shardings = {NamedSharding(a.mesh, P("data"))}});
+  CHECK(floats(process_local_data(same(a.x))) == floats(a.local * 3.f));
+  const auto total = jit([](const Array& x) { return sum(x); });
+  const auto column_sums =
+      jit([](const Array& x) { return sum(x, 0); }, {.out_shardings = {NamedSharding(a.mesh, P())}});
+  const float size = static_cast<float>(count(a.shape));
+  CHECK(total(a.x).item<float>() == size * (size - 1) / 2);
+  CHECK(floats(column_sums(a.x)) == floats(sum(counting(0, a.shape), 0)));
   for (const std::string& message :
-       {message_of([&] { (x + x).to_vector<float>(); }), message_of([&] { sum(x).item<float>(); }),
-        message_of([&] { x.to_vector<float>(); })}) {
+       {message_of([&] { (a.x + a.x).to_vector<float>(); }), message_of([&] { sum(a.x).item<float>(); }),
+        message_of([&] { a.x.to_vector<float>(); })}) {
     CHECK(has(message, "is sharded over several processes by P('data'), and none holds all of it; "));
     CHECK(has(message, "distributed::process_allgather"));
   }
+}
 
-  // Sharded along the second dimension, and replicated.
+// Sharded along the second dimension, and replicated.
+void check_other_shardings(const Mesh& mesh) {
+  const int64_t p = process_index(), devices = device_count(), own = local_device_count();
   const Shape wide{2, devices};
   std::vector<float> columns;
   for (int64_t r = 0; r < 2; ++r)
@@ -110,21 +120,34 @@ void check_pieces() {
   const Array whole = make_array_from_process_local_data({mesh, P()}, counting(0, {4}), {4});
   CHECK(floats(process_local_data(whole)) == floats(counting(0, {4})));
   CHECK(static_cast<int64_t>(addressable_shards(whole).size()) == own);
+}
 
-  // Rows that do not divide.
-  const NamedSharding cut(mesh, P("data"));
-  const int64_t odd = devices + 1;
-  const Range range = process_range(cut, odd);
-  const Array z = make_array_from_process_local_data(cut, counting(range.begin, {range.size()}), {odd});
+void check_rows_that_do_not_divide(const Mesh& mesh) {
+  const NamedSharding sharding(mesh, P("data"));
+  const int64_t odd = device_count() + 1;
+  const Range range = process_range(sharding, odd);
+  const Array z = make_array_from_process_local_data(sharding, counting(range.begin, {range.size()}), {odd});
   CHECK(floats(distributed::process_allgather(z)) == floats(counting(0, {odd})));
+  const auto total = jit([](const Array& x) { return sum(x); });
   CHECK(total(z).item<float>() == static_cast<float>(odd * (odd - 1) / 2));
+}
 
+void check_wrong_data(const RowSharded& a) {
   const std::string message = message_of([&] {
-    make_array_from_process_local_data(cut, counting(0, {rows + 1, 3}), shape);
+    make_array_from_process_local_data({a.mesh, P("data")}, counting(0, {a.rows + 1, 3}), a.shape);
   });
-  CHECK(has(message, "make_array_from_process_local_data: the data is f32[" + std::to_string(rows + 1) +
-                         ",3], but process " + std::to_string(p) + " holds "));
+  CHECK(has(message, "make_array_from_process_local_data: the data is f32[" + std::to_string(a.rows + 1) +
+                         ",3], but process " + std::to_string(process_index()) + " holds "));
   CHECK(has(message, "; pass that part"));
+}
+
+void check_pieces() {
+  const RowSharded a;
+  check_shards(a);
+  check_computations(a);
+  check_other_shardings(a.mesh);
+  check_rows_that_do_not_divide(a.mesh);
+  check_wrong_data(a);
 }
 
 void check_names() {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/os/host_name.h"
+#include "base/start_thread.h"
 #include "cluster/naming.h"
 
 namespace lockstep {
@@ -66,7 +67,7 @@ Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options
       throw Error(answer.text);
   }
   peers_ = std::move(answer.peers);
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 Control::~Control() {

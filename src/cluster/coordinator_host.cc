@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/print_stderr.h"
+#include "base/start_thread.h"
 
 namespace lockstep {
 
@@ -74,7 +75,7 @@ std::unique_ptr<ControlChannel> in_process_channel(std::shared_ptr<CoordinatorHo
 }
 
 CoordinatorHost::CoordinatorHost(CoordinatorOptions options)
-    : coordinator_(std::move(options), Clock::now()), thread_([this] { run(); }) {}
+    : coordinator_(std::move(options), Clock::now()), thread_(start_thread([this] { run(); })) {}
 
 CoordinatorHost::~CoordinatorHost() {
   close("the coordinator has exited");

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "base/os/environment.h"
+#include "base/start_thread.h"
 #include "cluster/address.h"
 #include "cluster/coordinator_host.h"
 #include "cluster/mpi_job.h"
@@ -99,7 +100,7 @@ Comms for_each_lane(const JobLanes& job, const std::function<std::unique_ptr<Com
       failures[i] = std::current_exception();
     }
   };
-  for (size_t i = 1; i < comms.size(); ++i) threads.emplace_back(run, i);
+  for (size_t i = 1; i < comms.size(); ++i) threads.push_back(start_thread([&run, i] { run(i); }));
   run(0);
   for (std::thread& thread : threads) thread.join();
   for (const std::exception_ptr& failure : failures)

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/start_thread.h"
 #include "base/text_bytes.h"
 
 namespace lockstep {
@@ -67,7 +68,7 @@ bool FlightDumper::handle_signal() {
   sigset_t all, old;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &old);
-  listener_ = std::thread([this] {
+  listener_ = start_thread([this] {
     for (uint64_t times = 0;;) {
       if (::read(event_.get(), &times, sizeof times) < 0 && errno != EINTR) return;
       if (ending_) return;
@@ -87,7 +88,7 @@ void FlightDumper::dump_failure(const std::string& reason, std::chrono::millisec
     std::unique_lock lock(mutex_);
     if (!failed_) {
       failed_ = true;
-      writer_ = std::thread([this, dump = take_dump(*recorder_, options_.origin, reason)] {
+      writer_ = start_thread([this, dump = take_dump(*recorder_, options_.origin, reason)] {
         {
           const std::lock_guard one(file_);
           write(dump);

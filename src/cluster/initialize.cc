@@ -4,10 +4,12 @@
 
 #include "base/check.h"
 #include "base/os/environment.h"
+#include "base/runtime_parts.h"
 #include "cluster/detect.h"
 #include "cluster/exit_code.h"
 #include "cluster/gpus.h"
 #include "cluster/session.h"
+#include "comm/world.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "sharding/device_table.h"
@@ -16,15 +18,17 @@ namespace lockstep {
 namespace distributed {
 namespace {
 
-struct State {
+// A part of the runtime.
+struct Initialization {
+  // A session leaves them when it is destroyed.
+  World& world = World::current();
+  detail::DeviceTable& devices = detail::DeviceTable::current();
+
   std::mutex mutex;
   bool initialized = false;
   std::shared_ptr<Session> session;  // null: one process
 };
-State& state() {
-  static auto* const instance = new State;  // never destroyed: other threads may use it at exit
-  return *instance;
-}
+Initialization& state() { return detail::runtime_part<Initialization>(); }
 
 std::shared_ptr<Session> session() { return current_session(); }
 
@@ -81,7 +85,7 @@ Options with_variables(Options options, const detail::Environment& environment) 
 void initialize(const Options& given) {
   const std::lock_guard lock(state().mutex);
   if (state().initialized) throw_error("initialize: it was already called; call it once per process");
-  if (detail::DeviceTable::current().used())
+  if (state().devices.used())
     throw_error("initialize: devices are already in use; call it before anything that uses devices or computes");
   const detail::LaunchEnvironment where = detail::read_launch_environment(given);
   const Options options = with_variables(given, where.environment);
@@ -147,7 +151,7 @@ void sync(const std::string& name) {
 }  // namespace distributed
 
 std::shared_ptr<Session> current_session() {
-  distributed::State& state = distributed::state();
+  distributed::Initialization& state = distributed::state();
   const std::lock_guard lock(state.mutex);
   return state.session;
 }

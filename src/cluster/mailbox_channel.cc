@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/start_thread.h"
 #include "cluster/message_bytes.h"
 
 namespace lockstep {
@@ -96,7 +97,7 @@ class MailboxThread {
         outbox_(std::move(outbox)),
         on_message_(std::move(on_message)),
         lost_(std::move(lost)),
-        thread_([this] { run(); }) {}
+        thread_(start_thread([this] { run(); })) {}
 
   ~MailboxThread() {
     outbox_->end();

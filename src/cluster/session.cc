@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/print_stderr.h"
+#include "base/start_thread.h"
 #include "cluster/address_auth.h"
 #include "cluster/exit_code.h"
 #include "cluster/flight_dumper.h"
@@ -60,7 +61,8 @@ int exit_code_after(const Failure& failure, int process) {
 
 }  // namespace
 
-Session::Session(const distributed::Options& options) : options_(options) {}
+Session::Session(const distributed::Options& options)
+    : options_(options), world_(World::current()), devices_(DeviceTable::current()) {}
 
 Session::Session(const distributed::Options& options, const detail::ClusterInfo& info) : Session(options) {
   control_ = join_control(join_options(options, info));
@@ -88,7 +90,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_), 0, 0, to_string(platform())};
   const auto count = [&] {
     own.lanes = static_cast<int>(Lanes::local().count());
-    own.devices = DeviceTable::current().local_count();
+    own.devices = devices_.local_count();
   };
   const bool gpus = platform() == Platform::cuda;
   if (!gpus) count();
@@ -110,32 +112,32 @@ void Session::join_world(const detail::ClusterInfo& info) {
   auto recorder = std::make_shared<FlightRecorder>(own.lanes * info.process_id, own.lanes);
   const std::lock_guard lock(mutex_);
   if (const auto failure = control_->failure()) throw CommAborted(describe(*failure));
-  flight_ = std::make_unique<FlightDumper>(
-      recorder, FlightDumper::Options{.origin = {job, info.process_id, info.process_count},
-                                      .folder = flight_folder(options_.flight_dir, job),
-                                      .log = log_to_stderr});
+  flight_ = std::make_unique<FlightDumper>(recorder,
+                                           FlightDumper::Options{.origin = {job, info.process_id, info.process_count},
+                                                                 .folder = flight_folder(options_.flight_dir, job),
+                                                                 .log = log_to_stderr});
   flight_->handle_signal();
-  World::current().join({.process_index = info.process_id,
-                          .process_count = info.process_count,
-                          .lanes = std::move(plane.lanes),
-                          .timeout_after_warmup = options_.collective_timeout,
-                          .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
-                          .report_failure =
-                              [this](const std::string& reason) {
-                                const std::string named = name_processes(reason);
-                                flight_->dump_failure(named);
-                                control_->report_failure({.message = named}, true);
-                              },
-                          .throw_cause = [this](const std::exception& error) { throw_cause(error); },
-                          .progress =
-                              [this](int64_t step, const char* what) {
-                                step_ = step;
-                                control_->progress(step, what);
-                              },
-                          .recorder = std::move(recorder)});
+  world_.join({.process_index = info.process_id,
+               .process_count = info.process_count,
+               .lanes = std::move(plane.lanes),
+               .timeout_after_warmup = options_.collective_timeout,
+               .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
+               .report_failure =
+                   [this](const std::string& reason) {
+                     const std::string named = name_processes(reason);
+                     flight_->dump_failure(named);
+                     control_->report_failure({.message = named}, true);
+                   },
+               .throw_cause = [this](const std::exception& error) { throw_cause(error); },
+               .progress =
+                   [this](int64_t step, const char* what) {
+                     step_ = step;
+                     control_->progress(step, what);
+                   },
+               .recorder = std::move(recorder)});
   std::vector<int> counts;
   for (const ProcessFacts& each : facts) counts.push_back(each.devices);
-  DeviceTable::current().join(info.process_id, counts);
+  devices_.join(info.process_id, counts);
 }
 
 DataPlane Session::connect_data_plane(const std::vector<ProcessFacts>& facts, bool mpi) {
@@ -155,7 +157,7 @@ DataPlane Session::connect_data_plane(const std::vector<ProcessFacts>& facts, bo
   state->control = control_;
   state->options = options_;
   state->facts = facts;
-  std::thread thread([state] {
+  std::thread thread = start_thread([state] {
     DataPlane plane;
     std::exception_ptr failure;
     try {
@@ -231,10 +233,10 @@ Session::~Session() {
   }
   changed_.notify_all();
   {
-    const std::lock_guard lock(abort_mutex_);  // the World must exist until on_failure() has aborted it
-    World::current().leave();
+    const std::lock_guard lock(abort_mutex_);  // the World must not be left until on_failure() has aborted it
+    world_.leave();
   }
-  DeviceTable::current().leave();
+  devices_.leave();
   control_.reset();  // from here on, on_failure() is not called
   if (clean_shutdown_) end_mpi_job();
   {
@@ -307,11 +309,11 @@ void Session::on_failure(const Failure& failure) {
     if (ending_) return;
   }
   if (flight_) flight_->dump_failure(text);
-  World::current().abort(text);
+  world_.abort(text);
 }
 
 void Session::start_kill_timer(const Failure& failure) {
-  kill_timer_ = std::thread([this, failure] {
+  kill_timer_ = start_thread([this, failure] {
     std::unique_lock own(mutex_);
     if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
         changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))

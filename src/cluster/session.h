@@ -21,6 +21,10 @@
 namespace lockstep {
 
 class FlightDumper;
+class World;
+namespace detail {
+class DeviceTable;
+}
 
 class Session {
  public:
@@ -57,6 +61,8 @@ class Session {
   void on_failure(const Failure& failure);
 
   const distributed::Options options_;
+  World& world_;
+  detail::DeviceTable& devices_;
   std::shared_ptr<Control> control_;
   int lanes_ = 1;                   // per process
   std::atomic<int64_t> step_ = -1;  // current step of this process
@@ -80,7 +86,7 @@ class Session {
   std::thread kill_timer_;
 };
 
-// The session of this process; null for a single process.
+// The session of the current runtime; null for a single process.
 std::shared_ptr<Session> current_session();
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/start_thread.h"
 #include "comm/comm.h"
 
 namespace lockstep::detail {
@@ -31,7 +32,7 @@ class FailureMonitor {
     if (!on_failure) return;
     Comm& mine = *groups_[watched.rank() == 0 ? 0 : 1];
     mine.set_timeout(std::chrono::hours(24 * 365));
-    thread_ = std::thread([this, &mine, on_failure = std::move(on_failure)] {
+    thread_ = start_thread([this, &mine, on_failure = std::move(on_failure)] {
       try {
         mine.barrier();
       } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/start_thread.h"
 
 namespace lockstep {
 
@@ -75,7 +76,7 @@ void QueuedComm::release(QueuedOperation* queued) {
 }
 
 void QueuedComm::ensure_worker() {
-  if (!worker_.joinable()) worker_ = std::thread([this] { work(); });
+  if (!worker_.joinable()) worker_ = start_thread([this] { work(); });
 }
 
 void* QueuedComm::start(const Operation& operation) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/start_thread.h"
 #include "lockstep/error.h"
 
 namespace lockstep::detail {
@@ -28,12 +29,12 @@ struct Prefetcher::State {
 Prefetcher::Prefetcher(std::function<LoaderBatch()> make, PrefetchOptions options)
     : options_(std::move(options)),
       state_(std::make_shared<State>(options_.depth)),
-      thread_([state = state_, make = std::move(make)]() mutable {
+      thread_(start_thread([state = state_, make = std::move(make)]() mutable {
         run(*state, std::move(make));
         const std::lock_guard lock(state->mutex);
         state->ended = true;
         state->changed.notify_all();
-      }) {}
+      })) {}
 
 void Prefetcher::run(State& state, std::function<LoaderBatch()> make) {
   constexpr std::chrono::seconds kPoll(1);  // every wait has a limit; correctness does not depend on it

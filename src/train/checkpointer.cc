@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/start_thread.h"
 #include "cluster/session.h"
 #include "lane/lane.h"
 #include "lane/memory.h"
@@ -71,7 +72,7 @@ struct Checkpointer::Impl {
   explicit Impl(CheckpointerOptions given)
       : options(checked(std::move(given))),
         files(options.files ? *options.files : FileSystem::real()),
-        thread([this] { work(); }) {}
+        thread(start_thread([this] { work(); })) {}
 
   ~Impl() {
     {

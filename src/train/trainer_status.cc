@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/os/http.h"
 #include "base/print_stderr.h"
+#include "base/start_thread.h"
 
 namespace lockstep {
 namespace detail {
@@ -89,7 +90,7 @@ class TrainerStatusLogger final : public Logger {
       ended_ = false;  // another run with the same logger
     }
     enqueue();
-    if (!thread_.joinable()) thread_ = std::thread([this] { send_all(); });
+    if (!thread_.joinable()) thread_ = start_thread([this] { send_all(); });
   }
   void step(int64_t step, const Scalars& scalars) override {
     progress_.step = step;

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/start_thread.h"
 #include "cluster/address.h"
 #include "cluster/port_owner.h"
 #include "cluster/token.h"
@@ -232,7 +233,7 @@ AuthListener::AuthListener(AuthListenerOptions options)
 
 void AuthListener::start(Admit admit) {
   thread_ =
-      std::thread([this, admit = std::move(admit)] { AcceptLoop(options_, listeners_, wake_.get(), admit).run(); });
+      start_thread([this, admit = std::move(admit)] { AcceptLoop(options_, listeners_, wake_.get(), admit).run(); });
 }
 
 AuthListener::~AuthListener() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/start_thread.h"
 #include "comm/shared/group.h"
 #include "comm/shared/rendezvous.h"
 #include "comm/shared/wait.h"
@@ -216,7 +217,7 @@ void SharedGroup::wake_helper() {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    helper_ = std::thread([this] { run_helper(); });
+    helper_ = start_thread([this] { run_helper(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   helper_woken_.notify_one();

@@ -1,6 +1,7 @@
 #include "lane/lanes.h"
 
 #include "base/runtime_settings.h"
+#include "base/start_thread.h"
 #include "lane/gpu_report.h"
 #include "lane/memory.h"
 #include "lockstep/devices.h"
@@ -20,7 +21,7 @@ Lanes::Lanes(int64_t count) {
     lanes_.push_back(std::make_unique<Lane>(count == 1 ? 1 : static_cast<int>(std::max<int64_t>(threads, 1))));
   }
   if (count == 1) return;  // a single lane runs on the caller's thread
-  for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i]->thread = std::thread([this, i] { serve(i); });
+  for (size_t i = 0; i < lanes_.size(); ++i) lanes_[i]->thread = start_thread([this, i] { serve(i); });
 }
 
 Lanes::~Lanes() {

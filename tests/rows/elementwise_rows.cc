@@ -218,9 +218,7 @@ void add_select(std::vector<Row>& out) {
   out.push_back(std::move(row));
 }
 
-}  // namespace
-
-void add_elementwise_rows(std::vector<Row>& out) {
+void add_float_functions(std::vector<Row>& out) {
   add_unary(out, floor_op, [](Real x) { return std::floor(x); });
   add_unary(out, ceil_op, [](Real x) { return std::ceil(x); });
   add_unary(out, round_op, [](Real x) { return std::nearbyint(x); });
@@ -245,7 +243,9 @@ void add_elementwise_rows(std::vector<Row>& out) {
     if (row.op == &sin_op || row.op == &cos_op)
       for (const auto& [t, far] : {std::pair(f32, 3e38), {f32, 1e12}, {bf16, 3e38}, {f16, 65504.0}, {f64, 1e300}})
         row.samples.push_back({{{{t, {40}}, {Domain::real, -far, far}}}, {}, false});
+}
 
+void add_unary_arithmetic(std::vector<Row>& out) {
   auto numeric = with_wide(samples(kFloats + kInts, {kPlain}), 1);
   out.push_back({&neg_op, unary([](Real x) { return -x; }, [](uint64_t x) { return 0 - x; }), numeric, true});
   out.push_back({&abs_op,
@@ -262,7 +262,9 @@ void add_elementwise_rows(std::vector<Row>& out) {
                  samples(kInts + std::vector<DType>{boolean}, {kPlain}), true});
   out.push_back(
       {&is_finite_op, unary([](Real x) -> Real { return std::isfinite(x); }), samples(kFloats, {kPlain}), true});
+}
 
+void add_binary_arithmetic(std::vector<Row>& out) {
   add_numeric(
       out, add_op, [](Real a, Real b) { return a + b; },
       [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) + bits_of(b)); });
@@ -292,7 +294,9 @@ void add_elementwise_rows(std::vector<Row>& out) {
     for (Row& row : out)
       if (row.op == op) row.samples.push_back({{{{boolean, {9}}}, {{boolean, {9}}}}, {}});
   }
+}
 
+void add_bit_operations(std::vector<Row>& out) {
   const std::vector<Sample> integral = samples(kInts + std::vector<DType>{boolean}, {kPlain, kPlain});
   out.push_back({&bit_and_op,
                  binary(nullptr, [](DType t, Real a, Real b) { return wrapped(t, bits_of(a) & bits_of(b)); }),
@@ -306,13 +310,25 @@ void add_elementwise_rows(std::vector<Row>& out) {
   const std::vector<Sample> shifts = samples(kInts, {{Domain::real, -1e9, 1e9}, {Domain::real, -2, 40}});
   out.push_back({&shift_left_op, binary(nullptr, int_shift_left), shifts});
   out.push_back({&shift_right_op, binary(nullptr, int_shift_right), shifts});
+}
 
+void add_comparisons(std::vector<Row>& out) {
   add_compare(out, eq_op, [](Real a, Real b) -> Real { return a == b; });
   add_compare(out, ne_op, [](Real a, Real b) -> Real { return a != b; });
   add_compare(out, lt_op, [](Real a, Real b) -> Real { return a < b; });
   add_compare(out, le_op, [](Real a, Real b) -> Real { return a <= b; });
   add_compare(out, gt_op, [](Real a, Real b) -> Real { return a > b; });
   add_compare(out, ge_op, [](Real a, Real b) -> Real { return a >= b; });
+}
+
+}  // namespace
+
+void add_elementwise_rows(std::vector<Row>& out) {
+  add_float_functions(out);
+  add_unary_arithmetic(out);
+  add_binary_arithmetic(out);
+  add_bit_operations(out);
+  add_comparisons(out);
   add_select(out);
   add_cast(out);
   add_bitcast(out);

@@ -82,7 +82,7 @@ std::vector<size_t> sorted_order(const std::vector<Real>& key, bool descending) 
   return order;
 }
 
-void add_sorts(std::vector<Row>& out) {
+void add_sort_row(std::vector<Row>& out) {
   Row sort{&sort_op,
            [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
              const auto axis = static_cast<size_t>(attrs.integer("axis"));
@@ -124,7 +124,9 @@ void add_sorts(std::vector<Row>& out) {
   add_sort({{{i64, {9000, 1}}}, {{u8, {9000, 1}}}}, 0, false, false);
   add_sort({{{f16, {2500, 3}}}}, 0, false, false);
   out.push_back(std::move(sort));
+}
 
+void add_top_k_row(std::vector<Row>& out) {
   Row top{&top_k_op,
           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
             const int64_t k = attrs.integer("k"), n = in[0].shape().back();
@@ -141,6 +143,7 @@ void add_sorts(std::vector<Row>& out) {
           },
           {},
           true};
+  const Domain distinct{Domain::distinct}, ties{Domain::ties};
   auto add_top = [&](Type t, int64_t k, Domain domain, bool smooth) {
     top.samples.push_back({{{std::move(t), domain}}, {{"k", k}}, smooth});
   };
@@ -235,7 +238,8 @@ void add_random(std::vector<Row>& out) {
 
 void add_index_rows(std::vector<Row>& out) {
   add_gathers(out);
-  add_sorts(out);
+  add_sort_row(out);
+  add_top_k_row(out);
   add_random(out);
 }
 

@@ -10,7 +10,7 @@ ProgramPtr body(std::string_view text) { return std::make_shared<const Program>(
 
 void run_body(const RefArrays& in, const Attrs& attrs, RefArrays& y) { y = reference_of(attrs.program("body"), in); }
 
-void add_fused(std::vector<Row>& out) {
+void add_fused_row(std::vector<Row>& out) {
   Row fused{&fused_op, run_body, {}, false, true};
   auto add = [&](std::vector<Operand> in, std::string_view text) {
     fused.samples.push_back({std::move(in), {{"body", body(text)}}});
@@ -53,7 +53,9 @@ void add_fused(std::vector<Row>& out) {
       return %3
     })");
   out.push_back(std::move(fused));
+}
 
+void add_fused_einsum_row(std::vector<Row>& out) {
   Row einsum{&einsum_fused_op,
              [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                RefArrays operands = reference_of(einsum_op, attrs, {in[0], in[1]});
@@ -172,7 +174,8 @@ void add_scan(std::vector<Row>& out) {
 void add_cond(std::vector<Row>& out) {
   Row row{&cond_op,
           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-            y = reference_of(attrs.program(in[0].data[0] != 0 ? "if_true" : "if_false"), RefArrays(in.begin() + 1, in.end()));
+            y = reference_of(attrs.program(in[0].data[0] != 0 ? "if_true" : "if_false"),
+                             RefArrays(in.begin() + 1, in.end()));
           },
           {}};
   const ProgramPtr yes = body(R"(
@@ -245,7 +248,8 @@ void add_remat(std::vector<Row>& out) {
 }  // namespace
 
 void add_program_rows(std::vector<Row>& out) {
-  add_fused(out);
+  add_fused_row(out);
+  add_fused_einsum_row(out);
   add_scan(out);
   add_cond(out);
   add_remat(out);

@@ -67,7 +67,7 @@ void add_makers(std::vector<Row>& out) {
   out.push_back(std::move(iota));
 }
 
-void add_views(std::vector<Row>& out) {
+void add_broadcast_row(std::vector<Row>& out) {
   Row broadcast{&broadcast_op,
                 [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                   const Ints& dims = attrs.ints("dims");
@@ -93,7 +93,9 @@ void add_views(std::vector<Row>& out) {
   add_broadcast({f32, {4, 12}}, {2, 4, 2, 12}, {1, 3});
   add_broadcast({u8, {200}}, {200, 150}, {0});
   out.push_back(std::move(broadcast));
+}
 
+void add_reshape_row(std::vector<Row>& out) {
   Row reshape{&reshape_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
   auto add_reshape = [&](Type t, Shape shape) {
     reshape.samples.push_back({{{std::move(t)}}, {{"shape", std::move(shape)}}});
@@ -106,7 +108,9 @@ void add_views(std::vector<Row>& out) {
   add_reshape({f64, {1}}, {});
   add_reshape({f32, {12, 2, 2, 4}}, {12, 4, 4});
   out.push_back(std::move(reshape));
+}
 
+void add_transpose_row(std::vector<Row>& out) {
   Row transpose{&transpose_op,
                 [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                   const Ints& permutation = attrs.ints("permutation");
@@ -131,7 +135,9 @@ void add_views(std::vector<Row>& out) {
   add_transpose({boolean, {1, 3, 1}}, {2, 1, 0});
   add_transpose({i64, {3, 2, 2}}, {0, 2, 1});
   out.push_back(std::move(transpose));
+}
 
+void add_slice_row(std::vector<Row>& out) {
   Row slice{&slice_op,
             [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
               move_elements(in[0], y[0], [&](Dims index) {
@@ -156,7 +162,9 @@ void add_views(std::vector<Row>& out) {
   add_slice({u8, {3, 9}}, {1, 2}, {3, 9}, {1, 4});
   add_slice({f32, {12, 5, 4}}, {0, 1, 0}, {12, 4, 4}, {1, 2, 1});
   out.push_back(std::move(slice));
+}
 
+void add_reverse_row(std::vector<Row>& out) {
   Row reverse{&reverse_op,
               [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                 move_elements(in[0], y[0], [&](Dims index) {
@@ -180,13 +188,17 @@ void add_views(std::vector<Row>& out) {
   add_reverse({bf16, {2, 1, 3, 2}}, {3});
   add_reverse({f32, {12, 3, 4}}, {1});
   out.push_back(std::move(reverse));
+}
 
+void add_stop_gradient_row(std::vector<Row>& out) {
   Row stop{
       &stop_gradient_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
   for (const Shape& s : {Shape{}, Shape{3}, Shape{2, 0}, Shape{2, 3, 2, 1}, Shape{12, 4}})
     for (DType t : {f32, i32, bf16}) stop.samples.push_back({{{{t, s}}}, {}});
   out.push_back(std::move(stop));
+}
 
+void add_constrain_row(std::vector<Row>& out) {
   Row constrain{
       &constrain_op, [](const RefArrays& in, const Attrs&, RefArrays& y) { y[0].data = in[0].data; }, {}, true};
   auto add_constrain = [&](DType t, Shape shape, std::string axes, std::string at) {
@@ -203,7 +215,7 @@ void add_views(std::vector<Row>& out) {
   out.push_back(std::move(constrain));
 }
 
-void add_joins(std::vector<Row>& out) {
+void add_pad_row(std::vector<Row>& out) {
   Row pad{&pad_op,
           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
             for (Real& x : y[0].data) x = in[1].data[0];
@@ -232,7 +244,9 @@ void add_joins(std::vector<Row>& out) {
   add_pad({f32, {3}}, {-4}, {3}, {1});
   add_pad({f32, {12, 3, 4}}, {0, 1, 0}, {0, 2, 0}, {0, 0, 0});
   out.push_back(std::move(pad));
+}
 
+void add_concatenate_row(std::vector<Row>& out) {
   Row concatenate{&concatenate_op,
                   [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                     const auto axis = static_cast<size_t>(attrs.integer("axis"));
@@ -327,8 +341,15 @@ void add_blocks(std::vector<Row>& out) {
 
 void add_shape_rows(std::vector<Row>& out) {
   add_makers(out);
-  add_views(out);
-  add_joins(out);
+  add_broadcast_row(out);
+  add_reshape_row(out);
+  add_transpose_row(out);
+  add_slice_row(out);
+  add_reverse_row(out);
+  add_stop_gradient_row(out);
+  add_constrain_row(out);
+  add_pad_row(out);
+  add_concatenate_row(out);
   add_blocks(out);
 }
 

@@ -40,8 +40,8 @@ Attrs conv_attrs(const ConvOptions& o) {
           {"groups", o.groups}};
 }
 
-void add_convolutions(std::vector<Row>& out) {
-  const std::vector<ConvCase> cases = {
+std::vector<ConvCase> conv_cases() {
+  return {
       {f32, {2, 5, 6, 3}, {3, 3, 3, 4}, {}},
       {f32, {1, 6, 5, 2}, {3, 2, 2, 3}, {.stride = {2, 1}, .pad = {1, 1, 0, 1}}},
       {f64, {2, 4, 4, 2}, {2, 2, 2, 2}, {.pad = {1, 0, 1, 0}, .lhs_dilation = {2, 1}}},
@@ -64,6 +64,9 @@ void add_convolutions(std::vector<Row>& out) {
        {2, 3, 2, 4},
        {.stride = {2, 2}, .pad = {1, 2, 2, 1}, .lhs_dilation = {1, 3}, .rhs_dilation = {2, 1}, .groups = 2}},
   };
+}
+
+void add_convolutions(std::vector<Row>& out) {
   Row forward{&conv2d_op,
               [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
                 for_products(
@@ -85,7 +88,7 @@ void add_convolutions(std::vector<Row>& out) {
                       [&](const Dims& x, const Dims& w, const Dims& at) { dw[0].at(w) += in[0].at(x) * in[1].at(at); });
                 },
                 {}};
-  for (const ConvCase& c : cases) {
+  for (const ConvCase& c : conv_cases()) {
     const Attrs attrs = conv_attrs(c.options);
     const Operand x{{c.dtype, c.x}}, w{{c.dtype, c.w}};
     const Operand dy{infer_types(conv2d_op, std::vector<Type>{x.type, w.type}, attrs)[0]};
@@ -99,7 +102,9 @@ void add_convolutions(std::vector<Row>& out) {
   out.push_back(std::move(forward));
   out.push_back(std::move(to_input));
   out.push_back(std::move(to_filter));
+}
 
+void add_fused_convolution(std::vector<Row>& out) {
   Row fused{&conv2d_fused_op,
             [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
               RefArrays body = reference_of(conv2d_op, attrs, {in[0], in[1]});
@@ -144,14 +149,15 @@ std::vector<Dims> first_maxima(const RefArray& x, const Shape& y, const Attrs& a
   return best;
 }
 
-void add_pools(std::vector<Row>& out) {
-  struct PoolCase {
-    DType dtype;
-    Shape x;
-    PoolingOptions options;
-    Domain domain = {Domain::distinct};
-  };
-  const std::vector<PoolCase> cases = {
+struct PoolRowCase {
+  DType dtype;
+  Shape x;
+  PoolingOptions options;
+  Domain domain = {Domain::distinct};
+};
+
+std::vector<PoolRowCase> pool_cases() {
+  return {
       {f32, {2, 4, 6, 3}, {.window = {2, 2}, .stride = {2, 2}}},
       {f32, {1, 5, 5, 2}, {.window = {3, 2}, .stride = {2, 1}, .pad = {1, 1, 0, 1}}},
       {f64, {2, 3, 4, 1}, {.window = {2, 3}, .stride = {1, 1}}},
@@ -166,6 +172,9 @@ void add_pools(std::vector<Row>& out) {
       {bf16, {2, 11, 9, 24}, {.window = {3, 3}, .stride = {2, 2}, .pad = {1, 1, 1, 1}}, {Domain::ties}},
       {u8, {2, 9, 8, 16}, {.window = {3, 2}, .stride = {2, 3}, .pad = {1, 0, 0, 1}}, {Domain::ties}},
   };
+}
+
+void add_pools(std::vector<Row>& out) {
   Row max{&max_pool_op,
           [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
             const std::vector<Dims> best = first_maxima(in[0], y[0].shape(), attrs);
@@ -198,7 +207,7 @@ void add_pools(std::vector<Row>& out) {
                            [&](const Dims& x, const Dims& at) { dx[0].at(x) += in[0].at(at); });
              },
              {}};
-  for (const PoolCase& c : cases) {
+  for (const PoolRowCase& c : pool_cases()) {
     auto list = [](const auto& a) { return Ints(a.begin(), a.end()); };
     const Attrs attrs{
         {"window", list(c.options.window)}, {"stride", list(c.options.stride)}, {"pad", list(c.options.pad)}};
@@ -260,6 +269,7 @@ void add_fused_pools(std::vector<Row>& out) {
 
 void add_window_rows(std::vector<Row>& out) {
   add_convolutions(out);
+  add_fused_convolution(out);
   add_pools(out);
   add_fused_pools(out);
 }

@@ -112,74 +112,84 @@ TEST(Template, IncludesRenderOtherTemplates) {
   EXPECT_THROWS(render("{% include 'bad' %}", find), Error, "bad:3: unknown variable \"nam\"; did you mean \"name\"?");
 }
 
-TEST(Template, MistakesAreReportedWithTheirLine) {
-  const auto expect = [](const std::string& text, const std::string& message) {
-    SCOPED_TRACE(text);
-    EXPECT_THROWS(render(text), Error, message);
-  };
-  expect("\n{{ hots_count }}",
-         "t.j2:2: unknown variable \"hots_count\"; did you mean \"hosts_count\"? defined: empty, hosts_count, name, "
-         "nothing, off, on, pod, words");
-  expect("{{ pod.imag }}", "t.j2:1: unknown member \"imag\"; did you mean \"image\"? defined: image, ports");
-  expect("{{ missing.x | default(1) }}", "unknown variable \"missing\"");
-  expect("{{ name.x }}", "cannot read member \"x\" of a string; only objects have members");
-  expect("{{ words[7] }}", "index 7 is out of range for a list of 3");
-  expect("{{ words['a'] }}", "cannot index a list with a string; use a number for a list, a string for an object");
-  expect("{{ words }}", "a list cannot be printed; use the filter tojson");
-  expect("{{ pod }}", "an object cannot be printed; use the filter tojson");
-  expect("{{ nothing }}", "null cannot be printed; set a value, or use default(...)");
-  expect("{% if name < 2 %}{% endif %}", "cannot compare a string < a number; use two numbers or two strings");
-  expect("{% for x in name %}{% endfor %}", "for: expected a list, found a string");
-  expect("{{ name | uper }}", "unknown filter \"uper\"; known: default, indent, tojson");
-  expect("{{ name | to_json }}", "unknown filter \"to_json\"; did you mean \"tojson\"?");
-  expect("{{ name | default }}", "default takes 1 argument, not 0");
-  expect("{{ name | tojson(1) }}", "tojson takes 0 arguments, not 1");
-  expect("{{ name | indent(1,2,3) }}", "indent takes 0 or 2 arguments, not 3");
-  expect("{{ name | indent('x') }}", "indent: expected a string and a width from 0 to 1000, found a string and \"x\"");
-  expect("{{ name | indent(1 }}", "missing \")\" after the arguments of indent; found the end of the tag, }}");
-  expect("{{ name | }}", "expected the name of a filter; found the end of the tag, }}");
-  expect("a\n{{ name", "t.j2:2: the tag {{ is not closed by }}");
-  expect("{% if on", "t.j2:1: the tag {% is not closed by %}");
-  expect("{# x", "t.j2:1: the comment {# is not closed by #}");
-  expect("{{ }}", "expected a value; found the end of the tag, }}");
-  expect("{{ and }}", "expected a value; found \"and\"");
-  expect("{{ name name }}", "expected }}; found \"name\"");
-  expect("{{ (name }}", "missing \")\"; found the end of the tag, }}");
-  expect("{{ words[1 }}", "missing \"]\"; found the end of the tag, }}");
-  expect("{{ pod.1 }}", "expected a name after \".\"; found \"1\"");
-  expect("{{ 1x }}", "\"1x\" is not a number");
-  expect("{{ name is good }}", "expected \"defined\" or \"not defined\" after \"is\"; found \"good\"");
-  expect("{{ name + 1 }}", "unexpected \"+\"");
-  expect("{{ \x01 }}", "unexpected \"\\x01\"");
-  expect("{{ 'a }}", "a string is not closed by its quote");
-  expect("{{ 'a\\q' }}", "unknown escape \\q in a string");
-  expect("\n{% if on %}\n", "t.j2:2: {% if %} is not closed by {% endif %}");
-  expect("{% for x in words %}{% endif %}",
-         "{% endif %} inside the {% for %} of line 1, which is not closed by {% endfor %}");
-  expect("{% endif %}", "{% endif %} without an open block");
-  expect("{% else %}", "{% else %} without an open block");
-  expect("{% set x = 1 %}", "unknown tag {% set %}; known: if, elif, else, for, filter and include");
-  expect("{% fo x in words %}", "unknown tag {% fo %}; did you mean \"for\"?");
-  expect("{% for 1 in words %}{% endfor %}", "for: expected a name, as in {% for each in list %}");
-  expect("{% for loop in words %}{% endfor %}",
-         "for: the name \"loop\" is reserved for the state of the loop; choose another name");
-  expect("{% for x of words %}{% endfor %}", "for: expected \"in\" after x, as in {% for each in list %}");
-  expect("{% include name %}", "include: expected the name of a template in quotes");
-  expect("{{ " + std::string(100, '(') + "1", "parentheses are nested more than 64 levels deep");
-  expect("{{ pod" + std::string(100, '.'), "expected a name after \".\"");
+void expect_mistake(const std::string& text, const std::string& message) {
+  SCOPED_TRACE(text);
+  EXPECT_THROWS(render(text), Error, message);
+}
+
+TEST(Template, WrongValuesAreReportedWithTheirLine) {
+  expect_mistake(
+      "\n{{ hots_count }}",
+      "t.j2:2: unknown variable \"hots_count\"; did you mean \"hosts_count\"? defined: empty, hosts_count, name, "
+      "nothing, off, on, pod, words");
+  expect_mistake("{{ pod.imag }}", "t.j2:1: unknown member \"imag\"; did you mean \"image\"? defined: image, ports");
+  expect_mistake("{{ missing.x | default(1) }}", "unknown variable \"missing\"");
+  expect_mistake("{{ name.x }}", "cannot read member \"x\" of a string; only objects have members");
+  expect_mistake("{{ words[7] }}", "index 7 is out of range for a list of 3");
+  expect_mistake("{{ words['a'] }}",
+                 "cannot index a list with a string; use a number for a list, a string for an object");
+  expect_mistake("{{ words }}", "a list cannot be printed; use the filter tojson");
+  expect_mistake("{{ pod }}", "an object cannot be printed; use the filter tojson");
+  expect_mistake("{{ nothing }}", "null cannot be printed; set a value, or use default(...)");
+  expect_mistake("{% if name < 2 %}{% endif %}", "cannot compare a string < a number; use two numbers or two strings");
+  expect_mistake("{% for x in name %}{% endfor %}", "for: expected a list, found a string");
+  expect_mistake("{{ name | uper }}", "unknown filter \"uper\"; known: default, indent, tojson");
+  expect_mistake("{{ name | to_json }}", "unknown filter \"to_json\"; did you mean \"tojson\"?");
+  expect_mistake("{{ name | default }}", "default takes 1 argument, not 0");
+  expect_mistake("{{ name | tojson(1) }}", "tojson takes 0 arguments, not 1");
+  expect_mistake("{{ name | indent(1,2,3) }}", "indent takes 0 or 2 arguments, not 3");
+  expect_mistake("{{ name | indent('x') }}",
+                 "indent: expected a string and a width from 0 to 1000, found a string and \"x\"");
+}
+
+TEST(Template, SyntaxErrorsAreReportedWithTheirLine) {
+  expect_mistake("{{ name | indent(1 }}", "missing \")\" after the arguments of indent; found the end of the tag, }}");
+  expect_mistake("{{ name | }}", "expected the name of a filter; found the end of the tag, }}");
+  expect_mistake("a\n{{ name", "t.j2:2: the tag {{ is not closed by }}");
+  expect_mistake("{% if on", "t.j2:1: the tag {% is not closed by %}");
+  expect_mistake("{# x", "t.j2:1: the comment {# is not closed by #}");
+  expect_mistake("{{ }}", "expected a value; found the end of the tag, }}");
+  expect_mistake("{{ and }}", "expected a value; found \"and\"");
+  expect_mistake("{{ name name }}", "expected }}; found \"name\"");
+  expect_mistake("{{ (name }}", "missing \")\"; found the end of the tag, }}");
+  expect_mistake("{{ words[1 }}", "missing \"]\"; found the end of the tag, }}");
+  expect_mistake("{{ pod.1 }}", "expected a name after \".\"; found \"1\"");
+  expect_mistake("{{ 1x }}", "\"1x\" is not a number");
+  expect_mistake("{{ name is good }}", "expected \"defined\" or \"not defined\" after \"is\"; found \"good\"");
+  expect_mistake("{{ name + 1 }}", "unexpected \"+\"");
+  expect_mistake("{{ \x01 }}", "unexpected \"\\x01\"");
+  expect_mistake("{{ 'a }}", "a string is not closed by its quote");
+  expect_mistake("{{ 'a\\q' }}", "unknown escape \\q in a string");
+  expect_mistake("\n{% if on %}\n", "t.j2:2: {% if %} is not closed by {% endif %}");
+  expect_mistake("{% for x in words %}{% endif %}",
+                 "{% endif %} inside the {% for %} of line 1, which is not closed by {% endfor %}");
+  expect_mistake("{% endif %}", "{% endif %} without an open block");
+  expect_mistake("{% else %}", "{% else %} without an open block");
+  expect_mistake("{% set x = 1 %}", "unknown tag {% set %}; known: if, elif, else, for, filter and include");
+  expect_mistake("{% fo x in words %}", "unknown tag {% fo %}; did you mean \"for\"?");
+  expect_mistake("{% for 1 in words %}{% endfor %}", "for: expected a name, as in {% for each in list %}");
+  expect_mistake("{% for loop in words %}{% endfor %}",
+                 "for: the name \"loop\" is reserved for the state of the loop; choose another name");
+  expect_mistake("{% for x of words %}{% endfor %}", "for: expected \"in\" after x, as in {% for each in list %}");
+  expect_mistake("{% include name %}", "include: expected the name of a template in quotes");
+}
+
+TEST(Template, NestingAndChainsAreLimited) {
+  expect_mistake("{{ " + std::string(100, '(') + "1", "parentheses are nested more than 64 levels deep");
+  expect_mistake("{{ pod" + std::string(100, '.'), "expected a name after \".\"");
   std::string deep, members = "{{ pod";
   for (int i = 0; i < 100; ++i) deep += "{% if on %}", members += ".a";
-  expect(deep, "blocks are nested more than 64 levels deep");
-  expect(members + " }}", "more than 64 members and indexes in a row");
+  expect_mistake(deep, "blocks are nested more than 64 levels deep");
+  expect_mistake(members + " }}", "more than 64 members and indexes in a row");
   std::string many = "{{ on";
   for (int i = 0; i < 10'001; ++i) many += " or on";
-  expect(many + " }}", "more than 256 chained operators and filters in one expression");
+  expect_mistake(many + " }}", "more than 256 chained operators and filters in one expression");
   std::string filters = "{{ a";
   for (int i = 0; i < 25'000; ++i) filters += " | default(1)";
-  expect(filters + " }}", "more than 256 chained operators and filters in one expression");
+  expect_mistake(filters + " }}", "more than 256 chained operators and filters in one expression");
   std::string pairs;
   for (int i = 0; i < 10'001; ++i) pairs += "{{ on or on }}";
-  expect(pairs, "more than 10000 operators in one template");
+  expect_mistake(pairs, "more than 10000 operators in one template");
 }
 
 TEST(Template, WorkAndResultAreLimited) {

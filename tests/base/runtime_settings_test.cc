@@ -79,8 +79,9 @@ TEST(RuntimeSettings, ValuesOfVariablesAreChecked) {
             "environment: LOCKSTEP_TLS is \"maybe\"; set it to on or off, or unset it");
 }
 
-// configure() has effect for the rest of the process, so this test does not leave a value behind that others read.
 TEST(RuntimeSettings, ConfigureOverridesTheVariableUntilTheOptionIsInUse) {
+  Runtime runtime;
+  const RuntimeScope scope(runtime);
   const ScopedVariable variable("LOCKSTEP_NCCL", "on");
   EXPECT_THROWS(
       configure({.nccl = false, .mpi_threads = "many"}), Error,

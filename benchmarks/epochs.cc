@@ -80,12 +80,11 @@ class Training {
   }
 
   std::pair<State, Array> step(const State& state, const Data& batch) const {
-    const auto& [images, labels] = batch;
     const auto loss = [&](const std::vector<Array>& params) {
-      const Array x = astype(images, f32) * (1 / (255 * 0.3081)) - 0.1307 / 0.3081;
+      const Array x = astype(batch.images, f32) * (1 / (255 * 0.3081)) - 0.1307 / 0.3081;
       const auto cast = [&](const Array& p) { return astype(p, compute_); };
       const Array out = model_.logits(tree_map(cast, params), astype(x, compute_), {.training = true});
-      return mean(softmax_cross_entropy(astype(out, f32), labels));
+      return mean(softmax_cross_entropy(astype(out, f32), batch.labels));
     };
     const auto [value, grads] = value_and_grad(loss)(state.params);
     Update next = update(optimizer_, model_.paths, state.params, grads, state.optimizer);

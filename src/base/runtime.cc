@@ -15,7 +15,8 @@ namespace detail {
 
 RuntimeParts::RuntimeParts(Runtime& runtime) : runtime_(runtime) { made_.reserve(kCapacity); }
 
-void* RuntimeParts::make(std::atomic<uint32_t>& slot_of_type, Construct construct, Destroy destroy) {
+void* RuntimeParts::make(std::atomic<uint32_t>& slot_of_type, const std::function<void*()>& construct,
+                         Destroy destroy) {
   static constinit std::mutex slots_mutex;
   static constinit uint32_t slots_in_use = 1;
   {
@@ -36,7 +37,7 @@ void* RuntimeParts::make(std::atomic<uint32_t>& slot_of_type, Construct construc
   void* part = nullptr;
   try {
     const RuntimeScope scope(runtime_);
-    part = construct(runtime_);
+    part = construct();
   } catch (...) {
     lock.lock();
     maker = {};

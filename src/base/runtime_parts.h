@@ -11,11 +11,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
+#include "base/check.h"
 #include "lockstep/runtime.h"
 
 namespace lockstep::detail {
@@ -42,26 +45,39 @@ class RuntimeParts {
     void* const made = parts_[part_slot<T>.load(std::memory_order_relaxed)].load(std::memory_order_acquire);
     if (made) [[likely]]
       return *static_cast<T*>(made);
-    const auto construct = [](Runtime& runtime) -> void* {
+    const auto construct = [this]() -> void* {
       if constexpr (std::is_constructible_v<T, Runtime&>)
-        return new T(runtime);
+        return new T(runtime_);
       else
         return new T();
     };
-    return *static_cast<T*>(make(part_slot<T>, construct, [](void* part) { delete static_cast<T*>(part); }));
+    return *static_cast<T*>(make(part_slot<T>, construct, delete_part<T>));
+  }
+
+  // Adds a part that was made otherwise, such as a fake in a test. REQUIRES: the runtime has no part of type T.
+  template <class T>
+  T& add(std::unique_ptr<T> part) {
+    T* const added = part.get();
+    const void* const found = make(
+        part_slot<T>, [&] { return part.release(); }, delete_part<T>);
+    LOCKSTEP_CHECK(found == added, "the runtime already has this part");
+    return *added;
   }
 
   // Destroys all parts, while their runtime is the current one. REQUIRES: no other thread uses the runtime.
   void destroy_all();
 
  private:
-  using Construct = void* (*)(Runtime&);
   using Destroy = void (*)(void*);
   struct Made {
     uint32_t slot;
     Destroy destroy;
   };
-  void* make(std::atomic<uint32_t>& slot, Construct construct, Destroy destroy);
+  template <class T>
+  static void delete_part(void* part) {
+    delete static_cast<T*>(part);
+  }
+  void* make(std::atomic<uint32_t>& slot, const std::function<void*()>& construct, Destroy destroy);
 
   Runtime& runtime_;
   std::array<std::atomic<void*>, kCapacity> parts_ = {};  // parts_[0] stays null

@@ -92,6 +92,18 @@ TEST(RuntimeParts, ADestructorMayMakeOthers) {
   EXPECT_EQ(part_log, (std::vector<std::string>{"+5", "-5"}));
 }
 
+TEST(RuntimePartsDeathTest, AreAddedOnce) {
+  struct Number {
+    int value = 0;
+  };
+  Runtime runtime;
+  RuntimeParts& parts = RuntimeParts::of(runtime);
+  const Number& added = parts.add(std::make_unique<Number>(Number{7}));
+  EXPECT_EQ(&parts.get<Number>(), &added);
+  EXPECT_EQ(added.value, 7);
+  EXPECT_DEATH(parts.add(std::make_unique<Number>()), "the runtime already has this part");
+}
+
 TEST(RuntimeParts, AConstructorThatThrowsIsCalledAgain) {
   static int attempts;
   attempts = 0;

@@ -5,7 +5,7 @@
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
-#include "sharding/device_table.h"
+#include "lockstep/runtime.h"
 #include "support/variable.h"
 
 namespace lockstep {
@@ -13,9 +13,8 @@ namespace {
 
 class InitializeAlone : public testing::Test {
  protected:
-  void SetUp() override { detail::DeviceTable::current().leave(); }
-  void TearDown() override { distributed::shutdown(); }
-
+  Runtime runtime_;
+  const RuntimeScope scope_{runtime_};
   const distributed::Options options_{.cluster_detection_method = "none"};
 };
 
@@ -38,6 +37,19 @@ TEST_F(InitializeAlone, IsCalledOnceAndFirst) {
   EXPECT_GT(device_count(), 0);
   EXPECT_THROWS(distributed::initialize(options_), Error,
                 "initialize: devices are already in use; call it before anything that uses devices or computes");
+}
+
+TEST_F(InitializeAlone, IsCalledInEachRuntime) {
+  distributed::initialize(options_);
+  {
+    Runtime other;
+    const RuntimeScope scope(other);
+    EXPECT_FALSE(distributed::is_initialized());
+    distributed::initialize(options_);
+    EXPECT_TRUE(distributed::is_initialized());
+  }
+  EXPECT_TRUE(distributed::is_initialized());
+  distributed::shutdown();
 }
 
 TEST_F(InitializeAlone, WrongVariablesAreErrors) {

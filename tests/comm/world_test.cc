@@ -5,11 +5,31 @@
 #include <thread>
 
 #include "comm/in_process.h"
+#include "lockstep/runtime.h"
 
 namespace lockstep {
 namespace {
 
 using namespace std::chrono_literals;
+
+TEST(World, BelongsToARuntime) {
+  Runtime joined, alone;
+  {
+    const RuntimeScope scope(joined);
+    World& world = World::current();
+    const auto lanes = static_cast<int>(world.local_lanes());
+    auto comms = in_process_comms(2 * lanes);
+    World::Membership member{.process_count = 2};
+    for (int i = 0; i < lanes; ++i) member.lanes.push_back(std::move(comms[static_cast<size_t>(i)]));
+    world.join(std::move(member));
+    const RuntimeScope inner(alone);
+    EXPECT_TRUE(World::current().is_single_process());
+  }
+  const RuntimeScope scope(joined);
+  EXPECT_EQ(World::current().process_count(), 2);
+  World::current().leave();
+  EXPECT_TRUE(World::current().is_single_process());
+}
 
 TEST(World, EndOfWarmupShortensTimeouts) {
   World world;

@@ -5,6 +5,7 @@
 
 #include "base/throws.h"
 #include "lockstep/error.h"
+#include "lockstep/runtime.h"
 #ifdef LOCKSTEP_WITH_CUDA
 #include "hardware/cuda/nccl.h"
 #endif
@@ -47,6 +48,22 @@ TEST(GpuLanes, RejectsNonNumericCount) {
         assign_gpus_to_lanes({0}, 1, value), Error,
         std::string("lanes: LOCKSTEP_CUDA_LANES is \"") + value + "\"; set it to a number from 1 to 64, or unset it");
   EXPECT_THROWS(default_gpu_device_count({0}, "many"), Error, "LOCKSTEP_CUDA_LANES is \"many\"");
+}
+
+TEST(GpuLanes, EachRuntimeHasItsOwnGpus) {
+  Runtime first, second;
+  {
+    const RuntimeScope scope(first);
+    set_assigned_gpus({2, 3});
+  }
+  {
+    const RuntimeScope scope(second);
+    EXPECT_FALSE(assigned_gpus());
+    set_assigned_gpus({}, "none is left");
+  }
+  const RuntimeScope scope(first);
+  EXPECT_EQ(assigned_gpus()->gpus, (Gpus{2, 3}));
+  EXPECT_EQ(assigned_gpus()->why_none, "");
 }
 
 #ifdef LOCKSTEP_WITH_NCCL

@@ -5,7 +5,7 @@
 //   set_cpu_devices(8);                              // before any use of devices
 //   Mesh mesh = make_mesh({{"data", 8}});
 //
-// Safe to call from any thread.
+// All functions act on the current runtime (lockstep/runtime.h). Safe to call from any thread.
 #pragma once
 
 #include <compare>

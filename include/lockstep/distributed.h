@@ -8,7 +8,8 @@
 //   distributed::shutdown();
 //
 // All processes run the same program and call the same functions in the same order. Call initialize() and shutdown()
-// from the main thread; all other functions are thread-safe.
+// from the main thread; all other functions are thread-safe. All of them act on the current runtime
+// (lockstep/runtime.h).
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Runtime: the devices, lanes and connections that computations use. RuntimeOptions: how a runtime uses the CPU, the GPUs
-// and the cache. An option that is not set comes from its environment variable, else it has the default.
+// Runtime: the devices, lanes and connections that computations use. RuntimeOptions: how a runtime uses the CPU, the
+// GPUs and the cache. An option that is not set comes from its environment variable, else it has the default.
 // docs/reference/environment.md lists all settings with their flags.
 //
 //   configure({.gpu_math = "full", .gpu_timeout = std::chrono::minutes(5)});  // before anything that uses devices
@@ -73,8 +73,8 @@ class Runtime {
   const std::unique_ptr<detail::RuntimeParts> parts_;
 };
 
-// Makes a runtime the current one of this thread. Scopes of a thread end in reverse order. REQUIRES: the runtime outlives
-// the scope.
+// Makes a runtime the current one of this thread. Scopes of a thread end in reverse order.
+// REQUIRES: the runtime outlives the scope.
 class RuntimeScope {
  public:
   explicit RuntimeScope(Runtime& runtime);

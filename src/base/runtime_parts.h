@@ -38,7 +38,7 @@ class RuntimeParts {
 
   static RuntimeParts& of(Runtime& runtime) { return *runtime.parts_; }
 
-  // The part of type T. Makes it on the first call, with Runtime& if a constructor takes that; other threads that get it
+  // The part of type T. The first call makes it, with Runtime& if a constructor takes that; other threads that get it
   // wait meanwhile. Later calls are two loads. If the constructor throws, so does get(), and the next call tries again.
   template <class T>
   T& get() {

@@ -1,4 +1,5 @@
-// start_thread() starts the threads of the library. Safe from any thread.
+// start_thread() starts the threads of the library. Only those that serve all runtimes (MPI's) or use no part of one
+// (name look-ups, workers of a pool) are plain std::threads. Safe from any thread.
 #pragma once
 
 #include <thread>

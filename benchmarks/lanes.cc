@@ -10,11 +10,11 @@
 #include <chrono>
 #include <memory>
 
-#include "lane/lanes.h"
 #include "passes/partition.h"
 #include "passes/passes.h"
 #include "passes/schedule.h"
 #include "plan/lane_comms.h"
+#include "plan/lanes.h"
 #include "plan/plan.h"
 #include "support/models.h"
 
@@ -65,7 +65,7 @@ void time_steps(const std::string& model) {
       "{} on {} lanes: compiled in {:.1f} ms ({:.1f} ms of processor time), first call {:.1f} ms, step {:.3f} ms, "
       "{:.0f} "
       "examples/s\n",
-      model, Lanes::local().count(), compile, cpu, first, time, 128e3 / time);
+      model, Lanes::current().count(), compile, cpu, first, time, 128e3 / time);
 }
 
 // Wraps a group and measures its waits.
@@ -112,9 +112,9 @@ class TimedComm final : public Comm {
   Comm& inner_;
 };
 
-struct Lane {
+struct TimedLane {
   std::unique_ptr<TimedComm> comm;
-  std::unique_ptr<Plan> plan;
+  std::unique_ptr<LanePlan> plan;
   std::vector<BufferPtr> in, out;
 
   void run() {
@@ -130,7 +130,7 @@ struct Lane {
 // The step over lanes along "data", with parameters replicated or, if `sharded`, sharded like the batch.
 void time_communication(const std::string& model, bool sharded, const CollectiveScheduleOptions& options,
                         const char* what) {
-  const LaneGrid grid{{{"data", Lanes::local().count(), 1}}};
+  const LaneGrid grid{{{"data", Lanes::current().count(), 1}}};
   const auto call =
       detail::trace_call("benchmark", train_step, models::create_state(models::init(model, 0)), make_batch());
   const Program global = simplify(inline_bodies(*call.traced.program, Inline::early));
@@ -146,14 +146,12 @@ void time_communication(const std::string& model, bool sharded, const Collective
                                     constraints(global.outputs, global.outputs.size()));
   const CollectiveSchedule schedule = schedule_collectives(partition(global, grid, placement, 0), options);
   LaneComms comms(grid, false);
-  std::vector<Lane> lanes(static_cast<size_t>(grid.lanes()));
-  Lanes::local().run([&](int64_t at) {
-    Lane& lane = lanes[static_cast<size_t>(at)];
+  std::vector<TimedLane> lanes(static_cast<size_t>(grid.lanes()));
+  Lanes::current().run([&](int64_t at) {
+    TimedLane& lane = lanes[static_cast<size_t>(at)];
     lane.comm = std::make_unique<TimedComm>(*comms.of(at, "data"));
     const Program p = lower(apply_schedule(partition(global, grid, placement, at), schedule));
-    lane.plan = std::make_unique<Plan>(
-        p, Lanes::local().pool(at),
-        PlanOptions{{}, &Lanes::local().arena(at), [&lane](const std::string&) { return lane.comm.get(); }});
+    lane.plan = Lanes::current().lane(at).compile(p, {{}, [&lane](const std::string&) { return lane.comm.get(); }});
     for (const Type& type : p.input_types()) {
       lane.in.push_back(allocate(type.bytes()));
       std::fill_n(lane.in.back()->as<uint8_t>(), type.bytes(), uint8_t{0});
@@ -163,16 +161,16 @@ void time_communication(const std::string& model, bool sharded, const Collective
   });
   std::vector<double> steps, waited, alone;
   for (int round = 0; round < (model == "cnn" ? 10 : 40); ++round) {
-    for (Lane& lane : lanes) lane.comm->waited = 0;
+    for (TimedLane& lane : lanes) lane.comm->waited = 0;
     const auto start = Clock::now();
-    Lanes::local().run([&](int64_t at) { lanes[static_cast<size_t>(at)].run(); });
+    Lanes::current().run([&](int64_t at) { lanes[static_cast<size_t>(at)].run(); });
     steps.push_back(ms_since(start));
     double sum = 0;
-    for (const Lane& lane : lanes) sum += lane.comm->waited;
+    for (const TimedLane& lane : lanes) sum += lane.comm->waited;
     waited.push_back(sum / static_cast<double>(lanes.size()));
     // The same operations without concurrent computation.
     std::vector<double> each(lanes.size());
-    Lanes::local().run([&](int64_t at) {
+    Lanes::current().run([&](int64_t at) {
       TimedComm& comm = *lanes[static_cast<size_t>(at)].comm;
       comm.begin({}).wait();
       const auto first = Clock::now();
@@ -193,7 +191,7 @@ int main(int argc, char** argv) {
   const std::string model = argc > 1 ? argv[1] : "mlp1024";
   set_cpu_devices(8);
   time_steps(model);
-  if (Lanes::local().count() == 1) return 0;
+  if (Lanes::current().count() == 1) return 0;
   time_communication(model, false, {.bucket_bytes = int64_t{1} << 40, .prefetch = 0}, "data parallel, one bucket");
   time_communication(model, false, {}, "data parallel");
   time_communication(model, true, {.prefetch = 0}, "fully sharded, no prefetch");

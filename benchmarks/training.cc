@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "lane/cpu/gemm.h"
-#include "lane/lane.h"
+#include "plan/lanes.h"
 #include "support/models.h"
 
 namespace lockstep {
@@ -68,11 +68,11 @@ class Product {
         b_(fill(s.k * s.n)),
         c_(static_cast<size_t>(s.m * s.n)),
         gemm_(Gemm::prepare({.m = s.m, .n = s.n, .k = s.k, .transpose_a = s.ta, .transpose_b = s.tb},
-                            CpuLane::local().pool().threads())) {}
+                            Lanes::current().host_pool().threads())) {}
 
   double ours() {
     const auto begin = Clock::now();
-    gemm_.run(CpuLane::local().pool(), a_.data(), b_.data(), c_.data());
+    gemm_.run(Lanes::current().host_pool(), a_.data(), b_.data(), c_.data());
     return seconds_since(begin);
   }
   double library() {
@@ -124,7 +124,7 @@ void bench_model(const std::string& model, int rounds) {
       if (round >= 0) steps.push_back(seconds_since(begin));
     }
     for (size_t i = 0; i < shapes.size(); ++i) ours[i].push_back(shapes[i].ours());
-    openblas_set_num_threads(CpuLane::local().pool().threads());
+    openblas_set_num_threads(Lanes::current().host_pool().threads());
     for (size_t i = 0; i < shapes.size(); ++i) library[i].push_back(shapes[i].library());
     openblas_set_num_threads(1);
     // OpenBLAS's threads spin on all cores for 2^28 ticks (256 ms at 1.05 GHz) before they sleep.
@@ -160,7 +160,7 @@ void bench_overheads(int rounds) {
              median(calls) * 1e6);
 
   std::vector<double> regions;
-  Pool& pool = CpuLane::local().pool();
+  Pool& pool = Lanes::current().host_pool();
   for (int i = 0; i < 200 * rounds; ++i) {
     const auto begin = Clock::now();
     pool.parallel_for(pool.threads(), [](int64_t, int) {});

@@ -8,13 +8,13 @@
 #include <ostream>
 #include <unordered_set>
 
-#include "array/gpu_memory.h"
+#include "array/lane_memory.h"
 #include "array/node.h"
 #include "array/trace.h"
 #include "base/check.h"
 #include "base/dispatch.h"
 #include "base/hash.h"
-#include "lane/lane.h"
+#include "plan/lanes.h"
 
 namespace lockstep {
 namespace detail {
@@ -55,6 +55,12 @@ const Type* intern(const Type& type) {
   return &*types->insert(type).first;
 }
 
+void release_memory(Node& node) {
+  node.pieces.reset();
+  node.copies.reset();
+  node.host.reset();
+}
+
 Node* new_node() {
   {
     const std::lock_guard lock(free_lock);
@@ -73,10 +79,7 @@ void retain(Node* node) { node->references.fetch_add(1, std::memory_order_relaxe
 
 void release(Node* node) {
   if (node->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  node->buffer.reset();
-  node->gpu.reset();
-  node->pieces.reset();
-  node->gpu_copies.reset();
+  release_memory(*node);
 #if defined(__SANITIZE_ADDRESS__)
   delete node;  // so that a use after free is detected
 #else
@@ -116,68 +119,61 @@ Array concrete(const Type* interned, BufferPtr buffer, NamedSharding sharding) {
   Node* node = new_node();
   node->kind = Node::Kind::concrete;
   node->type = interned;
-  node->buffer = std::move(buffer);
+  node->pieces.one = std::move(buffer);
   node->sharding = sharding;
   return Array(node);
 }
 
-Array concrete_on_gpu(const Type* interned, BufferPtr buffer, NamedSharding sharding) {
-  Array array = concrete(interned, BufferPtr(), sharding);
-  array.node()->gpu = std::move(buffer);
-  return array;
-}
-
 Array concrete(const Type* interned, LanePiecesPtr pieces, NamedSharding sharding) {
   Array array = concrete(interned, BufferPtr(), sharding);
-  array.node()->pieces = std::move(pieces);
+  array.node()->pieces.divided = std::move(pieces);
   return array;
 }
 
 namespace {
 
-// Guards Node::buffer and Node::gpu where they are filled on first use.
-std::mutex& buffers_mutex() {
+// Guards Node::host where it is filled on first use.
+std::mutex& host_mutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+// A buffer of the main lane with elements of `node`, as an array. `all`: all elements, so that it shares the host copy.
+Array on_main_lane(const Type* type, BufferPtr buffer, const Node& node, bool all, const NamedSharding& sharding = {}) {
+  const bool on_host = buffer->space() != MemorySpace::device;
+  Array out = concrete(type, std::move(buffer), sharding);
+  if (!all || on_host) return out;
+  const std::lock_guard lock(host_mutex());
+  const BufferPtr& one = node.pieces.one;
+  out.node()->host = one && one->space() != MemorySpace::device ? one : node.host;
+  return out;
 }
 
 }  // namespace
 
 Array with_new_sharding(const Array& array, const NamedSharding& sharding) {
   const Node& node = *array.node();
-  if (node.kind == Node::Kind::concrete && !node.pieces && one_gpu_in_use()) {
-    // Uploaded once, and shared by the handles with other shardings.
-    Array out = concrete_on_gpu(node.type, gpu_buffer_of(array, *node.type, "device_put"), sharding);
-    const std::lock_guard lock(buffers_mutex());
-    out.node()->buffer = node.buffer;
-    return out;
-  }
-  if (node.kind != Node::Kind::concrete || !node.pieces)
+  if (node.kind == Node::Kind::concrete && node.pieces.divided)
+    return concrete(node.type, node.pieces.divided, sharding);
+  if (node.kind != Node::Kind::concrete || local_lane_count() > 1)
     return concrete(node.type, buffer_of(array, "device_put"), sharding);
-  return concrete(node.type, node.pieces, sharding);
+  // Uploaded once, and shared by the handles with other shardings.
+  BufferPtr buffer = main_lane_buffer(Lanes::current().main(), array, *node.type, "device_put");
+  return on_main_lane(node.type, std::move(buffer), node, true, sharding);
 }
 
 std::optional<Array> contiguous_slice(const Array& array, int64_t first, const Shape& shape) {
   if (Trace::current() || !array.defined()) return {};
   const Node& node = *array.node();
-  if (node.kind != Node::Kind::concrete || node.pieces || node.sharding.defined()) return {};
+  if (node.kind != Node::Kind::concrete || node.pieces.divided || node.sharding.defined()) return {};
   const Type* const type = intern({node.type->dtype, shape});
   const int64_t bytes = type->bytes(), begin = first * size_of(type->dtype);
+  Lane& lane = Lanes::current().main();
+  std::unique_lock running(Lanes::current().run_mutex(), std::defer_lock);
+  if (lane.info().asynchronous) running.lock();
+  BufferPtr from = main_lane_buffer(lane, array, *node.type, "slice");
   const bool all = bytes == node.type->bytes();
-  if (!gpu_in_use()) {
-    const BufferPtr& from = buffer_of(array, "slice");
-    if (all) return concrete(type, from);
-    BufferPtr out = allocate(bytes);
-    std::copy_n(from->data() + begin, bytes, out->data());
-    return concrete(type, std::move(out));
-  }
-  const std::lock_guard running(CpuLane::local().run_mutex());  // another thread may be capturing a graph
-  const BufferPtr from = gpu_buffer_of(array, *node.type, "slice");
-  if (!all) return concrete_on_gpu(type, copy_on_gpu(*from, begin, bytes));
-  Array out = concrete_on_gpu(type, from);
-  const std::lock_guard lock(buffers_mutex());
-  out.node()->buffer = node.buffer;
-  return out;
+  return on_main_lane(type, all ? std::move(from) : lane.copy_of(*from, begin, bytes), node, all);
 }
 
 Array traced(const Type& type, uint64_t trace, ValueId value, bool is_number_input) {
@@ -228,7 +224,7 @@ void check_readable(const Array& array, const char* wanted_by) {
   const Node& node = *array.node();
   switch (node.kind) {
     case Node::Kind::concrete:
-      if (node.pieces && !node.pieces->complete())
+      if (node.pieces.divided && !node.pieces.divided->complete())
         throw_error(
             "{}: the array {} is sharded over several processes by {}, and none holds all of it; replicate it in the "
             "compiled function (out_shardings P()), or gather it with distributed::process_allgather",
@@ -253,13 +249,14 @@ void check_readable(const Array& array, const char* wanted_by) {
 const BufferPtr& buffer_of(const Array& array, const char* wanted_by) {
   check_readable(array, wanted_by);
   Node& node = *array.node();
-  if (node.kind == Node::Kind::concrete && !node.pieces && !node.gpu) return node.buffer;
-  const std::lock_guard lock(buffers_mutex());
-  if (!node.buffer)
-    node.buffer = node.gpu      ? copy_to_host(*node.gpu)
-                  : node.pieces ? assemble(*node.pieces, *node.type)
-                                : literal_buffer(node, node.type->dtype);
-  return node.buffer;
+  const BufferPtr& one = node.pieces.one;
+  if (node.kind == Node::Kind::concrete && one && one->space() != MemorySpace::device) return one;
+  const std::lock_guard lock(host_mutex());
+  if (!node.host)
+    node.host = node.kind == Node::Kind::literal ? literal_buffer(node, node.type->dtype)
+                : one                            ? Lanes::current().main().download(one)
+                                                 : assemble(*node.pieces.divided, *node.type);
+  return node.host;
 }
 
 Array from_bytes(const void* data, Type type) {

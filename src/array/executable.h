@@ -27,7 +27,7 @@ class Executable {
   // Bytes of temporaries and constants on each lane of this process.
   virtual std::vector<int64_t> work_bytes() const = 0;
   virtual size_t instructions() const = 0;  // summed over all lanes
-  // Starts compiling GPU kernels in background threads. run() waits for them.
+  // Starts compiling kernels in background threads. run() waits for them.
   virtual void compile_kernels_in_background() const = 0;
   // The sharding of every value over lanes, the reason for it, and the communication, as text.
   virtual std::string explain() const = 0;

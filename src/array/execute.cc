@@ -5,11 +5,12 @@
 
 #include "array/apply.h"
 #include "array/executable.h"
-#include "array/gpu_memory.h"
+#include "array/lane_memory.h"
+#include "array/local_program.h"
 #include "base/check.h"
-#include "lane/lane.h"
+#include "base/runtime_parts.h"
 #include "passes/passes.h"
-#include "plan/plan.h"
+#include "plan/lanes.h"
 
 namespace lockstep::detail {
 
@@ -33,97 +34,56 @@ void Executable::mark_donated(const Array* const* args) const {
     Node& node = *args[i]->node();
     if (node.kind != Node::Kind::concrete) continue;
     node.kind = Node::Kind::donated;
-    node.buffer.reset();
-    node.gpu.reset();
-    node.pieces.reset();
-    node.gpu_copies.reset();
+    release_memory(node);
   }
 }
 
 namespace {
 
-// Runs on all cores of the process, or on its GPU.
+// Runs on the main lane.
 class OneLaneExecutable final : public Executable {
  public:
   OneLaneExecutable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings)
-      : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)) {
-    lowered_ = lower(*program_);
-    plan_ = std::make_unique<Plan>(lowered_, CpuLane::local().pool(),
-                                   PlanOptions{donated_, &CpuLane::local().arena(), {}, gpu_});
-    for (const Type* type : out_types_) out_bytes_.push_back(type->bytes());
-    in_.resize(in_types_.size());
-    out_.resize(out_types_.size());
-    held_.resize(in_types_.size());
-    made_.resize(out_types_.size());
-  }
+      : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)),
+        local_(lanes_.main(), lower(*program_), {.donated = donated_}) {}
 
   void run(const Array* const* args, Array* results) override {
-    const std::lock_guard lock(CpuLane::local().run_mutex());
-    const BufferRelease release{held_, made_};
-    for (size_t i = 0; i < in_types_.size(); ++i) held_[i] = input_buffer(argument(args, i), i);
-    for (size_t i = 0; i < in_types_.size() - captures_.size(); ++i) copy_if_shared(i);
-    for (size_t i = 0; i < in_.size(); ++i) in_[i] = held_[i]->data();
-    // Results are allocated before anything is written, so that running out of memory leaves the arguments
-    // unchanged.
-    for (size_t j = 0; j < out_types_.size(); ++j) {
-      const int from = plan_->donated_input(j);
-      made_[j] = from >= 0 ? held_[static_cast<size_t>(from)]
-                 : gpu_    ? allocate_on_gpu(out_bytes_[j])
-                           : allocate(out_bytes_[j]);
-      out_[j] = made_[j]->data();
-    }
-    plan_->run(in_.data(), out_.data());
+    const std::lock_guard lock(lanes_.run_mutex());
+    const BufferRelease release{local_};
+    for (size_t i = 0; i < in_types_.size(); ++i)
+      local_.set_input(i, main_lane_buffer(local_.lane(), argument(args, i), *in_types_[i], "call"));
+    for (size_t i = 0; i < in_types_.size() - captures_.size(); ++i)
+      if (donated_[i]) copy_if_shared(i);
+    local_.run();
     mark_donated(args);
-    for (size_t j = 0; j < made_.size(); ++j)
-      results[j] = gpu_ ? concrete_on_gpu(out_types_[j], std::move(made_[j]), out_shardings_[j])
-                        : concrete(out_types_[j], std::move(made_[j]), out_shardings_[j]);
+    for (size_t j = 0; j < out_types_.size(); ++j)
+      results[j] = concrete(out_types_[j], local_.take_result(j), out_shardings_[j]);
   }
 
-  std::string lowered_text() const override { return print(lowered_); }
-  std::string plan_text() const override { return plan_->describe(); }
-  std::vector<int64_t> work_bytes() const override { return {plan_->arena_bytes()}; }
-  size_t instructions() const override { return plan_->instructions(); }
-  void compile_kernels_in_background() const override { plan_->compile_in_background(); }
+  std::string lowered_text() const override { return print(local_.lowered()); }
+  std::string plan_text() const override { return local_.plan().describe(); }
+  std::vector<int64_t> work_bytes() const override { return {local_.plan().arena_bytes()}; }
+  size_t instructions() const override { return local_.plan().instructions(); }
+  void compile_kernels_in_background() const override { local_.plan().compile_in_background(); }
   std::string explain() const override { return "one lane: nothing is sharded, no communication\n"; }
 
  private:
   // Drops a call's buffers when the call ends, also by an exception.
   struct BufferRelease {
-    std::vector<BufferPtr>&held, &made;
-    ~BufferRelease() {
-      for (BufferPtr& b : held) b.reset();
-      for (BufferPtr& b : made) b.reset();
-    }
+    LocalProgram& local;
+    ~BufferRelease() { local.release_buffers(); }
   };
-
-  BufferPtr input_buffer(const Array& array, size_t i) const {
-    if (gpu_) return gpu_buffer_of(array, *in_types_[i], "call");
-    const Node& node = *array.node();
-    if (node.kind == Node::Kind::literal) return literal_buffer(node, in_types_[i]->dtype);
-    return buffer_of(array, "call");
-  }
 
   // Copies a donated argument whose memory is still in use elsewhere, for example by another argument of this
   // call.
   void copy_if_shared(size_t i) {
-    if (!donated_[i] || held_[i]->references() <= 2) return;  // the array's reference (a number has none) and held_[i]
-    if (gpu_) {
-      held_[i] = copy_on_gpu(*held_[i], 0, held_[i]->size());
-      return;
-    }
-    BufferPtr copy = allocate(held_[i]->size());
-    std::copy_n(held_[i]->data(), held_[i]->size(), copy->data());
-    held_[i] = std::move(copy);
+    const Buffer& buffer = *local_.input(i);
+    if (buffer.references() <= 2) return;  // the array's reference (a number has none) and that of local_
+    local_.set_input(i, local_.lane().copy_of(buffer, 0, buffer.size()));
   }
 
-  CudaLane* const gpu_ = gpu_in_use();
-  Program lowered_;
-  std::unique_ptr<Plan> plan_;
-  std::vector<int64_t> out_bytes_;
-  // Used by run() only, under the lane's lock. They are members so that a call allocates nothing.
-  std::vector<const void*> in_;
-  std::vector<void*> out_;
-  std::vector<BufferPtr> held_, made_;
+  Lanes& lanes_ = Lanes::current();
+  LocalProgram local_;
 };
 
 }  // namespace
@@ -208,15 +168,17 @@ Shardings shardings_of(std::span<const Array> args) {
   return out;
 }
 
-bool is_across_processes(const Array& a) { return a.node()->pieces && a.node()->pieces->across_processes; }
+bool is_across_processes(const Array& a) {
+  return a.node()->pieces.divided && a.node()->pieces.divided->across_processes;
+}
 
 }  // namespace
 
 Arrays run_now(const Program& program, std::span<const Array> args) {
-  static auto* cache = new ExecutableCache;
   // Arrays distributed over processes are computed in place, by all of these processes.
   const bool distributed = std::any_of(args.begin(), args.end(), is_across_processes);
-  const std::shared_ptr<Executable> executable = cache->get(program, distributed ? shardings_of(args) : Shardings{});
+  const std::shared_ptr<Executable> executable =
+      runtime_part<ExecutableCache>().get(program, distributed ? shardings_of(args) : Shardings{});
   std::vector<const Array*> pointers;
   for (const Array& a : args) pointers.push_back(&a);
   Arrays results(executable->results());

@@ -1,12 +1,24 @@
 #include "lockstep/jit.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "array/node.h"
 #include "base/check.h"
+#include "base/runtime_parts.h"
 
 namespace lockstep::detail {
+
+namespace {
+
+// Runtimes are numbered because a new one may have the address of one that was destroyed.
+struct RuntimeNumber {
+  static inline std::atomic<uint64_t> last = 0;
+  const uint64_t value = ++last;
+};
+
+}  // namespace
 
 JitCache::JitCache(const JitOptions& options, SourceLine at)
     : options_(std::make_unique<const JitOptions>(options)), at_(at) {}
@@ -15,14 +27,16 @@ JitCache::~JitCache() = default;
 std::shared_ptr<JitCache::Entry> JitCache::find(std::string_view key, const void* tag, const Array* const* arrays,
                                                 const Tracer& trace) {
   const std::lock_guard lock(mutex_);
+  const uint64_t runtime = runtime_part<RuntimeNumber>().value;
   for (const auto& entry : entries_)
-    if (entry->tag == tag && entry->key == key) return entry;
+    if (entry->tag == tag && entry->runtime == runtime && entry->key == key) return entry;
   auto made = std::make_shared<Entry>();
   Call call;
   const Traced traced = trace(*made, call);
   made->executable = compile(traced, arrays, call);
   made->key = key;
   made->tag = tag;
+  made->runtime = runtime;
   entries_.push_back(made);
   return made;
 }

@@ -6,17 +6,15 @@
 
 #include "array/constraints.h"
 #include "array/executable.h"
-#include "array/gpu_memory.h"
+#include "array/local_program.h"
 #include "base/check.h"
 #include "comm/world.h"
-#include "lane/lane.h"
-#include "lane/lanes.h"
 #include "passes/partition.h"
 #include "passes/passes.h"
 #include "passes/schedule.h"
 #include "passes/traffic.h"
 #include "plan/lane_comms.h"
-#include "plan/plan.h"
+#include "plan/lanes.h"
 #include "sharding/mesh_text.h"
 
 namespace lockstep::detail {
@@ -43,84 +41,74 @@ class MultiLaneExecutable final : public Executable {
   }
 
   void run(const Array* const* args, Array* results) override {
-    const std::lock_guard lock(CpuLane::local().run_mutex());
+    const std::lock_guard lock(Lanes::current().run_mutex());
     if (!comms_ || comms_->failed()) make_plans();  // a failed call leaves its communicators unusable
     std::vector<InputSource> sources;
     for (size_t i = 0; i < in_types_.size(); ++i) sources.push_back(source(argument(args, i), i));
-    std::vector<std::shared_ptr<LanePieces>> made;
-    for (ValueId id : global_.outputs)
-      made.push_back(std::make_shared<LanePieces>(
-          LanePieces{where_.grid, placement_.lane_specs[id],
-                     std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())), where_.across_processes, gpu_}));
     try {
-      on_lanes([&](int64_t here) { run_on(here, sources, made); },
+      on_lanes([&](int64_t here) { run_on(here, sources); },
                [&](const std::string& message) { comms_->abort(message); });
     } catch (const std::exception& error) {
       comms_->abort(error.what());
       comms_.reset();
+      for (const auto& local : lanes_) local->release_buffers();
       if (where_.across_processes) World::current().throw_cause(error);
       throw;
     }
     if (where_.across_processes) World::current().end_warmup();
     for (size_t i = 0; i < sources.size(); ++i)
-      if (sources[i].copies) argument(args, i).node()->gpu_copies = std::move(sources[i].copies);
+      if (sources[i].copies) argument(args, i).node()->copies.divided = std::move(sources[i].copies);
     mark_donated(args);
-    for (size_t j = 0; j < made.size(); ++j)
-      results[j] = concrete(out_types_[j], std::move(made[j]), out_shardings_[j]);
+    for (size_t j = 0; j < out_types_.size(); ++j) results[j] = concrete(out_types_[j], result(j), out_shardings_[j]);
+    for (const auto& local : lanes_) local->release_buffers();
   }
 
   std::string lowered_text() const override {
-    const std::lock_guard lock(CpuLane::local().run_mutex());
+    const std::lock_guard lock(Lanes::current().run_mutex());
     std::string out;
     for (size_t lane = 0; lane < lanes_.size(); ++lane)
-      out += fmt::format("lane {}:\n{}", lane, print(lanes_[lane].lowered));
+      out += fmt::format("lane {}:\n{}", lane, print(lanes_[lane]->lowered()));
     return out;
   }
   std::string plan_text() const override {
     std::string out;
     size_t lane = 0;
-    for_each_plan([&](const Plan& plan) { out += fmt::format("lane {}:\n{}", lane++, plan.describe()); });
+    for_each_plan([&](const LanePlan& plan) { out += fmt::format("lane {}:\n{}", lane++, plan.describe()); });
     return out;
   }
   std::vector<int64_t> work_bytes() const override {
     std::vector<int64_t> out;
-    for_each_plan([&](const Plan& plan) { out.push_back(plan.arena_bytes()); });
+    for_each_plan([&](const LanePlan& plan) { out.push_back(plan.arena_bytes()); });
     return out;
   }
   void compile_kernels_in_background() const override {
-    for_each_plan([](const Plan& plan) { plan.compile_in_background(); });
+    for_each_plan([](const LanePlan& plan) { plan.compile_in_background(); });
   }
   size_t instructions() const override {
     size_t out = 0;
-    for_each_plan([&](const Plan& plan) { out += plan.instructions(); });
+    for_each_plan([&](const LanePlan& plan) { out += plan.instructions(); });
     return out;
   }
   std::string explain() const override;
 
  private:
-  struct Lane {
-    Program lowered;
-    std::unique_ptr<Plan> plan;
-  };
   // Where an input comes from: pieces with the required sharding, or the complete array in host memory. In
-  // the latter case GPU lanes keep their uploaded pieces in `copies`, which the array caches for the next
-  // call.
+  // the latter case lanes that do not use host memory keep their uploaded pieces in `copies`, which the array caches
+  // for the next call.
   struct InputSource {
     LanePiecesPtr pieces;
     BufferPtr whole;
     std::shared_ptr<LanePieces> copies = {};
   };
 
-  // Lanes have no plan after a failed call; the next call plans again.
-  void for_each_plan(FunctionRef<void(const Plan&)> f) const {
-    const std::lock_guard lock(CpuLane::local().run_mutex());
-    for (const Lane& lane : lanes_)
-      if (lane.plan) f(*lane.plan);
+  void for_each_plan(FunctionRef<void(const LanePlan&)> f) const {
+    const std::lock_guard lock(Lanes::current().run_mutex());
+    for (const auto& local : lanes_) f(local->plan());
   }
 
   // Like Lanes::run, on the lanes of this process that the mesh uses.
   void on_lanes(FunctionRef<void(int64_t)> f, FunctionRef<void(const std::string&)> failed = {}) const {
-    Lanes::local().run(
+    Lanes::current().run(
         [&](int64_t here) {
           if (here < where_.local_count) f(here);
         },
@@ -133,23 +121,16 @@ class MultiLaneExecutable final : public Executable {
     lanes_.resize(static_cast<size_t>(where_.local_count));
     const CollectiveSchedule schedule = schedule_collectives(partition(global_, where_.grid, placement_, 0));
     const auto make = [&](int64_t here) {
-      Lane& own = lanes_[static_cast<size_t>(here)];
       const int64_t lane = where_.first_local + here;
-      own.lowered = lower(apply_schedule(partition(global_, where_.grid, placement_, lane), schedule));
-      CudaLane* const cuda = gpu_of_lane(here);
-      // A process with one lane uses all of its cores.
-      const bool alone = where_.local_count == 1;
-      own.plan =
-          std::make_unique<Plan>(own.lowered, alone ? CpuLane::local().pool() : Lanes::local().pool(here),
-                                 PlanOptions{donated_, alone ? &CpuLane::local().arena() : &Lanes::local().arena(here),
-                                             [this, lane, cuda](const std::string& axes) {
-                                               return cuda ? comms_->of(lane, axes, *cuda) : comms_->of(lane, axes);
-                                             },
-                                             cuda});
+      Lane& executor = lane_of(here);
+      const auto comm = [this, lane, &executor](const std::string& axes) { return comms_->of(lane, axes, executor); };
+      lanes_[static_cast<size_t>(here)] = std::make_unique<LocalProgram>(
+          executor, lower(apply_schedule(partition(global_, where_.grid, placement_, lane), schedule)),
+          PlanOptions{donated_, comm});
     };
-    // GPU lanes create communicators together while they plan.
+    // Lanes with their own memory create communicators together while they plan.
     const auto failed = [&](const std::string& message) {
-      if (gpu_) comms_->abort(message);
+      if (!on_host_) comms_->abort(message);
     };
     try {
       on_lanes(make, failed);
@@ -165,7 +146,7 @@ class MultiLaneExecutable final : public Executable {
   // What all processes must agree on before they communicate: the program and how it is sharded.
   std::string agreement() const {
     std::string out = print(global_);
-    out += fmt::format("computed on {}\n", to_string(platform()));
+    out += fmt::format("computed on {}\n", lane_of(0).info().platform);
     for (const auto& [ids, what] : {std::pair(&global_.inputs, "input"), std::pair(&global_.outputs, "output")})
       for (size_t i = 0; i < ids->size(); ++i)
         out += fmt::format("{} {}: {}\n", what, i, lane_spec_text(placement_.lane_specs[(*ids)[i]]));
@@ -180,100 +161,75 @@ class MultiLaneExecutable final : public Executable {
       return pieces && pieces->across_processes == where_.across_processes && pieces->grid == where_.grid &&
              pieces->lane_spec == lane_spec;
     };
-    if (node.kind == Node::Kind::concrete && fit(node.pieces)) return {node.pieces, nullptr};
-    if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.gpu_copies)) return {node.gpu_copies, nullptr};
+    if (node.kind == Node::Kind::concrete && fit(node.pieces.divided)) return {node.pieces.divided, nullptr};
+    if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.copies.divided))
+      return {node.copies.divided, nullptr};
     InputSource out{nullptr, buffer_of(array, "call")};
-    if (gpu_ && !donated_[i])
+    if (!on_host_ && !donated_[i])
       out.copies = std::make_shared<LanePieces>(
           LanePieces{where_.grid, lane_spec, std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())),
-                     where_.across_processes, true});
+                     where_.across_processes});
     return out;
   }
 
-  void run_on(int64_t here, const std::vector<InputSource>& sources,
-              const std::vector<std::shared_ptr<LanePieces>>& made) {
-    Plan& plan = *lanes_[static_cast<size_t>(here)].plan;
-    const Program& local = lanes_[static_cast<size_t>(here)].lowered;
-    const int64_t lane = where_.first_local + here;
-    std::vector<BufferPtr> held(sources.size());  // keeps the inputs alive
-    std::vector<const void*> in;
-    for (size_t i = 0; i < sources.size(); ++i)
-      in.push_back(gpu_ ? gpu_piece(here, i, sources[i], held[i]) : piece(lane, i, sources[i], held[i]));
-    std::vector<void*> out;
-    for (size_t j = 0; j < made.size(); ++j) {
-      const int from = plan.donated_input(j);
-      BufferPtr& result = made[j]->buffers[static_cast<size_t>(lane)];
-      const int64_t bytes = local.types[local.outputs[j]].bytes();
-      result = from >= 0 ? held[static_cast<size_t>(from)] : gpu_ ? allocate_on_gpu(bytes, here) : allocate(bytes);
-      out.push_back(result->data());
-    }
-    plan.run(in.data(), out.data());
+  void run_on(int64_t here, const std::vector<InputSource>& sources) {
+    LocalProgram& local = *lanes_[static_cast<size_t>(here)];
+    for (size_t i = 0; i < sources.size(); ++i) set_piece(local, where_.first_local + here, i, sources[i]);
+    local.run();
   }
 
-  // A lane's piece of an input. If donated, the lane may write to it; otherwise it may be part of the
+  // Result j of all lanes.
+  LanePiecesPtr result(size_t j) {
+    LanePieces out{where_.grid, placement_.lane_specs[global_.outputs[j]],
+                   std::vector<BufferPtr>(static_cast<size_t>(where_.grid.lanes())), where_.across_processes};
+    for (size_t here = 0; here < lanes_.size(); ++here)
+      out.buffers[static_cast<size_t>(where_.first_local) + here] = lanes_[here]->take_result(j);
+    return std::make_shared<LanePieces>(std::move(out));
+  }
+
+  // The lane of this process that runs local program `here`. A process with one of them uses all of its cores.
+  Lane& lane_of(int64_t here) const {
+    return where_.local_count == 1 ? Lanes::current().main() : Lanes::current().lane(here);
+  }
+
+  // Sets a lane's piece of an input. If donated, the lane may write to it; otherwise it may be part of the
   // complete array.
-  const void* piece(int64_t lane, size_t i, const InputSource& source, BufferPtr& held) const {
-    const Type& type = *in_types_[i];
-    const int64_t size = size_of(type.dtype);
+  void set_piece(LocalProgram& local, int64_t lane, size_t i, const InputSource& source) const {
+    Lane& executor = local.lane();
     if (source.pieces) {
       const BufferPtr& buffer = source.pieces->buffers[static_cast<size_t>(lane)];
       // The buffer may be written only if the array is the sole owner of its pieces (besides this call) and
       // they of it.
-      if (!donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique())) {
-        held = buffer;
-      } else {
-        held = allocate(buffer->size());
-        std::memcpy(held->data(), buffer->data(), static_cast<size_t>(buffer->size()));
-      }
-      return held->data();
-    }
-    const IndexBox box = lane_box(where_.grid, placement_.lane_specs[global_.inputs[i]], type.shape, lane);
-    const int64_t begin = contiguous_offset(type.shape, box);
-    if (!donated_[i] && begin >= 0) return source.whole->data() + begin * size;
-    int64_t elements = 1;
-    for (const Range& range : box) elements *= range.size();
-    held = allocate(elements * size);
-    extract_box(source.whole->data(), type.shape, box, size, held->data());
-    return held->data();
-  }
-
-  // Same in the memory of the lane's GPU; never part of a larger array.
-  const void* gpu_piece(int64_t here, size_t i, const InputSource& source, BufferPtr& held) const {
-    const auto lane = static_cast<size_t>(where_.first_local + here);
-    if (source.pieces && source.pieces->on_gpu) {
-      const BufferPtr& buffer = source.pieces->buffers[lane];
-      const bool usable = !donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique());
-      held = usable ? buffer : copy_on_gpu(*buffer, 0, buffer->size(), here);
-      return held->data();
-    }
-    if (source.pieces) {
-      const Buffer& buffer = *source.pieces->buffers[lane];
-      held = copy_to_gpu(buffer.data(), buffer.size(), here);
-      return held->data();
+      if (!executor.can_use(*buffer)) return local.set_input(i, executor.upload(buffer));
+      if (!donated_[i] || (source.pieces.use_count() <= 2 && buffer->unique())) return local.set_input(i, buffer);
+      return local.set_input(i, executor.copy_of(*buffer, 0, buffer->size()));
     }
     const Type& type = *in_types_[i];
     const int64_t size = size_of(type.dtype);
-    const IndexBox box =
-        lane_box(where_.grid, placement_.lane_specs[global_.inputs[i]], type.shape, static_cast<int64_t>(lane));
+    const IndexBox box = lane_box(where_.grid, placement_.lane_specs[global_.inputs[i]], type.shape, lane);
+    const int64_t begin = contiguous_offset(type.shape, box);
+    if (!donated_[i] && begin >= 0 && executor.can_use(*source.whole))
+      return local.set_input(i, source.whole, source.whole->data() + begin * size);
     int64_t bytes = size;
     for (const Range& range : box) bytes *= range.size();
-    if (const int64_t begin = contiguous_offset(type.shape, box); begin >= 0) {
-      held = copy_to_gpu(source.whole->data() + begin * size, bytes, here);
+    const BufferPtr piece = executor.allocate(bytes);
+    if (begin >= 0) {
+      executor.copy_from_host(piece->data(), source.whole->data() + begin * size, bytes);
     } else {
-      const BufferPtr dense = allocate(bytes);
+      const BufferPtr dense = on_host_ ? piece : allocate(bytes);
       extract_box(source.whole->data(), type.shape, box, size, dense->data());
-      held = copy_to_gpu(dense->data(), bytes, here);
+      if (dense != piece) executor.copy_from_host(piece->data(), dense->data(), bytes);
     }
-    if (source.copies) source.copies->buffers[lane] = held;
-    return held->data();
+    if (source.copies) source.copies->buffers[static_cast<size_t>(lane)] = piece;
+    local.set_input(i, piece);
   }
 
-  const bool gpu_ = gpu_in_use() != nullptr;
+  const bool on_host_ = Lanes::current().main().info().space == MemorySpace::host;
   Program global_;
   MeshLanes where_;
   Placement placement_;
   std::unique_ptr<LaneComms> comms_;
-  std::vector<Lane> lanes_;
+  std::vector<std::unique_ptr<LocalProgram>> lanes_;
 };
 
 std::string MultiLaneExecutable::explain() const {
@@ -299,7 +255,7 @@ std::string MultiLaneExecutable::explain() const {
       number[id] = next++;
       line(id, fmt::format("equation {} {}", i, global_.eqns[i].op->name));
     }
-  return out + "communication between lanes, in order:\n" + traffic_text(lanes_[0].lowered, where_.grid);
+  return out + "communication between lanes, in order:\n" + traffic_text(lanes_[0]->lowered(), where_.grid);
 }
 
 LaneConstraints known_lane_specs(const Program& p, const std::vector<ValueId>& ids, const Shardings& shardings,

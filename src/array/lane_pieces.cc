@@ -4,10 +4,9 @@
 #include <cstring>
 #include <set>
 
-#include "array/gpu_memory.h"
 #include "base/check.h"
 #include "comm/world.h"
-#include "lane/lanes.h"
+#include "plan/lanes.h"
 
 namespace lockstep::detail {
 namespace {
@@ -107,7 +106,8 @@ int64_t local_lane(const LanePieces& pieces, int64_t lane) {
 
 BufferPtr piece_on_host(const LanePieces& pieces, int64_t lane) {
   const BufferPtr& buffer = pieces.buffers[static_cast<size_t>(lane)];
-  return pieces.on_gpu ? copy_to_host(*buffer, local_lane(pieces, lane)) : buffer;
+  if (buffer->space() != MemorySpace::device) return buffer;
+  return Lanes::current().lane(local_lane(pieces, lane)).download(buffer);
 }
 
 BufferPtr assemble(const LanePieces& pieces, const Type& type) {

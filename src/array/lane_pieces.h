@@ -15,7 +15,6 @@ struct LanePieces {
   LaneSpec lane_spec;
   std::vector<BufferPtr> buffers;  // one per lane, dense row-major; null for lanes of other processes
   bool across_processes = false;   // over the lanes of all processes; else of this one
-  bool on_gpu = false;             // the buffers are in GPU memory
 
   // Whether some dimension is divided; else every lane holds the complete array.
   bool is_sharded() const;
@@ -37,7 +36,7 @@ MeshLanes lanes_of(const Mesh& mesh);
 // Converts a lane's grid position to its index among the lanes of this process.
 int64_t local_lane(const LanePieces& pieces, int64_t lane);
 
-// A lane's piece in host memory. For a piece on a GPU: a copy, which waits until the piece is computed.
+// A lane's piece in host memory. If it is in other memory: a copy, which waits until the piece is computed.
 BufferPtr piece_on_host(const LanePieces& pieces, int64_t lane);
 
 // The complete array in host memory. For a replicated array: the buffer of a local lane. REQUIRES:

@@ -1,8 +1,8 @@
 // Node: the object an Array handle points to. Reference counting and the functions below are safe to use from
 // any thread.
 //
-//   literal   a C++ number; its buffer is created on first access
-//   concrete  has data: `buffer` on the host, `gpu` on the GPU, and/or `pieces` on several lanes
+//   literal   a C++ number
+//   concrete  has data: `pieces`
 //   traced    value `value` of trace `trace`
 //   donated   its memory was given to a compiled function; only the type remains
 #pragma once
@@ -22,6 +22,17 @@ namespace lockstep::detail {
 // Returns the unique copy of a type. Types are compared by its address.
 const Type* intern(const Type&);
 
+// An array in memory: in one piece, or divided over lanes.
+struct Pieces {
+  BufferPtr one;          // memory of the host or of the main lane; null if divided
+  LanePiecesPtr divided;  // null if in one piece
+
+  void reset() {
+    one.reset();
+    divided.reset();
+  }
+};
+
 struct Node {
   enum class Kind : uint8_t { literal, concrete, traced, donated };
 
@@ -29,10 +40,9 @@ struct Node {
   Kind kind = Kind::literal;
   const Type* type = nullptr;  // interned
   NamedSharding sharding;      // undefined: on one device
-  BufferPtr buffer;            // host memory; filled on first access for literals, pieces and GPU arrays
-  BufferPtr gpu;               // concrete: the array in the GPU's memory, if computed or needed there
-  LanePiecesPtr pieces;        // concrete: the pieces on several lanes; null: not divided over lanes
-  LanePiecesPtr gpu_copies;    // concrete: cached copies of the pieces on several GPUs, as last used by a program
+  Pieces pieces;               // concrete: the array
+  Pieces copies;               // concrete: copies in the memory of lanes, as last used by programs; cached
+  BufferPtr host;              // the array in host memory if `pieces` is not, once it was read; literals too
   uint64_t trace = 0;          // traced: the id of the trace, and the value in it
   ValueId value = 0;
   bool is_number_input = false;  // traced: an input whose argument was a number
@@ -41,9 +51,13 @@ struct Node {
   Node* next = nullptr;          // in the free list
 };
 
+// Drops the memory of a node.
+void release_memory(Node& node);
+
 // Returns a node from the free list, or a new one. In a steady state the heap is not used.
 Node* new_node();
 
+// A concrete array in one piece.
 Array concrete(const Type* interned, BufferPtr, NamedSharding = {});
 Array concrete(const Type* interned, LanePiecesPtr, NamedSharding);
 // Returns the same elements with another sharding. Shares memory.
@@ -54,17 +68,11 @@ Array with_new_sharding(const Array& concrete_array, const NamedSharding&);
 std::optional<Array> contiguous_slice(const Array&, int64_t first, const Shape& shape);
 Array traced(const Type& type, uint64_t trace, ValueId value, bool is_number_input = false);
 
-// A concrete array in GPU memory.
-Array concrete_on_gpu(const Type* interned, BufferPtr, NamedSharding = {});
-
-// The array in the GPU's memory; uploaded, and cached in the node, on first use. Throws like buffer_of().
-BufferPtr gpu_buffer_of(const Array&, const Type&, const char* wanted_by);
-
 // Throws Error for an array that cannot be read: empty, traced, donated, or partly held by other processes.
 // `wanted_by` names the operation in the message. Copies nothing and does not wait.
 void check_readable(const Array&, const char* wanted_by);
 
-// The host buffer of a concrete array or literal. Copies from the GPU or assembles pieces on first use.
+// The host buffer of a concrete array or literal. Copies from the memory of a lane, or assembles pieces, on first use.
 // Throws like check_readable().
 const BufferPtr& buffer_of(const Array&, const char* wanted_by);
 

@@ -60,10 +60,7 @@ void pmap_donated(const Array& array) {
   Node& node = *array.node();
   if (node.kind != Node::Kind::concrete) return;
   node.kind = Node::Kind::donated;
-  node.buffer.reset();
-  node.gpu.reset();
-  node.pieces.reset();
-  node.gpu_copies.reset();
+  release_memory(node);
 }
 
 }  // namespace lockstep::detail

@@ -76,7 +76,8 @@ IndexBox process_box(const MeshLanes& lanes, const LaneSpec& lane_spec, const Sh
 std::vector<Shard> addressable_shards(const Array& x) {
   std::vector<Shard> out;
   const NamedSharding sharding = x.sharding();
-  const detail::LanePiecesPtr pieces = x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces : nullptr;
+  const detail::LanePiecesPtr pieces =
+      x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces.divided : nullptr;
   if (!pieces || pieces->complete()) {
     const BufferPtr& buffer = detail::buffer_of(x, "addressable_shards");
     for (const DeviceIndices& piece : sharding.addressable_indices_map(x.shape()))
@@ -131,7 +132,8 @@ Array make_array_from_process_local_data(const NamedSharding& sharding, const Ar
 }
 
 Array process_local_data(const Array& x) {
-  const detail::LanePiecesPtr pieces = x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces : nullptr;
+  const detail::LanePiecesPtr pieces =
+      x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces.divided : nullptr;
   if (!pieces || pieces->complete()) return x;
   const MeshLanes lanes = detail::lanes_of(x.sharding().mesh());
   const IndexBox own = process_box(lanes, pieces->lane_spec, x.shape());

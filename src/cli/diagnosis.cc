@@ -17,7 +17,7 @@
 #include "cluster/token.h"
 #include "cluster/variables.h"
 #include "comm/shared/shared_memory.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "lane/memory.h"
 #include "lockstep/error.h"
 #include "sharding/device_table.h"
@@ -99,7 +99,7 @@ int count_nvidia_devices() {
 void check_devices(const LaunchEnvironment& here, Diagnosis& out) {
   out.devices.cores = available_cpus();
   run_check(out, [&] { out.devices.cpu_devices = detail::detect_cpu_devices(here.environment); });
-  run_check(out, [&] { out.devices.lanes = Lanes::local().count(); });
+  run_check(out, [&] { out.devices.lanes = local_lane_count(); });
   out.devices.gpus_visible = detail::visible_gpus(here.environment, count_nvidia_devices());
   if (out.devices.gpus_visible == 0 || !out.detection.chosen) return;
   const ClusterInfo& info = *out.detection.chosen;

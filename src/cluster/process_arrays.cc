@@ -6,9 +6,9 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "comm/world.h"
-#include "lane/lane.h"
 #include "lockstep/distributed.h"
 #include "lockstep/jit.h"
+#include "plan/lanes.h"
 
 namespace lockstep::distributed {
 namespace {
@@ -19,7 +19,7 @@ using detail::buffer_of;
 template <class F>
 void with_process_group(F f) {
   World& world = World::current();
-  const std::lock_guard lock(CpuLane::local().run_mutex());
+  const std::lock_guard lock(Lanes::current().run_mutex());
   std::vector<int> first_lanes;
   for (int p = 0; p < world.process_count(); ++p) first_lanes.push_back(static_cast<int>(p * world.local_lanes()));
   try {
@@ -43,7 +43,7 @@ Array gathered(const Array& value, const Shape& shape) {
 }
 
 bool spans_processes(const Array& value) {
-  return !value.is_traced() && value.node()->pieces && value.node()->pieces->across_processes;
+  return !value.is_traced() && value.node()->pieces.divided && value.node()->pieces.divided->across_processes;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 #include "cluster/naming.h"
 #include "cluster/token.h"
 #include "comm/world.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "sharding/device_table.h"
 
 namespace lockstep {
@@ -89,7 +89,7 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
 void Session::join_world(const detail::ClusterInfo& info) {
   ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_), 0, 0, to_string(platform())};
   const auto count = [&] {
-    own.lanes = static_cast<int>(Lanes::local().count());
+    own.lanes = static_cast<int>(local_lane_count());
     own.devices = devices_.local_count();
   };
   const bool gpus = platform() == Platform::cuda;

@@ -4,13 +4,13 @@
 
 #include "base/check.h"
 #include "base/runtime_parts.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 
 namespace lockstep {
 
 World& World::current() { return detail::runtime_part<World>(); }
 
-int64_t World::local_lanes() const { return Lanes::local().count(); }
+int64_t World::local_lanes() const { return local_lane_count(); }
 
 Comm& World::group(int64_t local_lane, const std::vector<int>& lanes, const std::string& name) {
   Comm& all = *member_.lanes[static_cast<size_t>(local_lane)];

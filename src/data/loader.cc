@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "array/gpu_memory.h"
+#include "array/lane_memory.h"
 #include "base/check.h"
 #include "data/batch_order.h"
 #include "data/image_stream.h"
@@ -118,9 +118,9 @@ struct Loader::Impl {
   std::shared_ptr<const detail::ImageStream> stream = nullptr;
   std::optional<detail::Prefetcher> prefetcher = std::nullopt;
 
-  // On a GPU, a host-to-device copy between two steps would delay the second step. So the row numbers of many batches
-  // are uploaded with one copy: those in `uploaded` are on the device, those in `computed` follow with the next upload.
-  // Each call computes only a few of them, so that the GPU does not wait for the host either.
+  // If steps are computed asynchronously, a copy to the lane between two of them would delay the second one. So the row
+  // numbers of many batches are uploaded with one copy: those in `uploaded` are on the lane, those in `computed` follow
+  // with the next upload. Each call computes only a few of them, so that the lane does not wait for the host either.
   struct BatchRows {
     Cursor at;
     Array rows;
@@ -163,7 +163,7 @@ struct Loader::Impl {
   // cheap compared to the step and keeping addresses constant for graph replay matters more.
   bool uploads_ahead() const {
     constexpr int64_t kMax = 16384;
-    return options.batch_size <= kMax && detail::DeviceTable::current().used() && detail::one_gpu_in_use();
+    return options.batch_size <= kMax && detail::DeviceTable::current().used() && detail::computes_ahead();
   }
 
   LoaderBatch resident_batch() {

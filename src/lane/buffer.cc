@@ -69,16 +69,24 @@ BufferPtr Allocator::allocate(int64_t bytes) {
     }
     buffer = new Buffer(this);
     buffer->data_ = data;
-    buffer->size_class_ = index;
+    buffer->size_class_ = static_cast<int16_t>(index);
   }
   buffer->size_ = bytes;
   return BufferPtr(buffer);
 }
 
-BufferPtr Allocator::adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*)) {
+BufferPtr Allocator::part_of(const BufferPtr& buffer, int64_t begin, int64_t bytes) {
+  LOCKSTEP_CHECK(begin >= 0 && bytes >= 0 && begin + bytes <= buffer->size(), "bytes {} to {} of {}", begin,
+                 begin + bytes, buffer->size());
+  const auto destroy = [](void* whole) { delete static_cast<BufferPtr*>(whole); };
+  return adopt(buffer->data() + begin, bytes, new BufferPtr(buffer), destroy, buffer->space());
+}
+
+BufferPtr Allocator::adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*), MemorySpace space) {
   auto* buffer = new Buffer(this);
   buffer->data_ = static_cast<std::byte*>(data);
   buffer->size_ = bytes;
+  buffer->space_ = space;
   buffer->owner_ = owner;
   buffer->destroy_ = destroy;
   const std::lock_guard lock(mutex_);

@@ -13,12 +13,16 @@ namespace lockstep {
 
 class Allocator;
 
+// Where memory is. A program on the CPU uses host memory, pinned or not; a program on a GPU uses the memory of that GPU.
+enum class MemorySpace : uint8_t { host, pinned, device };
+
 // Memory of a fixed size, aligned to 64 bytes (2 MiB from 2 MiB on), initially undefined. Made by Allocator::allocate,
 // held by BufferPtr, returned to its allocator when the last BufferPtr is destroyed.
 class Buffer {
  public:
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
+  MemorySpace space() const { return space_; }
   template <class T>
   T* as() const {
     return reinterpret_cast<T*>(data_);
@@ -34,7 +38,8 @@ class Buffer {
   explicit Buffer(Allocator* allocator) : allocator_(allocator) {}
 
   std::atomic<int32_t> references_{0};
-  int32_t size_class_ = 0;
+  int16_t size_class_ = 0;
+  MemorySpace space_ = MemorySpace::host;
   int64_t size_ = 0;
   std::byte* data_ = nullptr;
   void* owner_ = nullptr;  // adopted memory only: destroyed instead of caching the block
@@ -106,7 +111,10 @@ class Allocator {
 
   // Makes a buffer of memory that `owner` holds; calls destroy(owner) when the last reference is gone. `data` needs
   // only the alignment of its element type.
-  BufferPtr adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*));
+  BufferPtr adopt(void* data, int64_t bytes, void* owner, void (*destroy)(void*),
+                  MemorySpace space = MemorySpace::host);
+  // A part of a buffer, which stays alive as long as the part. REQUIRES: the range is inside of it.
+  BufferPtr part_of(const BufferPtr& buffer, int64_t begin, int64_t bytes);
 
   // Frees cached memory until at most `bytes` are cached.
   void trim(int64_t bytes = 0);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/runtime_parts.h"
 #include "base/runtime_settings.h"
 #include "hardware/gpu_launch.h"
 #include "lockstep/error.h"
@@ -14,12 +15,13 @@ namespace {
 
 std::atomic<bool> expired = false;
 
+struct GpuTimeout {
+  const std::chrono::duration<double> value = detail::runtime_option(&RuntimeOptions::gpu_timeout);
+};
+
 }  // namespace
 
-std::chrono::duration<double> GpuDeadline::timeout() {
-  static const std::chrono::duration<double> out = detail::runtime_option(&RuntimeOptions::gpu_timeout);
-  return out;
-}
+std::chrono::duration<double> GpuDeadline::timeout() { return detail::runtime_part<GpuTimeout>().value; }
 
 bool GpuDeadline::any_expired() { return expired; }
 

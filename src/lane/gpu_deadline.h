@@ -22,7 +22,7 @@ class GpuDeadline {
 
   Clock::time_point began() const { return began_; }
 
-  // The timeout of this process: RuntimeOptions::gpu_timeout at the first call. Throws Error if its variable is invalid.
+  // The timeout of the current runtime: RuntimeOptions::gpu_timeout at the first call. Throws Error if its variable is invalid.
   static std::chrono::duration<double> timeout();
   // Whether a wait of this process has timed out. From then on no CUDA call that synchronizes with the GPU is safe: it
   // may block forever. This includes freeing memory that the GPU may still write, and a normal process exit.

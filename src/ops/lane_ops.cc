@@ -7,7 +7,6 @@
 #include "comm/comm.h"
 #include "comm/in_flight.h"
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/lane_cuda.h"
 #include "ops/dims.h"
 #include "sharding/lanes.h"
 
@@ -48,14 +47,9 @@ Comm& comm_of(const KernelSpec& spec) {
 
 // The kernels serve both the `cpu` and the `cuda` column: a Comm works on the memory of its lanes, host or GPU. The
 // copy does, too.
-using CopyMemory = void (*)(CudaLane* lane, void* to, const void* from, int64_t bytes);
-
-CopyMemory copy_for(const KernelSpec& spec) {
-#ifdef LOCKSTEP_WITH_CUDA
-  if (spec.cuda) return copy_on_gpu;
-#endif
-  LOCKSTEP_CHECK(!spec.cuda, "a GPU is used in a build without CUDA");
-  return [](CudaLane*, void* to, const void* from, int64_t bytes) {
+std::function<void(void* to, const void* from, int64_t bytes)> copy_for(const KernelSpec& spec) {
+  if (spec.copy) return spec.copy;
+  return [](void* to, const void* from, int64_t bytes) {
     if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   };
 }
@@ -110,10 +104,10 @@ Works& works_of(const KernelSpec& spec, size_t operations) {
 Kernel all_reduce_start_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   const std::vector<Type> types(spec.in.begin(), spec.in.end());
-  return [&comm, kind = reduction(spec.attrs), types, copy = copy_for(spec), lane = spec.cuda, kept = spec.in_flight,
+  return [&comm, kind = reduction(spec.attrs), types, copy = copy_for(spec), kept = spec.in_flight,
           works = &works_of(spec, spec.in.size())](const void* const* in, void* const* out) {
     for (size_t i = 0; i < types.size(); ++i) {
-      copy(lane, out[i], in[i], types[i].bytes());
+      copy(out[i], in[i], types[i].bytes());
       (*works)[i] = comm.start_all_reduce(out[i], out[i], count(types[i].shape), types[i].dtype, kind);
     }
   };
@@ -122,11 +116,11 @@ Kernel all_reduce_start_kernel(const KernelSpec& spec) {
 Kernel all_reduce_done_kernel(const KernelSpec& spec) {
   std::vector<int64_t> bytes;
   for (const Type& t : spec.in) bytes.push_back(t.bytes());
-  return [bytes, copy = copy_for(spec), lane = spec.cuda, kept = spec.in_flight,
-          works = &works_of(spec, spec.in.size())](const void* const* in, void* const* out) {
+  return [bytes, copy = copy_for(spec), kept = spec.in_flight, works = &works_of(spec, spec.in.size())](
+             const void* const* in, void* const* out) {
     for (size_t i = 0; i < bytes.size(); ++i) {
       (*works)[i].wait();
-      copy(lane, out[i], in[i], bytes[i]);
+      copy(out[i], in[i], bytes[i]);
     }
   };
 }
@@ -142,10 +136,10 @@ std::vector<Type> done_type(Types in, const Attrs&) {
 bool done_alias(Types, Types, const Attrs&, size_t in, size_t) { return in == 1; }
 
 Kernel done_kernel(const KernelSpec& spec) {
-  return [bytes = spec.in[1].bytes(), copy = copy_for(spec), lane = spec.cuda, kept = spec.in_flight,
-          works = &works_of(spec, 1)](const void* const* in, void* const* out) {
+  return [bytes = spec.in[1].bytes(), copy = copy_for(spec), kept = spec.in_flight, works = &works_of(spec, 1)](
+             const void* const* in, void* const* out) {
     (*works)[0].wait();
-    copy(lane, out[0], in[1], bytes);
+    copy(out[0], in[1], bytes);
   };
 }
 

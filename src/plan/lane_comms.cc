@@ -37,42 +37,36 @@ Comm* LaneComms::of(int64_t lane, const std::string& axes) {
   return comms_.at(own).get();
 }
 
-#ifdef LOCKSTEP_WITH_CUDA
-Comm* LaneComms::of(int64_t lane, const std::string& axes, CudaLane& cuda) {
-  const std::vector<int> lanes = lanes_of(lane, axes);
-  Comm* const host = spread_ ? of(lane, axes) : nullptr;
-  std::shared_ptr<GpuComms::Group> group;
+Comm* LaneComms::of(int64_t index, const std::string& axes, Lane& lane) {
+  if (lane.info().space == MemorySpace::host) return of(index, axes);
+  const std::vector<int> lanes = lanes_of(index, axes);
+  Comm* const host = spread_ ? of(index, axes) : nullptr;
+  std::shared_ptr<DeviceComms::Group> group;
   {
     const std::lock_guard lock(mutex_);
-    if (aborted_) throw CommAborted(fmt::format("\"{}\": lane {} stops because another lane has failed", axes, lane));
-    group = GpuComms::instance().group(lanes, spread_, axes);
-    gpu_groups_.push_back(group);
+    if (aborted_) throw CommAborted(fmt::format("\"{}\": lane {} stops because another lane has failed", axes, index));
+    group = DeviceComms::current().group(lanes, spread_, axes);
+    device_groups_.push_back(group);
   }
-  const auto rank = static_cast<size_t>(position_along(grid_, split_axes(axes), lane));
-  return GpuComms::instance().of(*group, lanes[rank], cuda, host);
+  const auto rank = static_cast<size_t>(position_along(grid_, split_axes(axes), index));
+  return DeviceComms::current().of(*group, lanes[rank], lane, host);
 }
-#else
-Comm* LaneComms::of(int64_t, const std::string&, CudaLane&) {
-  LOCKSTEP_CHECK(false, "a GPU is used in a build without CUDA");
-}
-#endif
 
 bool LaneComms::failed() {
   const std::lock_guard lock(mutex_);
-  return std::any_of(gpu_groups_.begin(), gpu_groups_.end(), [](const auto& group) { return group->failed.load(); });
+  return std::any_of(device_groups_.begin(), device_groups_.end(),
+                     [](const auto& group) { return group->failed.load(); });
 }
 
 void LaneComms::abort(const std::string& reason) {
   if (spread_) return World::current().abort(reason, true);
-  [[maybe_unused]] bool on_gpu = false;
+  bool on_devices = false;
   {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
-    on_gpu = !gpu_groups_.empty();
+    on_devices = !device_groups_.empty();
   }
-#ifdef LOCKSTEP_WITH_CUDA
-  if (on_gpu) GpuComms::instance().abort(reason);
-#endif
+  if (on_devices) DeviceComms::current().abort(reason);
   const std::lock_guard lock(mutex_);
   for (const auto& [lane, comm] : comms_) comm->abort(reason);
 }

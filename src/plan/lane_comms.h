@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/comm.h"
-#include "plan/gpu_comms.h"
+#include "plan/device_comms.h"
 #include "sharding/lanes.h"
 
 namespace lockstep {
@@ -26,13 +26,13 @@ class LaneComms {
   // Returns the Comm of a lane of this process, given by its index in the grid. Valid as long as this object.
   Comm* of(int64_t lane, const std::string& axes);
 
-  // The same for device memory of a lane on a GPU, called on its thread. A collective call: returns when all lanes of
-  // the group have called it. Throws like a collective.
-  Comm* of(int64_t lane, const std::string& axes, CudaLane& cuda);
+  // The same for the memory of the lane, which executes the lane of this index. If that is not host memory, this is a
+  // collective call on the lane's thread: returns when all lanes of the group have called it. Throws like a collective.
+  Comm* of(int64_t index, const std::string& axes, Lane& lane);
 
   // Makes every lane that waits for another throw CommAborted. No collective works afterwards.
   void abort(const std::string& reason);
-  // Whether a GPU group that this object uses has failed, possibly in another program.
+  // Whether a group of device memory that this object uses has failed, possibly in another program.
   bool failed();
 
  private:
@@ -43,7 +43,7 @@ class LaneComms {
   bool spread_;
   std::mutex mutex_;
   std::map<std::pair<std::string, int64_t>, std::unique_ptr<Comm>> comms_;  // by axes and lane
-  std::vector<std::shared_ptr<GpuComms::Group>> gpu_groups_;
+  std::vector<std::shared_ptr<DeviceComms::Group>> device_groups_;
   bool aborted_ = false;
 };
 

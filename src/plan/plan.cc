@@ -2,9 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/in_flight.h"
+#include "passes/passes.h"
+#include "plan/planner.h"
 
 namespace lockstep {
+
+Plan::Plan(Arena* arena) : in_flight_(std::make_shared<InFlight>()), arena_(arena ? arena : &own_arena_) {}
+
+Plan::Plan(const Program& program, Pool& pool, const PlannerOptions& options) : Plan(options.arena) {
+  Planner(program, pool, options, *this).run();
+}
 
 void Plan::set(const PointerRef& ref, void* pointer) {
   Instruction& instruction = instructions_[ref.instruction];
@@ -15,36 +25,42 @@ void Plan::set(const PointerRef& ref, void* pointer) {
 }
 
 void Plan::move_arena(std::byte* base) {
+  if (base == arena_base_) return;
   for (const ArenaPatch& patch : arena_patches_) set(patch.pointer, base + patch.offset);
   arena_base_ = base;
 }
 
 void Plan::run(const void* const* in, void* const* out) {
-  if (work_bytes_ > 0) {
-    std::byte* const base =
-        cuda_ ? detail::reserve_gpu_arena(*cuda_, gpu_arena_, work_bytes_) : arena_->reserve(work_bytes_);
-    if (base != arena_base_) move_arena(base);
-  }
+  if (work_bytes_ > 0) move_arena(arena_->reserve(work_bytes_));
+  set_pointers(in, out);
   try {
-    if (cuda_) return run_on_gpu(in, out);
-    set_pointers(in, out);
     for (const Instruction& instruction : instructions_)
       instruction.kernel(instruction.in.data(), instruction.out.data());
   } catch (...) {
-    in_flight_->abandon();  // lanes must not write to the caller's memory any more
+    abandon();
     throw;
   }
 }
+
+void Plan::abandon() { in_flight_->abandon(); }
 
 void Plan::set_pointers(const void* const* in, void* const* out) {
   for (const Patch& patch : patches_)
     set(patch.pointer, patch.from_input ? const_cast<void*>(in[patch.index]) : out[patch.index]);
 }
 
+bool Plan::waits() const {
+  return std::any_of(instructions_.begin(), instructions_.end(), [](const Instruction& each) { return each.waits; });
+}
+
 std::string Plan::describe() const {
   std::string out;
   for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", i.op ? i.op->name : i.label, i.text);
   return out + fmt::format("arena and constants: {} bytes\n", arena_bytes_);
+}
+
+std::shared_ptr<Plan> compile(const Program& program, Pool& pool, const PlannerOptions& options) {
+  return std::make_shared<Plan>(lower(program), pool, options);
 }
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ namespace lockstep {
 
 class Pool;
 class Comm;
-class CudaLane;
+class CudaStream;
 class InFlight;
 
 // Per operand or result: how many elements of a dimension one step along its factor is, where it is not 1.
@@ -176,7 +176,9 @@ struct KernelSpec {
   // Asynchronous collectives that kernels of this plan have started.
   std::shared_ptr<InFlight> in_flight = {};
   // For the `cuda` column: the GPU. Operands and results are in its memory.
-  CudaLane* cuda = nullptr;
+  CudaStream* cuda = nullptr;
+  // Copies memory of the lane, in the order of its work; empty: host memory.
+  std::function<void(void* to, const void* from, int64_t bytes)> copy = {};
 };
 
 // A vectorized loop of an elementwise op over register tiles: out[i] = f(in[0][i], ...), i < n.

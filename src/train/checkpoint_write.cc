@@ -67,9 +67,9 @@ void add_array(CheckpointContents& contents, const Array& array, CheckpointEntry
   const IndexBox whole = whole_box(entry.type.shape);
   const Node& node = *array.node();
   std::vector<CheckpointSource>& sources = contents.data.emplace_back();
-  if (node.kind == Node::Kind::concrete && node.pieces && node.pieces->is_sharded()) {
-    sources = own_pieces(*node.pieces, entry.type);
-    if (contents.writer.count > 1 && node.pieces->across_processes) {
+  if (node.kind == Node::Kind::concrete && node.pieces.divided && node.pieces.divided->is_sharded()) {
+    sources = own_pieces(*node.pieces.divided, entry.type);
+    if (contents.writer.count > 1 && node.pieces.divided->across_processes) {
       for (const CheckpointSource& source : sources) entry.pieces.push_back({source.box, {}, 0});
       return;
     }

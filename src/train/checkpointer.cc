@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "base/start_thread.h"
 #include "cluster/session.h"
-#include "lane/lane.h"
 #include "lane/memory.h"
 #include "lockstep/checkpoint.h"
+#include "plan/lanes.h"
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
 #include "train/collective_save.h"
@@ -50,7 +50,7 @@ SaveJob copy(detail::CheckpointContents contents) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
     std::memcpy(memory + piece.to, piece.from, static_cast<size_t>(piece.bytes));
   };
-  CpuLane::local().pool().parallel_for(static_cast<int64_t>(pieces.size()), copy_piece);
+  Lanes::current().host_pool().parallel_for(static_cast<int64_t>(pieces.size()), copy_piece);
   auto offset = offsets.begin();
   for (auto& sources : job.contents.data)
     for (detail::CheckpointSource& source : sources) source.bytes = {memory + *offset++, source.bytes.size()};

@@ -6,12 +6,13 @@
 #include <numeric>
 #include <utility>
 
-#include "array/gpu_memory.h"
+#include "array/lane_memory.h"
 #include "base/check.h"
 #include "lockstep/create.h"
 #include "lockstep/device_put.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
+#include "plan/lanes.h"
 #include "train/engine_impl.h"
 #include "train/state.h"
 
@@ -141,7 +142,8 @@ StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const L
 }
 
 bool Engine::Impl::can_start_several(const TrainState& state, const Loader& loader, int64_t batch_size) const {
-  if (!detail::one_gpu_in_use() || options.mesh.size() > 1 || options.accumulate > 1 || !loader.resident())
+  if (!detail::computes_ahead() || !Lanes::current().main().info().fuses_scans || options.mesh.size() > 1 ||
+      options.accumulate > 1 || !loader.resident())
     return false;
   // Otherwise the row list of each batch would have to be copied to an aligned address first.
   if (batch_size % static_cast<int64_t>(detail::StepOutputs::kStatsAlignment) != 0) return false;
@@ -154,7 +156,7 @@ detail::BatchArrays Engine::Impl::example_batch(const Loader& loader, int64_t si
 }
 
 void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const {
-  if (!detail::one_gpu_in_use() || options.accumulate > 1 || !loader.resident()) return;
+  if (!detail::computes_ahead() || options.accumulate > 1 || !loader.resident()) return;
   const int64_t full = loader.batch_size(), steps_left = fit.steps - state.step;
   std::vector<int64_t> sizes;
   if (steps_left > 0) sizes.push_back(full);

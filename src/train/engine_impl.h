@@ -25,7 +25,7 @@ struct Engine::Impl {
   void check(const LoaderBatch& batch) const;
   // Launches one optimizer step without waiting for it.
   StartedStep start(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop) const;
-  // Whether several steps can run in one launch: the step must be a single kernel on the only GPU in use.
+  // Whether several steps can run in one launch: the step must be a single kernel on the only lane in use.
   bool can_start_several(const TrainState& state, const Loader& loader, int64_t batch_size) const;
   // Launches several steps without waiting for them. Returns their stats, one row each.
   Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
@@ -33,7 +33,7 @@ struct Engine::Impl {
   StepMetrics metrics(const StartedStep& step, std::span<const double> stats) const;
   // A batch with the shapes and shardings of all batches of that size of a resident set.
   detail::BatchArrays example_batch(const Loader& loader, int64_t size) const;
-  // On a GPU, compiles in the background what the run will need: steps of full batches and of the last batch of an
+  // If steps run asynchronously, compiles in the background what the run will need: steps of full batches and of the last batch of an
   // epoch, and evaluations.
   void prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const;
 

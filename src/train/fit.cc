@@ -1,7 +1,7 @@
 // Engine::fit(), the training loop: steps, evaluations, checkpoints, alarms and logging.
 //
-// On a GPU the loop runs ahead: it launches up to kAhead steps before it reads back their statistics. On one GPU the
-// readback is asynchronous too. A step passes through these stages:
+// On lanes that compute asynchronously the loop runs ahead: it launches up to kAhead steps before it reads back their
+// statistics, and the readback is asynchronous too. A step passes through these stages:
 //
 //   running_   launched; statistics not requested yet
 //   pending_   statistics are being copied to the host
@@ -14,13 +14,14 @@
 #include <set>
 #include <utility>
 
-#include "array/gpu_memory.h"
+#include "array/lane_memory.h"
 #include "base/check.h"
 #include "base/names.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
 #include "lockstep/jit.h"
 #include "lockstep/rearrange.h"
+#include "plan/lanes.h"
 #include "train/engine_impl.h"
 #include "train/state.h"
 
@@ -104,10 +105,10 @@ class FitRun {
     if (options_.strict) result_.ended_early = result_.ended_by_alarm = true;
   }
 
-  // The number of steps that may be in flight. More than one only on a GPU, since elsewhere a step is finished when the
-  // call returns. A hook that inspects every step, or processes that agree on stopping, need each step's results.
+  // The number of steps that may be in flight. More than one only if a step may be unfinished when its call returns. A
+  // hook that inspects every step, or processes that agree on stopping, need each step's results.
   size_t ahead() const {
-    const bool may = platform() == Platform::cuda && process_count() == 1 && !options_.hooks.on_step;
+    const bool may = Lanes::current().main().info().asynchronous && process_count() == 1 && !options_.hooks.on_step;
     return may ? kAhead : 1;
   }
 
@@ -179,17 +180,17 @@ class FitRun {
     return batch.last_of_epoch;
   }
 
-  // Reads back the statistics of the running steps. On one GPU this is asynchronous: it requests those of the running
-  // steps and waits only for those requested by the previous call. `all`: waits for all steps.
+  // Reads back the statistics of the running steps: requests those of the running steps, and waits only for those
+  // requested by the previous call. `all`: waits for all steps.
   void read_back(bool all) {
     if (ahead() == 1) return finish(running_, running_[0].outputs.stats.to_vector<double>());
     const Array stats = several_stats_ ? *std::exchange(several_stats_, {}) : stack_stats();
-    const bool asynchronous = !all && detail::one_gpu_in_use() && stats.dtype() == f32;
-    if (asynchronous) readbacks_[next_].start(stats);
+    std::optional<detail::ArrayReadback> requested;
+    if (!all && detail::computes_ahead()) requested.emplace(stats);
     if (!pending_.empty()) finish(pending_, wait_for_pending());
-    if (!asynchronous) return finish(running_, stats.to_vector<double>());
+    if (!requested) return finish(running_, stats.to_vector<double>());
     pending_.swap(running_);
-    next_ = 1 - next_;
+    readback_ = std::move(requested);
   }
   Array stack_stats() const {
     std::vector<Array> rows;
@@ -197,10 +198,7 @@ class FitRun {
     rows.resize(kAhead, rows.back());  // a constant number, so that only one kernel is compiled
     return stack_(rows);
   }
-  std::vector<double> wait_for_pending() {
-    const std::vector<float> stats = readbacks_[1 - next_].wait();
-    return {stats.begin(), stats.end()};
-  }
+  std::vector<double> wait_for_pending() { return std::exchange(readback_, std::nullopt)->wait(); }
 
   // Moves `steps` to finished_. `stats`: their statistics, concatenated.
   void finish(std::vector<StartedStep>& steps, const std::vector<double>& stats) {
@@ -301,11 +299,10 @@ class FitRun {
   static constexpr size_t kAhead = 16;
   std::vector<StartedStep> running_, pending_;
   std::vector<StepMetrics> finished_;
-  std::optional<Array> several_stats_;           // the statistics of running_ if these were started in one launch
-  std::optional<bool> several_;                  // whether the compiled step allows several steps per launch
-  std::set<std::pair<bool, int64_t>> compiled_;  // launches made before: (several steps, batch size)
-  detail::AsyncReadback readbacks_[2];           // used alternately
-  size_t next_ = 0;                              // the readback to use next
+  std::optional<Array> several_stats_;             // the statistics of running_ if these were started in one launch
+  std::optional<bool> several_;                    // whether the compiled step allows several steps per launch
+  std::set<std::pair<bool, int64_t>> compiled_;    // launches made before: (several steps, batch size)
+  std::optional<detail::ArrayReadback> readback_;  // the statistics of pending_
   Jit<std::function<Array(const std::vector<Array>&)>> stack_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
   Scalars last_step_, last_eval_;

@@ -16,7 +16,7 @@
 #include "base/print_stderr.h"
 #include "cluster/session.h"
 #include "comm/world.h"
-#include "lane/gpu_report.h"
+#include "lane/platform_report.h"
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"
 #include "sharding/lanes.h"
@@ -173,17 +173,9 @@ void check_same_facts(Session& session, const std::vector<SharedFact>& facts) {
   }
 }
 
-// Prints the GPUs in use, or why none is used. Prints nothing when there is no choice of platform.
+// Prints where the run computes. Prints nothing when there is no choice of platform.
 void report_platform() {
-  if (platform() == Platform::cuda) {
-    const GpuReport report = report_first_gpu();
-    if (!report.gpus.empty() && !report.gpus[0].why_not.empty()) return;  // its first use reports the error
-    print_stderr("lockstep: computing on {}{}\n",
-                 report.used.size() > 1 ? fmt::format("{} GPUs; the first: ", report.used.size()) : "",
-                 report.gpus.empty() ? "a GPU" : to_string(report.gpus[0]));
-  } else if (const std::string why = detail::DeviceTable::current().why_no_gpu(); !why.empty()) {
-    print_stderr("lockstep: computing on the CPU: {}\n", why);
-  }
+  if (const std::string where = platform_in_use(); !where.empty()) print_stderr("lockstep: computing on {}\n", where);
 }
 
 // Warns about settings that are valid but have no or little effect.
@@ -194,7 +186,7 @@ void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
   if (config.zero > 0 && !lane_grid(mesh, World::current().lanes()).find(make_sharding_plan(config).data_axis))
     print_stderr(
         "lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
-        "state; use several processes or GPUs\n",
+        "state; use several processes or lanes\n",
         config.zero, make_sharding_plan(config).data_axis);
 }
 

@@ -23,7 +23,7 @@ struct StepOutputs {
   //   3  0 if loss scaling is on and a gradient is not finite, else 1
   //   4  loss scale after the step
   //   5  squared gradient norms, one per parameter
-  // Zeros pad it to a multiple of kStatsAlignment elements, so that a GPU can write the vectors of consecutive steps to
+  // Zeros pad it to a multiple of kStatsAlignment elements, so that a lane can write the vectors of consecutive steps to
   // aligned rows of one array.
   Array stats;
   static constexpr size_t kFirstNormSquare = 5;

@@ -1,8 +1,9 @@
 #include <thread>
 
+#include "array/lane_memory.h"
 #include "array/near.h"
-#include "array/node.h"
 #include "lockstep/lockstep.h"
+#include "plan/lanes.h"
 
 namespace lockstep {
 namespace {
@@ -21,8 +22,7 @@ struct Pair {
 
 // The memory that computations on `a` use.
 const void* memory(const Array& a) {
-  if (platform() == Platform::cuda) return detail::gpu_buffer_of(a, a.type(), "a test")->data();
-  return a.data<float>().data();
+  return detail::main_lane_buffer(Lanes::current().main(), a, a.type(), "a test")->data();
 }
 
 TEST(Jit, CompilesOnceForEachShapeAndElementType) {

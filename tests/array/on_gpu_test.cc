@@ -5,14 +5,15 @@
 #include <atomic>
 #include <thread>
 
-#include "array/gpu_memory.h"
-#include "lane/cuda/cuda_lane.h"
+#include "array/lane_memory.h"
+#include "lane/cuda/cuda_stream.h"
 #include "lockstep/create.h"
 #include "lockstep/devices.h"
 #include "lockstep/indexing.h"
 #include "lockstep/jit.h"
 #include "lockstep/math.h"
 #include "lockstep/rearrange.h"
+#include "plan/lanes.h"
 
 namespace lockstep {
 namespace {
@@ -20,9 +21,9 @@ namespace {
 TEST(ArrayOnGpu, OperationsDoNotWaitForTheHost) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
   const Array x = ones({3}) + 1;
-  const int64_t before = CudaLane::wait_count();
+  const int64_t before = CudaStream::wait_count();
   const Array y = stack({x, x * x, x + x});
-  EXPECT_EQ(CudaLane::wait_count(), before);
+  EXPECT_EQ(CudaStream::wait_count(), before);
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 2, 2, 4, 4, 4, 4, 4, 4}));
 }
 
@@ -44,28 +45,14 @@ TEST(ArrayOnGpu, CopiesDuringGraphCaptureByAnotherThread) {
   });
   int32_t times = 0;
   for (; !done; ++times) {
-    const BufferPtr there = detail::copy_to_gpu(&times, sizeof times);
-    EXPECT_EQ(*detail::copy_to_host(*there)->as<int32_t>(), times);
+    const BufferPtr host = allocate(sizeof times);
+    *host->as<int32_t>() = times;
+    Lane& lane = Lanes::current().main();
+    const BufferPtr copy = lane.upload(host);
+    EXPECT_NE(copy, host);
+    EXPECT_EQ(*lane.download(copy)->as<int32_t>(), times);
   }
   records.join();
-}
-
-// A readback returns the values at the time it was started.
-TEST(ArrayOnGpu, ReadbackOverlapsWithComputation) {
-  if (!detail::one_gpu_in_use()) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda, or there are several lanes";
-  detail::AsyncReadback first, second;
-  Array x = ones({3}) + 1;
-  EXPECT_FALSE(first.is_pending());
-  first.start(x);
-  EXPECT_TRUE(first.is_pending());
-  x = x * x;
-  second.start(stack({x, x}));
-  EXPECT_EQ(first.wait(), (std::vector<float>{2, 2, 2}));
-  EXPECT_FALSE(first.is_pending());
-  first.start(x + 1);  // reuses the pinned memory
-  EXPECT_EQ(second.wait(), (std::vector<float>{4, 4, 4, 4, 4, 4}));
-  EXPECT_EQ(first.wait(), (std::vector<float>{5, 5, 5}));
-  second.start(x);  // destroyed while pending
 }
 
 }  // namespace

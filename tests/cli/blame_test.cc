@@ -18,9 +18,9 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kNoon = 1'800'014'400LL * 1000 * kMs;  // noon UTC
 
 // Dumps of three processes on two hosts. The clock of the second host is 5 s ahead.
-class Job {
+class RecordedJob {
  public:
-  explicit Job(int processes, int lanes = 1) {
+  explicit RecordedJob(int processes, int lanes = 1) {
     for (int p = 0; p < processes; ++p) {
       dumps_.push_back({.job = "3f9a0c21",
                         .process = p,
@@ -74,8 +74,8 @@ class Job {
 const std::vector<int> kAll = {0, 1, 2};
 
 // Each process is the last one once, process 1 by the longest time. Then process 2 is missing.
-Job stuck_job() {
-  Job job(3);
+RecordedJob stuck_job() {
+  RecordedJob job(3);
   for (int step = 0; step < 4; ++step) {
     const int64_t begin = 1000 * step;
     for (int p = 0; p < 3; ++p) {
@@ -128,7 +128,7 @@ TEST(BlameCommand, FindsTheDumpsOfARun) {
   const TempDir dir;
   FileSystem::real().make_dirs(dir.path() + "/run/flight");
   FileSystem::real().make_dirs(dir.path() + "/empty/flight");
-  Job job = stuck_job();
+  RecordedJob job = stuck_job();
   job.write(dir.path() + "/run/flight", kAll);
   for (const char* name : {"/run", "/run/", "/run/flight"}) {
     const ProcessResult result = run_lockstep({"blame", dir.path() + name});
@@ -157,7 +157,7 @@ TEST(BlameCommand, ProcessWithoutADumpIsSuspected) {
 }
 
 TEST(BlameCommand, ProcessThatWaitsElsewhereIsNotBlamed) {
-  Job job(3, 2);  // lanes 0 to 5
+  RecordedJob job(3, 2);  // lanes 0 to 5
   const std::vector<int> all = {0, 1, 2, 3, 4, 5};
   for (const int lane : {0, 1, 2, 5}) job.add(lane, "world", all, "barrier", 1000, 0);
   job.add(3, "pair", {3, 4}, "broadcast", 2000, 0);
@@ -181,7 +181,7 @@ TEST(BlameCommand, ProcessThatWaitsElsewhereIsNotBlamed) {
 }
 
 TEST(BlameCommand, CollectivesInDifferentOrdersAreADeadlock) {
-  Job job(2);
+  RecordedJob job(2);
   job.add(0, "a", {0, 1}, "barrier", 1000, 0);
   job.add(1, "b", {0, 1}, "barrier", 1000, 0);
   const TempDir dir;
@@ -193,7 +193,7 @@ TEST(BlameCommand, CollectivesInDifferentOrdersAreADeadlock) {
 }
 
 TEST(BlameCommand, ProcessThatDumpedBeforeTheOthersWaitedIsNotMissing) {
-  Job job(2);
+  RecordedJob job(2);
   job.add(0, "world", {0, 1}, "barrier", 1000, 1001);
   job.add(1, "world", {0, 1}, "barrier", 1000, 1001);
   job.add(0, "world", {0, 1}, "barrier", 60'001, 0);
@@ -231,7 +231,7 @@ TEST(BlameCommand, DumpsOfDifferentJobsAreRejected) {
   expect_failure({dir.path()}, "blame: neither " + dir.path() +
                                    " nor its subfolder flight contains lockstep_flight_*.json; processes write such "
                                    "files when the job fails or on SIGUSR2, and print where");
-  Job job = stuck_job();
+  RecordedJob job = stuck_job();
   const std::string first = job.write(dir.path(), {0})[0];
   expect_failure({first, first}, "blame: two flight records of process 0; omit the older one");
   job.dump(2).processes = 4;
@@ -270,7 +270,7 @@ TEST(BlameCommand, DumpsOfOtherUsersAreReadOnlyWhenGiven) {
   const TempDir dir;
   const std::string folder = dir.path() + "/lockstep-flight-3f9a0c21";
   FileSystem::real().make_dirs(folder);
-  Job job(1);
+  RecordedJob job(1);
   const std::string dump = job.write(folder, {0})[0];
   const auto blame = [&](const std::vector<std::string>& more = {}) {
     std::vector<std::string> words = {"env",          "-u",   "LOCKSTEP_FLIGHT_DIR", "TMPDIR=" + dir.path(),

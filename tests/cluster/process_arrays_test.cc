@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/throws.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "lockstep/create.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
@@ -21,7 +21,7 @@ class ProcessOne {
   ProcessOne(const OneOfProcesses& job, F f)
       : world_(*job.others()[0]), thread_([this, f] {
           try {
-            const auto lanes = static_cast<int>(Lanes::local().count());
+            const auto lanes = static_cast<int>(local_lane_count());
             if (lanes == 1) return f(world_);
             f(*world_.split({0, lanes}, "processes"));
           } catch (const CommAborted&) {

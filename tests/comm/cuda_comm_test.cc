@@ -40,9 +40,9 @@ TEST(GpuTransport, IsStagedWhereNcclCannotBeUsed) {
 constexpr int kMaxLanes = 8;
 
 // A lane of this program; null when there is no GPU.
-CudaLane* gpu_lane(int lane) {
+CudaStream* gpu_lane(int lane) {
   ::setenv("LOCKSTEP_CUDA_LANES", std::to_string(kMaxLanes).c_str(), 0);
-  return cuda_device_count() == 0 ? nullptr : &CudaLane::of(lane);
+  return cuda_device_count() == 0 ? nullptr : &CudaStream::of(lane);
 }
 
 int64_t bytes_of(std::span<const int64_t> counts, DType dtype) {
@@ -54,7 +54,7 @@ int64_t bytes_of(std::span<const int64_t> counts, DType dtype) {
 // A Comm on host memory that runs every operation on a GPU, in place where the caller requests that.
 class OnGpu final : public Comm {
  public:
-  OnGpu(std::unique_ptr<Comm> inner, CudaLane& lane)
+  OnGpu(std::unique_ptr<Comm> inner, CudaStream& lane)
       : Comm(inner->rank(), inner->size(), inner->name(), inner->timeout()), inner_(std::move(inner)), lane_(lane) {}
 
   void abort(const std::string& reason) override { inner_->abort(reason); }
@@ -134,10 +134,10 @@ class OnGpu final : public Comm {
   }
 
   std::unique_ptr<Comm> inner_;
-  CudaLane& lane_;
+  CudaStream& lane_;
 };
 
-using MakeComm = std::function<std::unique_ptr<Comm>(Comm& host, CudaLane& lane)>;
+using MakeComm = std::function<std::unique_ptr<Comm>(Comm& host, CudaStream& lane)>;
 
 // Runs every rank on its own thread and lane. Uses every `step`-th lane, to spread the ranks over the GPUs.
 void on_gpu_lanes(int n, const std::function<void(Comm&)>& body, const MakeComm& make, int step = 1) {
@@ -148,7 +148,7 @@ void on_gpu_lanes(int n, const std::function<void(Comm&)>& body, const MakeComm&
   for (size_t rank = 0; rank < hosts.size(); ++rank)
     threads.emplace_back([&, rank] {
       try {
-        CudaLane& lane = *gpu_lane(static_cast<int>(rank) * step);
+        CudaStream& lane = *gpu_lane(static_cast<int>(rank) * step);
         comms[rank] = std::make_unique<OnGpu>(make(*hosts[rank], lane), lane);
         body(*comms[rank]);
       } catch (const std::exception& error) {
@@ -160,7 +160,7 @@ void on_gpu_lanes(int n, const std::function<void(Comm&)>& body, const MakeComm&
 }
 
 void run_staged(int n, const std::function<void(Comm&)>& body) {
-  on_gpu_lanes(n, body, [](Comm& host, CudaLane& lane) { return staged_comm(host, lane); });
+  on_gpu_lanes(n, body, [](Comm& host, CudaStream& lane) { return staged_comm(host, lane); });
 }
 
 // At most one rank per GPU: NCCL does not allow more.
@@ -170,7 +170,7 @@ void run_nccl(int n, const std::function<void(Comm&)>& body) {
   if (n > cuda_device_count()) GTEST_SKIP() << "there are fewer than " << n << " GPUs";
   on_gpu_lanes(
       n, body,
-      [](Comm& host, CudaLane& lane) {
+      [](Comm& host, CudaStream& lane) {
         std::string why_not;
         auto made = nccl_comm(host, lane, why_not);
         if (!made) throw Error(why_not);
@@ -237,7 +237,7 @@ TEST(NcclComm, RecordsItsOperations) {
         { const Work left = comm.start_broadcast(&value, 1, f32, 0); }
         comm.barrier();
       },
-      [&](Comm& host, CudaLane& lane) {
+      [&](Comm& host, CudaStream& lane) {
         host.record_to(flight);
         std::string why_not;
         auto made = nccl_comm(host, lane, why_not);
@@ -266,7 +266,7 @@ TEST(CudaComm, LanesThatShareAGpuUseStaging) {
         comm.all_reduce(&value, &value, 1, f32, Reduction::sum);
         EXPECT_EQ(value, 3.0f);
       },
-      [](Comm& host, CudaLane& lane) { return cuda_comm(host, lane); });
+      [](Comm& host, CudaStream& lane) { return cuda_comm(host, lane); });
 }
 
 TEST(CudaComm, LanesOfOneGpuHaveDifferentStreams) {
@@ -278,10 +278,10 @@ TEST(CudaComm, LanesOfOneGpuHaveDifferentStreams) {
 // Work that a lane watches is checked while the lane waits, and can end the wait.
 TEST(CudaComm, WaitEndsWhenWatchedWorkThrows) {
   if (!gpu_lane(0)) GTEST_SKIP() << cuda_why_not();
-  struct FailedWork : CudaLane::WatchedWork {
+  struct FailedWork : CudaStream::WatchedWork {
     bool poll(std::chrono::steady_clock::time_point) override { throw CommAborted("a peer is gone"); }
   } failed_work;
-  CudaLane& lane = *gpu_lane(0);
+  CudaStream& lane = *gpu_lane(0);
   const BufferPtr memory = lane.allocate(4);
   lane.clear(memory->data(), 4);
   int32_t value = 1;

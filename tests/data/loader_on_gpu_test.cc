@@ -2,7 +2,7 @@
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #include "lockstep/devices.h"
 #include "lockstep/loader.h"
 #include "lockstep/math.h"
@@ -18,7 +18,7 @@ TEST(LoaderOnGpu, RowsAreUploadedWithoutWaiting) {
   // More batches than are uploaded ahead, then a seek.
   std::vector<Array> there;
   std::vector<std::vector<int>> here;
-  const int64_t before = CudaLane::wait_count();
+  const int64_t before = CudaStream::wait_count();
   const auto walk = [&](int batches) {
     for (int i = 0; i < batches; ++i) {
       const LoaderBatch batch = loader.next();
@@ -29,7 +29,7 @@ TEST(LoaderOnGpu, RowsAreUploadedWithoutWaiting) {
   walk(200);
   loader.seek({.epoch = 2, .sample = 16});
   walk(3);
-  EXPECT_EQ(CudaLane::wait_count(), before);
+  EXPECT_EQ(CudaStream::wait_count(), before);
   for (size_t i = 0; i < there.size(); ++i) {
     for (int& row : here[i]) ++row;
     EXPECT_EQ(there[i].to_vector<int>(), here[i]) << "batch " << i;

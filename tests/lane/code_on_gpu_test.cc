@@ -28,7 +28,7 @@ class CodeOnGpu : public testing::Test {
                        n);
   }
   static std::vector<int> run(const CudaFunction& function) {
-    CudaLane& lane = CudaLane::of(0);
+    CudaStream& lane = CudaStream::of(0);
     std::vector<int> values(32);
     std::iota(values.begin(), values.end(), 0);
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(int));
@@ -50,7 +50,7 @@ class CodeOnGpu : public testing::Test {
 };
 
 TEST_F(CodeOnGpu, GetReturnsTheKernelCompiledInTheBackground) {
-  CudaLane& lane = CudaLane::of(0);
+  CudaStream& lane = CudaStream::of(0);
   for (int n = 1; n <= 6; ++n) CudaCode::compile_in_background(lane, adding(n), {});
   CudaCode::compile_in_background(lane, adding(3), {});  // already started
   for (int n = 6; n >= 0; --n) expect_adds(CudaCode::get(lane, adding(n), {}), n);
@@ -59,7 +59,7 @@ TEST_F(CodeOnGpu, GetReturnsTheKernelCompiledInTheBackground) {
 }
 
 TEST_F(CodeOnGpu, ConcurrentRequestsCompileOnce) {
-  CudaLane& lane = CudaLane::of(0);
+  CudaStream& lane = CudaStream::of(0);
   CudaCode::compile_in_background(lane, adding(100), {});
   std::vector<CudaFunction> got(4);
   std::vector<std::thread> threads;
@@ -71,7 +71,7 @@ TEST_F(CodeOnGpu, ConcurrentRequestsCompileOnce) {
 }
 
 TEST_F(CodeOnGpu, CompileErrorIsThrownByGet) {
-  CudaLane& lane = CudaLane::of(0);
+  CudaStream& lane = CudaStream::of(0);
   const std::string wrong = "extern \"C\" __global__ void f() { nonsense_here; }\n";
   CudaCode::compile_in_background(lane, wrong, {});
   for (int i = 0; i < 2; ++i) {
@@ -86,7 +86,7 @@ TEST_F(CodeOnGpu, CompileErrorIsThrownByGet) {
 }
 
 TEST_F(CodeOnGpu, IsCachedOnDisk) {
-  CudaLane& lane = CudaLane::of(0);
+  CudaStream& lane = CudaStream::of(0);
   CudaCode::compile_in_background(lane, adding(300), {});
   CudaCode::get(lane, adding(300), {});
   const auto cached = std::filesystem::directory_iterator(cache_.path() + "/cuda")->path();

@@ -45,7 +45,7 @@ class GemmOnGpu : public testing::Test {
 
 // [m, k] x [k, n] of small integers, whose sums are exact.
 struct Product {
-  CudaLane& lane = CudaLane::local();
+  CudaStream& lane = CudaStream::local();
   GemmSpec spec{
       .m = 64, .n = 48, .k = 32, .lda = 32, .ldb = 48, .ldc = 48, .stride_a = 0, .stride_b = 0, .stride_c = 0};
   std::vector<float> a = numbers(spec.m * spec.k, 1), b = numbers(spec.k * spec.n, 2);
@@ -93,9 +93,9 @@ TEST_F(GemmOnGpu, SmallProductsAreNotAutotuned) {
 TEST_F(GemmOnGpu, LargeProductUsesTheFastestAlgorithm) {
   const Product product;
   const CudaGemm gemm = product.gemm();
-  const int64_t waits = CudaLane::wait_count();
+  const int64_t waits = CudaStream::wait_count();
   product.run(gemm);
-  EXPECT_EQ(CudaLane::wait_count(), waits) << "a program that waits cannot be captured";
+  EXPECT_EQ(CudaStream::wait_count(), waits) << "a program that waits cannot be captured";
   product.expect_right();
   EXPECT_EQ(files().size(), 1u);
   const auto before = emulated("emulated_products");

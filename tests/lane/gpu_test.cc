@@ -9,7 +9,7 @@
 #include "lockstep/error.h"
 #ifdef LOCKSTEP_WITH_CUDA
 #include "hardware/cuda/probe.h"
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #endif
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/file.h"
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #include "lane/gpu_report.h"
 #include "lockstep/error.h"
 
@@ -35,20 +35,20 @@ Bytes noise(int64_t size, uint32_t seed) {
   return out;
 }
 
-BufferPtr upload(CudaLane& lane, const Bytes& bytes) {
+BufferPtr upload(CudaStream& lane, const Bytes& bytes) {
   BufferPtr device = lane.allocate(static_cast<int64_t>(bytes.size()));
   lane.to_device(device->data(), bytes.data(), device->size());
   return device;
 }
 
-Bytes download(CudaLane& lane, const Buffer& device) {
+Bytes download(CudaStream& lane, const Buffer& device) {
   Bytes out(static_cast<size_t>(device.size()));
   lane.to_host(out.data(), device.data(), device.size());
   return out;
 }
 
 TEST_F(StagingOnGpu, BytesSurviveARoundTrip) {
-  CudaLane& lane = CudaLane::local();
+  CudaStream& lane = CudaStream::local();
   // Inline copies, about one slot, and more than all slots.
   for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{8192}, int64_t{8193}, int64_t{100352}, kSlot - 1, kSlot,
                              kSlot + 1, 4 * kSlot, 4 * kSlot + 3, 8 * kSlot + 1, 19 * kSlot + 5}) {
@@ -58,7 +58,7 @@ TEST_F(StagingOnGpu, BytesSurviveARoundTrip) {
 }
 
 TEST_F(StagingOnGpu, HostMemoryCanBeReusedImmediately) {
-  CudaLane& lane = CudaLane::local();
+  CudaStream& lane = CudaStream::local();
   Bytes bytes;
   std::vector<BufferPtr> device;
   for (uint32_t i = 0; i < 40; ++i) {
@@ -71,7 +71,7 @@ TEST_F(StagingOnGpu, HostMemoryCanBeReusedImmediately) {
 
 // Work enqueued before an upload reads the old bytes, work enqueued after it the new ones.
 TEST_F(StagingOnGpu, CopiesRunInStreamOrder) {
-  CudaLane& lane = CudaLane::local();
+  CudaStream& lane = CudaStream::local();
   const int64_t size = 3 * kSlot + 7;
   const BufferPtr device = lane.allocate(size), before = lane.allocate(size), after = lane.allocate(size);
   for (uint32_t i = 0; i < 10; ++i) {
@@ -87,7 +87,7 @@ TEST_F(StagingOnGpu, CopiesRunInStreamOrder) {
 }
 
 TEST_F(StagingOnGpu, IsSafeFromSeveralThreads) {
-  CudaLane& lane = CudaLane::local();
+  CudaStream& lane = CudaStream::local();
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < 4; ++t)
     threads.emplace_back([&lane, t] {
@@ -101,17 +101,17 @@ TEST_F(StagingOnGpu, IsSafeFromSeveralThreads) {
 
 // Uploads do not count as waits, so programs that use them can be captured.
 TEST_F(StagingOnGpu, OnlyDownloadsCountAsWaits) {
-  CudaLane& lane = CudaLane::local();
-  const int64_t begin = CudaLane::wait_count();
+  CudaStream& lane = CudaStream::local();
+  const int64_t begin = CudaStream::wait_count();
   const BufferPtr device = upload(lane, noise(20 * kSlot, 1));
-  EXPECT_EQ(CudaLane::wait_count(), begin);
+  EXPECT_EQ(CudaStream::wait_count(), begin);
   download(lane, *device);
-  EXPECT_EQ(CudaLane::wait_count(), begin + 1);
+  EXPECT_EQ(CudaStream::wait_count(), begin + 1);
 }
 
 // Expects that copy(lane, device_memory) times out on a GPU that hangs. Runs in a child process, which cannot use a GPU
 // afterwards.
-void expect_timeout(const std::function<void(CudaLane&, Buffer&)>& copy) {
+void expect_timeout(const std::function<void(CudaStream&, Buffer&)>& copy) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -119,7 +119,7 @@ void expect_timeout(const std::function<void(CudaLane&, Buffer&)>& copy) {
         const std::string sign = folder.path() + "/hangs";
         ::setenv("LOCKSTEP_EMULATED_HANGS_WITH", sign.c_str(), 1);
         ::setenv("LOCKSTEP_GPU_TIMEOUT", "0.2", 1);
-        CudaLane& lane = CudaLane::local();
+        CudaStream& lane = CudaStream::local();
         const BufferPtr device = upload(lane, Bytes(20 * kSlot));
         FileSystem::real().write(sign, Bytes());
         try {
@@ -138,8 +138,8 @@ TEST_F(StagingOnGpu, HangingGpuTimesOut) {
   // Makes no lane: that would read the environment, which the child process changes.
   const std::vector<Gpu> gpus = report_first_gpu().gpus;
   if (gpus.empty() || gpus[0].name != "emulated GPU") GTEST_SKIP() << "the GPU is a real one";
-  expect_timeout([](CudaLane& lane, Buffer& device) { download(lane, device); });
-  expect_timeout([](CudaLane& lane, Buffer& device) {
+  expect_timeout([](CudaStream& lane, Buffer& device) { download(lane, device); });
+  expect_timeout([](CudaStream& lane, Buffer& device) {
     const Bytes bytes(static_cast<size_t>(device.size()));
     lane.to_device(device.data(), bytes.data(), device.size());
   });

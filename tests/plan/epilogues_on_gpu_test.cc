@@ -14,6 +14,7 @@
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
+#include "plan/cuda/cuda_plan.h"
 #include "rows/on_gpu.h"
 #include "support/emulated.h"
 #include "support/variable.h"
@@ -167,8 +168,8 @@ TEST_F(EpiloguesOnGpu, AcceptAnUnalignedBias) {
   const Layer p{"mk,kn->mn", {20, 16}, {16, 40}, {40}};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Program program = program_of(p, dtype, relu);
-    CudaLane& lane = CudaLane::local();
-    const std::shared_ptr<Plan> plan = compile(program, test_pool(), {.cuda = &lane});
+    CudaStream& lane = CudaStream::local();
+    const std::shared_ptr<CudaPlan> plan = compile(program, test_pool(), lane);
     HostArrays in;
     std::vector<BufferPtr> held;
     std::vector<const void*> from;

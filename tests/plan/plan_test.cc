@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "lane/lane.h"
 #include "ops/control.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "passes/passes.h"
+#include "plan/lanes.h"
 
 namespace lockstep {
 namespace {
@@ -24,8 +24,8 @@ struct Planned {
 
   explicit Planned(const Program& given, std::vector<bool> donated = {}, bool in_place = false)
       : program(lower(given)),
-        plan(std::make_unique<Plan>(program, CpuLane::local().pool(),
-                                    PlanOptions{.donated = std::move(donated), .in_place = in_place})) {
+        plan(std::make_unique<Plan>(program, Lanes::current().host_pool(),
+                                    PlannerOptions{.donated = std::move(donated), .in_place = in_place})) {
     for (const Type& t : program.input_types()) {
       in.push_back(allocate(t.bytes()));
       for (int64_t i = 0; i < count(t.shape); ++i) in.back()->as<float>()[i] = static_cast<float>(i + 1);

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "lane/lane.h"
 #include "ops/control.h"
 #include "ops/ops.h"
+#include "plan/lanes.h"
 #include "plan/plan.h"
 
 namespace lockstep {
@@ -31,7 +31,7 @@ struct Scanned {
                          {"reverse", reverse}};
     const Type one{DType::f32, {3}}, all{DType::f32, {length, 3}};
     const std::vector<Type> in = {one, all}, out = {one, all};
-    Pool& pool = CpuLane::local().pool();
+    Pool& pool = Lanes::current().host_pool();
     const KernelSpec spec{
         in, out, attrs, pool, {}, [&](const Program& body) -> Kernel {
           const std::shared_ptr<Plan> plan = compile(body, pool);

@@ -1,7 +1,8 @@
 // Operands that a persistent kernel prefetches before the previous kernel has ended: which, when, and kernel texts that
 // compile. Only the last test needs a GPU.
 #ifdef LOCKSTEP_WITH_CUDA
-#include "plan/whole_ahead.h"
+#include "plan/cuda/whole_ahead.h"
+#include "plan/cuda/cuda_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -215,14 +216,14 @@ Program a_step(int64_t rows, int64_t deep, int64_t wide) {
 enum class From { before, call, copy, program };
 
 void run_steps(const Program& program, From from, int steps, bool& some) {
-  CudaLane& lane = CudaLane::local();
-  const std::shared_ptr<Plan> plan =
-      compile(program, test_pool(), {.donated = {false, false, true, true, false}, .cuda = &lane});
+  CudaStream& lane = CudaStream::local();
+  const std::shared_ptr<CudaPlan> plan =
+      compile(program, test_pool(), lane, {.donated = {false, false, true, true, false}});
   const int64_t rows = program.input_types()[1].shape[0];
   Builder b;
   const Value given = b.input({DType::i32, {rows}});
   const Program turn = b.take(Values{full(b, given.type(), 68) - given});
-  const std::shared_ptr<Plan> turned = compile(turn, test_pool(), {.cuda = &lane});
+  const std::shared_ptr<CudaPlan> turned = compile(turn, test_pool(), lane);
 
   std::mt19937 random(20261119);
   HostArrays in;
@@ -302,7 +303,7 @@ TEST(WholeAhead, OnGpuStepsEqualTheReference) {
       run_steps(program, from, brief(20, 4), some);
     }
   }
-  EXPECT_EQ(some, CudaFunction::uses_dependent_launch(CudaLane::local().info()));
+  EXPECT_EQ(some, CudaFunction::uses_dependent_launch(CudaStream::local().info()));
 }
 
 }  // namespace

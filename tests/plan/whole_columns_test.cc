@@ -6,15 +6,16 @@
 #include <random>
 
 #include "hardware/cuda/api.h"
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
+#include "plan/cuda/cuda_plan.h"
+#include "plan/cuda/whole_kernel.h"
 #include "plan/plan.h"
-#include "plan/whole_kernel.h"
 #include "rows/on_gpu.h"
 
 namespace lockstep::detail {
@@ -229,7 +230,7 @@ TEST(WholeColumns, OnGpuSumsAreExact) {
     const Program program = fuse(b.take(out));
     const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
     for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
-    const std::string text = compile(program, test_pool(), {.cuda = &CudaLane::local()})->describe();
+    const std::string text = compile(program, test_pool(), CudaStream::local())->describe();
     const bool is_one = text.find("adds up columns") != std::string::npos;
     EXPECT_TRUE(is_one || c.m != 1024) << text;
     together += is_one;

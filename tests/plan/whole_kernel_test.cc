@@ -1,6 +1,6 @@
 // Persistent kernels: the order of tasks and phases, and kernel texts that compile. Needs no GPU.
 #ifdef LOCKSTEP_WITH_CUDA
-#include "plan/whole_kernel.h"
+#include "plan/cuda/whole_kernel.h"
 
 #include <gtest/gtest.h>
 

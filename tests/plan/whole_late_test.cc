@@ -8,7 +8,7 @@
 
 #include "hardware/cuda/api.h"
 #include "lane/cuda/code.h"
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #include "lockstep/error.h"
 #include "ops/control.h"
 #include "ops/cuda/kernels.h"
@@ -18,8 +18,8 @@
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
+#include "plan/cuda/whole_kernel.h"
 #include "plan/plan.h"
-#include "plan/whole_kernel.h"
 #include "rows/on_gpu.h"
 
 namespace lockstep::detail {

@@ -19,7 +19,7 @@
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
-#include "plan/whole_kernel.h"
+#include "plan/cuda/whole_kernel.h"
 #include "rows/on_gpu.h"
 
 namespace lockstep::detail {

@@ -18,6 +18,7 @@
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
+#include "plan/cuda/cuda_plan.h"
 #include "rows/on_gpu.h"
 #include "support/brief.h"
 
@@ -203,8 +204,8 @@ TEST(WholeRounded, OnGpuProductsAreExact) {
     expect_equal(got[0], wanted[0]);
     // Row products, with a small second matrix, do not round the first.
     if (c.k * c.n <= 16384 && c.round_a) continue;
-    CudaLane& lane = CudaLane::local();
-    const std::string text = compile(program, test_pool(), {.cuda = &lane})->describe();
+    CudaStream& lane = CudaStream::local();
+    const std::string text = compile(program, test_pool(), lane)->describe();
     // On a small GPU products of this size are not joined.
     if (lane.info().processors < 64 && text.find("phases") == std::string::npos) continue;
     EXPECT_EQ(text.find(" in 1 phases") != std::string::npos, c.is_worth_it(dtype, lane.info())) << text;
@@ -228,7 +229,7 @@ Program a_layer_there_and_back(DType dtype, int64_t rows, int64_t deep, int64_t 
 
 TEST(WholeRounded, OnGpuWeightsAreUpdatedInPlace) {
   if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-  CudaLane& lane = CudaLane::local();
+  CudaStream& lane = CudaStream::local();
   std::mt19937 random(20261120);
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const bool donate : {false, true})
@@ -238,8 +239,8 @@ TEST(WholeRounded, OnGpuWeightsAreUpdatedInPlace) {
         HostArrays in = {weights_of({1024, wide}, random()), weights_of({wide}, random()),
                          rows_of(dtype, {128, 1024}, false, random()), rows_of(dtype, {128, wide}, false, random())};
         const HostArrays wanted = eager(program, in);
-        const std::shared_ptr<Plan> plan =
-            compile(program, test_pool(), {.donated = {donate, donate, false, false}, .cuda = &lane});
+        const std::shared_ptr<CudaPlan> plan =
+            compile(program, test_pool(), lane, {.donated = {donate, donate, false, false}});
         EXPECT_EQ(plan->donated_input(0), donate ? 0 : -1);
         std::vector<BufferPtr> held;
         std::vector<const void*> from;

@@ -19,7 +19,8 @@
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
-#include "plan/whole_kernel.h"
+#include "plan/cuda/cuda_plan.h"
+#include "plan/cuda/whole_kernel.h"
 #include "rows/on_gpu.h"
 #include "support/brief.h"
 
@@ -311,9 +312,9 @@ TEST(WholeSpread, OnGpuResultsEqualTheReference) {
                                                      {96, 128, 320, 7}}) {
       SCOPED_TRACE(fmt::format("{} rows of {} to {} to {}, {}", rows, deep, width, classes, name(dtype)));
       const Program program = fuse(end_of_a_network(dtype, rows, deep, width, classes));
-      CudaLane& lane = CudaLane::local();
+      CudaStream& lane = CudaStream::local();
       if (classes > 1 && lane.info().processors >= 128) {
-        const std::string text = compile(program, test_pool(), {.cuda = &lane})->describe();
+        const std::string text = compile(program, test_pool(), lane)->describe();
         EXPECT_NE(text.find(" in 2 phases"), std::string::npos) << text;
       }
       for (int round = 0; round < brief(3, 1); ++round) expect_same_on_gpu(program, random);

@@ -7,13 +7,14 @@
 #include <cstdlib>
 #include <random>
 
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
+#include "plan/cuda/cuda_plan.h"
 #include "rows/eager.h"
 
 namespace lockstep {
 
 inline HostArrays run_on_gpu(Plan& plan, const Program& p, const HostArrays& inputs) {
-  CudaLane& lane = CudaLane::local();
+  CudaStream& lane = CudaStream::local();
   std::vector<BufferPtr> in, out;
   std::vector<const void*> from;
   std::vector<void*> to;
@@ -40,7 +41,7 @@ inline HostArrays run_on_gpu(Plan& plan, const Program& p, const HostArrays& inp
 // `donated`: the inputs whose memory is donated.
 inline HostArrays planned_on_gpu(const Program& p, const HostArrays& inputs, const std::vector<bool>& donated = {}) {
   ::setenv("LOCKSTEP_CUDA_MATH", "full", 0);  // references are f32
-  return run_on_gpu(*compile(p, test_pool(), {.donated = donated, .cuda = &CudaLane::local()}), p, inputs);
+  return run_on_gpu(*compile(p, test_pool(), CudaStream::local(), {.donated = donated}), p, inputs);
 }
 
 // Expects that the GPU and the row-by-row evaluation agree on small integers, for which both are exact.

@@ -8,12 +8,14 @@
 #include "ops/ops.h"
 #include "passes/lanes_difference.h"
 #include "rows/rows.h"
+#include "support/long_tests.h"
 #include "support/sanitizers.h"
 
 namespace lockstep {
 namespace {
 
-constexpr uint32_t kPrograms = kSanitized ? 1000 : 10000;
+// `./dev test --long` runs all of them.
+uint32_t program_count() { return kSanitized ? 1000 : long_tests() ? 10000 : 2500; }
 
 // Rows that do not occur in programs to be partitioned, and why.
 const std::map<std::string_view, const char*> kNotGenerated = {
@@ -106,7 +108,7 @@ TEST(RowsOnLanes, EveryOpAcceptsEmptyShards) {
 TEST(RandomLanes, ResultsMatchOneLane) {
   const std::vector<Choice> all = choices();
   std::map<std::string_view, int> seen;
-  for (uint32_t seed = 0; seed < kPrograms; ++seed) {
+  for (uint32_t seed = 0; seed < program_count(); ++seed) {
     const RandomProgram r =
         RandomPrograms(seed, false, [&](std::mt19937& random) { return equation_of(all, random); }).make();
     for (const Eqn& eqn : r.program.eqns) ++seen[eqn.op->name];
@@ -118,7 +120,8 @@ TEST(RandomLanes, ResultsMatchOneLane) {
     }
     ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << print(r.program);
   }
-  for (const Choice& choice : all) EXPECT_GE(seen[choice.op->name], 20) << choice.op->name;
+  const int least = static_cast<int>(program_count() / 500);
+  for (const Choice& choice : all) EXPECT_GE(seen[choice.op->name], least) << choice.op->name;
 }
 
 // Lowers the thresholds of the schedule, so that everything is large enough to be moved, regathered or chunked.
@@ -127,7 +130,7 @@ TEST(RandomLanes, ScheduledProgramsMatchOneLane) {
   const CollectiveScheduleOptions tiny{.regather = {.keep_within = 0, .min_bytes = 1},
                                        .chunks = {.min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 1},
                                        .early_updates = {.min_bytes = 1}};
-  for (uint32_t seed = 0; seed < kPrograms / 5; ++seed) {
+  for (uint32_t seed = 0; seed < program_count() / 5; ++seed) {
     const RandomProgram r =
         RandomPrograms(seed, false, [&](std::mt19937& random) { return equation_of(all, random); }).make();
     std::string wrong;

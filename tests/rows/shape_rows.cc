@@ -49,8 +49,9 @@ void add_makers(std::vector<Row>& out) {
   Row iota{&iota_op,
            [](const RefArrays&, const Attrs& attrs, RefArrays& y) {
              const auto d = static_cast<size_t>(attrs.integer("dim"));
+             const int64_t start = attrs.get_or<int64_t>("start", 0);
              for_each_index(y[0].shape(),
-                            [&](const Dims& index, int64_t) { y[0].at(index) = static_cast<Real>(index[d]); });
+                            [&](const Dims& index, int64_t) { y[0].at(index) = static_cast<Real>(start + index[d]); });
            },
            {},
            true};
@@ -64,6 +65,10 @@ void add_makers(std::vector<Row>& out) {
   add_iota(i32, {0, 3}, 1);
   add_iota(i64, {40000}, 0);
   add_iota(i32, {12, 3, 4}, 1);
+  for (DType t : {i32, f32, bf16}) {  // the shard of a lane
+    add_iota(t, {3, 5}, 1);
+    iota.samples.back().attrs.set("start", int64_t{7});
+  }
   out.push_back(std::move(iota));
 }
 

@@ -4,7 +4,7 @@
 #include <lockstep/lockstep.h>
 
 #include "array/near.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 
 namespace lockstep {
 namespace {
@@ -31,7 +31,7 @@ TEST(WithShardingConstraint, PropagatesToResults) {
 TEST(WithShardingConstraint, PartitionsAFunctionWithoutOtherShardings) {
   const auto f = jit([](Array x, Array w) { return sum(with_sharding_constraint(dot(x, w), on(P("data")))); });
   const std::string text = f.explain(ones({8, 3}), ones({3, 5}));
-  if (Lanes::local().count() > 1) {
+  if (local_lane_count() > 1) {
     for (const char* part : {"with_sharding_constraint at constraints_test.cc:", "P('data')", "lane_all_reduce"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   }
@@ -66,7 +66,7 @@ TEST(WithShardingConstraint, IsOverriddenByOutShardings) {
     for (const Shard& shard : addressable_shards(each))
       EXPECT_EQ(shard.data.shape(), (Shape{shard.index[0].size(), shard.index[1].size()}));
   }
-  if (Lanes::local().count() > 1) {
+  if (local_lane_count() > 1) {
     EXPECT_NE(f.explain(numbers()).find("from output 0"), std::string::npos) << f.explain(numbers());
   }
 }
@@ -85,7 +85,7 @@ TEST(WithShardingConstraint, HoldsInGradientsBatchesAndRemat) {
 }
 
 TEST(WithShardingConstraint, IsFreeOnOneLane) {
-  if (Lanes::local().count() > 1) GTEST_SKIP() << "several lanes";
+  if (local_lane_count() > 1) GTEST_SKIP() << "several lanes";
   const auto f = jit([](Array x) { return tanh(with_sharding_constraint(x + 1.f, on(P("data")))); });
   EXPECT_EQ(f.lowered(numbers()), jit([](Array x) { return tanh(x + 1.f); }).lowered(numbers()));
 }
@@ -100,7 +100,7 @@ TEST(ShardMap, IsPartitionedByItsSpecs) {
   const auto f = jit(
       shard_map([](Array x) { return x * 2.f; }, {.mesh = mesh(), .in_specs = {P("data")}, .out_specs = {P("data")}}));
   EXPECT_EQ(values(f(ones({8, 4}))), std::vector<float>(32, 2.f));
-  if (Lanes::local().count() > 1) {
+  if (local_lane_count() > 1) {
     const std::string text = f.explain(ones({8, 4}));
     EXPECT_NE(text.find("P('data')"), std::string::npos) << text;
     EXPECT_EQ(text.find("lane_all"), std::string::npos) << text;
@@ -119,7 +119,7 @@ TEST(ShardMap, ConvolutionsCommunicateNoActivations) {
       {.mesh = mesh(), .in_specs = {P(), P({"data", "model"})}, .out_specs = {P()}}));
   const Array w = random::normal(random::key(1), {3, 3, 2, 5}), x = random::normal(random::key(2), {16, 6, 6, 2});
   EXPECT_ELEMENTS(step(w, x), grad(squares)(w, x).to_vector<double>(), 1e-4);
-  if (Lanes::local().count() > 1) {
+  if (local_lane_count() > 1) {
     const std::string text = step.explain(w, x);
     for (const char* move : {"lane_all_gather", "lane_all_to_all"})
       EXPECT_EQ(text.find(move), std::string::npos) << text;

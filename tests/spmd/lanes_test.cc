@@ -1,6 +1,6 @@
 // Programs on the lanes of the process, however many: results equal those on one lane. Also run with
 // LOCKSTEP_CPU_LANES=2 and 4.
-#include "lane/lanes.h"
+#include "lane/lane.h"
 
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
@@ -86,7 +86,7 @@ TEST(OnLanes, ExplainReportsShardingsReasonsAndCommunication) {
   const auto f =
       jit([](Array x, Array w) { return sum(dot(x, w)); }, {.in_shardings = {on_mesh(P("data")), on_mesh(P())}});
   const std::string text = f.explain(ones({8, 3}), ones({3, 5}));
-  if (Lanes::local().count() == 1) {
+  if (local_lane_count() == 1) {
     EXPECT_EQ(text, "one lane: nothing is sharded, no communication\n");
     return;
   }

@@ -1,6 +1,6 @@
 // pmap: values, the axes that go to devices, donation and gradients.
 #include "array/near.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "lockstep/lockstep.h"
 
 namespace lockstep {
@@ -65,7 +65,7 @@ TEST(Pmap, DonatesItsArguments) {
 
 // One lane holds the elements of all devices, so nothing has to be distributed.
 TEST(Pmap, OnOneLaneArgumentsAreUsedAsTheyAre) {
-  if (Lanes::local().count() > 1) GTEST_SKIP() << "several lanes";
+  if (local_lane_count() > 1) GTEST_SKIP() << "several lanes";
   const auto doubled = [](Array x) { return x * 2.f; };
   Array x = ones({2, 3});
   const float* const memory = x.data<float>().data();

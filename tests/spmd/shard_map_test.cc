@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "array/near.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "lockstep/lockstep.h"
 #include "support/text.h"
 
@@ -446,7 +446,7 @@ TEST(ShardMapText, ADataParallelStepIsOneProductPerWeight) {
   const std::string text = step.lowered(p, zeros({32, 12}), zeros({32, 6}));
   SCOPED_TRACE(text);
   // Per lane: two products forward; backward one per weight and one for the hidden layer.
-  EXPECT_EQ(occurrences(text, " einsum"), 5u * static_cast<size_t>(Lanes::local().count()));
+  EXPECT_EQ(occurrences(text, " einsum"), 5u * static_cast<size_t>(local_lane_count()));
   EXPECT_EQ(occurrences(text, "f32[8,12,20]"), 0u);
   EXPECT_EQ(occurrences(text, "f32[8,20,6]"), 0u);
   for (const char* weights : {"f32[12,20]", "f32[20,6]"}) EXPECT_GT(occurrences(text, weights), 0u) << weights;

@@ -90,7 +90,7 @@ Array in_pieces(const Array& whole, const NamedSharding& sharding, const MeshLan
 void expect_same_pieces(const Array& got, const Array& wanted) {
   ASSERT_EQ(got.type(), wanted.type());
   EXPECT_EQ(got.sharding(), wanted.sharding());
-  const detail::LanePiecesPtr &a = got.node()->pieces, &b = wanted.node()->pieces;
+  const detail::LanePiecesPtr &a = got.node()->pieces.divided, &b = wanted.node()->pieces.divided;
   ASSERT_EQ(!!a, !!b);
   if (!a) {
     EXPECT_EQ(bytes_of(got), bytes_of(wanted));
@@ -188,7 +188,7 @@ TEST(CheckpointPieces, MoveBetweenAnyMeshesSpecsLanesAndProcesses) {
     };
     std::vector<Checkpoint> parts;
     for (int64_t p = 0; p < from[0].processes; ++p) parts.push_back(part(from, p));
-    for (const auto& [name, array] : parts[0].arrays) cut += !!array.node()->pieces;
+    for (const auto& [name, array] : parts[0].arrays) cut += !!array.node()->pieces.divided;
     const std::string folder = save_in_parts(dir.path(), parts, random() % 2 ? 1000 : int64_t{1} << 30);
     const CheckpointInfo info = inspect_checkpoint(folder, true);
     EXPECT_EQ(info.format, from[0].processes > 1 ? 2 : 1);
@@ -346,13 +346,13 @@ TEST(CheckpointPieces, SavingDoesNotGatherShardedArrays) {
   for (const PartitionSpec& spec : {P("data"), P({}, "data")}) {
     const Array cut = in_pieces(whole, NamedSharding(mesh, spec), lanes_from(mesh, 4, 0, 4));
     const std::string path = save_checkpoint(dir.path(), {.step = 1, .arrays = {{"w", cut}}});
-    EXPECT_FALSE(cut.node()->buffer);
+    EXPECT_FALSE(cut.node()->host);
     EXPECT_EQ(bytes_of(load_checkpoint(path).arrays.at(0).second), bytes_of(whole));
     Checkpointer background({.dir = dir.path() + "/background"});
     background.save({.step = 1, .arrays = {{"w", cut}}});
     background.wait();
     EXPECT_TRUE(background.failures().empty());
-    EXPECT_FALSE(cut.node()->buffer);
+    EXPECT_FALSE(cut.node()->host);
     EXPECT_EQ(bytes_of(load_checkpoint(dir.path() + "/background/step_00000001").arrays.at(0).second), bytes_of(whole));
   }
 }

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/throws.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "train/eight_devices.h"
 #include "train/state.h"
 
@@ -102,7 +102,7 @@ TEST(Engine, AccumulationEqualsTheFullBatch) {
 }
 
 TEST(Engine, ResultsDoNotDependOnTheDeviceCount) {
-  if (Lanes::local().count() > 1) GTEST_SKIP() << "sums over several lanes round differently; see Sharded";
+  if (local_lane_count() > 1) GTEST_SKIP() << "sums over several lanes round differently; see Sharded";
   for (const double dropout : {0.0, 0.3}) {
     EngineOptions one = options();
     one.mesh = make_mesh({{"data", 1}});

@@ -5,7 +5,7 @@
 #include <lockstep/train.h>
 
 #include "array/node.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "passes/chunked_gather.h"
 #include "train/describe.h"
 #include "train/eight_devices.h"
@@ -47,13 +47,13 @@ Model deep_model() {
       });
 }
 
-int64_t lanes() { return Lanes::local().count(); }
+int64_t lanes() { return local_lane_count(); }
 
 int64_t bytes_on(size_t lane, const std::vector<Array>& arrays) {
   int64_t bytes = 0;
   for (const Array& array : arrays) {
-    const detail::LanePiecesPtr& pieces = array.node()->pieces;
-    bytes += pieces ? pieces->buffers[lane]->size() : array.node()->buffer->size();
+    const detail::LanePiecesPtr& pieces = array.node()->pieces.divided;
+    bytes += pieces ? pieces->buffers[lane]->size() : array.node()->pieces.one->size();
   }
   return bytes;
 }

@@ -11,7 +11,7 @@
 #include "array/node.h"
 #include "base/file.h"
 #include "data/idx.h"
-#include "lane/lanes.h"
+#include "lane/lane.h"
 #include "sharding/lanes.h"
 #include "train/eight_devices.h"
 #include "train/state.h"
@@ -122,12 +122,12 @@ void expect_planned_shardings(const TrainState& state, const EngineOptions& with
 
 // After a step, each lane of this process holds exactly the piece that the plan assigns to it.
 void expect_planned_pieces(const TrainState& state, const EngineOptions& with) {
-  const LaneGrid grid = lane_grid(with.mesh, Lanes::local().count());
+  const LaneGrid grid = lane_grid(with.mesh, local_lane_count());
   if (grid.axes.empty()) return;
   const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   const auto expect_pieces = [&](const Array& array, const PartitionSpec& spec, const std::string& name) {
-    const detail::LanePiecesPtr& pieces = array.node()->pieces;
+    const detail::LanePiecesPtr& pieces = array.node()->pieces.divided;
     ASSERT_TRUE(pieces) << name;
     EXPECT_EQ(pieces->lane_spec, to_lane_spec(grid, spec, array.shape().size())) << name;
     for (int64_t lane = 0; lane < grid.lanes(); ++lane) {
@@ -145,15 +145,15 @@ void expect_planned_pieces(const TrainState& state, const EngineOptions& with) {
 
 // Arrays that are sharded over lanes were loaded in pieces, not gathered.
 void expect_loaded_as_pieces(const TrainState& state, const EngineOptions& with) {
-  const LaneGrid grid = lane_grid(with.mesh, Lanes::local().count());
+  const LaneGrid grid = lane_grid(with.mesh, local_lane_count());
   const Model model = small_sharded_model();
   const std::vector<ParameterSpecs> specs = specs_of(with.plan, with.mesh, model.paths, model.types);
   for (size_t i = 0; i < specs.size(); ++i) {
     const LaneSpec lane_spec = to_lane_spec(grid, specs[i].param, model.types[i].shape.size());
     const bool sharded =
         std::any_of(lane_spec.begin(), lane_spec.end(), [](const auto& axes) { return !axes.empty(); });
-    EXPECT_EQ(!!state.params[i].node()->pieces, sharded) << model.paths[i];
-    EXPECT_EQ(!state.params[i].node()->buffer, sharded) << model.paths[i];
+    EXPECT_EQ(!!state.params[i].node()->pieces.divided, sharded) << model.paths[i];
+    EXPECT_FALSE(state.params[i].node()->host) << model.paths[i];
   }
 }
 

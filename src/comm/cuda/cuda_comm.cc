@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-GpuFacts facts_of(const CudaLane& lane) {
+GpuFacts facts_of(const CudaStream& lane) {
   GpuFacts facts{lane.info().uuid, 0};
   if (detail::runtime_option(&RuntimeOptions::nccl)) facts.nccl = detail::nccl_version();
   return facts;
@@ -27,7 +27,7 @@ std::vector<GpuFacts> gather_facts(Comm& host, const GpuFacts& own) {
   return all;
 }
 
-std::unique_ptr<Comm> try_nccl(Comm& host, CudaLane& lane) {
+std::unique_ptr<Comm> try_nccl(Comm& host, CudaStream& lane) {
   const std::vector<GpuFacts> all = gather_facts(host, facts_of(lane));
   if (!why_no_nccl(all).empty()) return nullptr;
   std::string why_not;
@@ -59,7 +59,7 @@ std::string why_no_nccl(std::span<const GpuFacts> lanes) {
   return "";
 }
 
-std::unique_ptr<Comm> cuda_comm(Comm& host, CudaLane& lane) {
+std::unique_ptr<Comm> cuda_comm(Comm& host, CudaStream& lane) {
   std::unique_ptr<Comm> made = try_nccl(host, lane);
   return made ? std::move(made) : staged_comm(host, lane);
 }

@@ -1,7 +1,7 @@
 // Comms between GPU lanes. Their memory is memory of the lane's GPU, and their operations are ordered with the work on
 // the lane's stream: an operation reads after all work that was enqueued before its start, and work that is enqueued
 // after wait() sees its result. So wait() may return before the operation has run. A failure after that is thrown by a
-// wait for the GPU (CudaLane::wait), which has a deadline.
+// wait for the GPU (CudaStream::wait), which has a deadline.
 //
 // Each uses a Comm of the host between the same lanes, and one of two ways to move data:
 //   - NCCL, where all lanes have it and no two lanes share a GPU: operations run on a stream of their own, concurrently
@@ -19,7 +19,7 @@
 #include <string>
 
 #include "comm/comm.h"
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 
 namespace lockstep {
 
@@ -35,19 +35,19 @@ std::string why_no_nccl(std::span<const GpuFacts> lanes);
 // Creates a Comm that uses NCCL where possible, and staging otherwise. Called by all ranks of `host`, which outlives
 // the result and all groups split from it. LOCKSTEP_NCCL=off on any rank makes all of them use staging. Throws as an
 // operation does.
-std::unique_ptr<Comm> cuda_comm(Comm& host, CudaLane& lane);
+std::unique_ptr<Comm> cuda_comm(Comm& host, CudaStream& lane);
 
 // Creates a Comm that stages data through host memory. Needs no communication.
-std::unique_ptr<Comm> staged_comm(Comm& host, CudaLane& lane);
+std::unique_ptr<Comm> staged_comm(Comm& host, CudaStream& lane);
 
 // Creates a Comm that uses NCCL. Returns null, on all ranks, when NCCL cannot be started on one of them; `why_not` then
 // has the reason, or states that another rank failed. Called by all ranks. REQUIRES: why_no_nccl() is empty.
-std::unique_ptr<Comm> nccl_comm(Comm& host, CudaLane& lane, std::string& why_not);
+std::unique_ptr<Comm> nccl_comm(Comm& host, CudaStream& lane, std::string& why_not);
 
 namespace detail {
 
 // The same, owning the host Comm: for groups that were split off.
-std::unique_ptr<Comm> staged_comm(std::unique_ptr<Comm> host, CudaLane& lane);
+std::unique_ptr<Comm> staged_comm(std::unique_ptr<Comm> host, CudaStream& lane);
 
 // Such as 22809; 0: not available, or too old.
 int32_t nccl_version();

@@ -42,10 +42,10 @@ bool needs_host(const Operation& operation) {
          (reduces && is_floating(operation.dtype) && operation.reduction != Reduction::sum);
 }
 
-class NcclComm final : public Comm, private CudaLane::WatchedWork {
+class NcclComm final : public Comm, private CudaStream::WatchedWork {
  public:
   // `comm` is fully initialized.
-  NcclComm(Comm& host, std::unique_ptr<Comm> owned, CudaLane& lane, ncclComm_t comm)
+  NcclComm(Comm& host, std::unique_ptr<Comm> owned, CudaStream& lane, ncclComm_t comm)
       : Comm(host.rank(), host.size(), host.name(), host.timeout()),
         owned_(std::move(owned)),
         host_(host),
@@ -275,7 +275,7 @@ class NcclComm final : public Comm, private CudaLane::WatchedWork {
 
   std::unique_ptr<Comm> owned_;
   Comm& host_;
-  CudaLane& lane_;
+  CudaStream& lane_;
   std::unique_ptr<Comm> staged_;
   detail::SharedTimeout shared_timeout_{*this, host_};
   cudaStream_t stream_ = nullptr;
@@ -312,7 +312,7 @@ ncclComm_t connect(Comm& host, const ncclUniqueId& id, std::string& why_not) {
   return nullptr;
 }
 
-std::unique_ptr<Comm> make_nccl(Comm& host, std::unique_ptr<Comm>& owned, CudaLane& lane, std::string& why_not) {
+std::unique_ptr<Comm> make_nccl(Comm& host, std::unique_ptr<Comm>& owned, CudaStream& lane, std::string& why_not) {
   lane.enter();
   ncclUniqueId id{};
   int32_t ok = 1;
@@ -351,7 +351,7 @@ std::unique_ptr<Comm> NcclComm::make_group(const std::vector<int>& ranks, const 
 
 }  // namespace
 
-std::unique_ptr<Comm> nccl_comm(Comm& host, CudaLane& lane, std::string& why_not) {
+std::unique_ptr<Comm> nccl_comm(Comm& host, CudaStream& lane, std::string& why_not) {
   std::unique_ptr<Comm> none;
   return make_nccl(host, none, lane, why_not);
 }
@@ -365,7 +365,7 @@ int32_t detail::nccl_version() {
 
 #else
 
-std::unique_ptr<Comm> nccl_comm(Comm&, CudaLane&, std::string& why_not) {
+std::unique_ptr<Comm> nccl_comm(Comm&, CudaStream&, std::string& why_not) {
   why_not = "NCCL is not built in";
   return nullptr;
 }

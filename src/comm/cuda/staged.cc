@@ -39,9 +39,9 @@ IoBytes io_bytes_of(const Operation& operation, int rank) {
 // Copies through pinned host memory; the host Comm does the operation.
 class StagedComm final : public Comm {
  public:
-  StagedComm(Comm& host, CudaLane& lane)
+  StagedComm(Comm& host, CudaStream& lane)
       : Comm(host.rank(), host.size(), host.name(), host.timeout()), host_(host), lane_(lane) {}
-  StagedComm(std::unique_ptr<Comm> host, CudaLane& lane) : StagedComm(*host, lane) { owned_ = std::move(host); }
+  StagedComm(std::unique_ptr<Comm> host, CudaStream& lane) : StagedComm(*host, lane) { owned_ = std::move(host); }
 
   ~StagedComm() override {
     try {
@@ -153,7 +153,7 @@ class StagedComm final : public Comm {
 
   std::unique_ptr<Comm> owned_;
   Comm& host_;
-  CudaLane& lane_;
+  CudaStream& lane_;
   detail::SharedTimeout shared_timeout_{*this, host_};
   std::vector<std::unique_ptr<StagedOperation>> all_;
   StagedOperation* free_ = nullptr;
@@ -161,9 +161,9 @@ class StagedComm final : public Comm {
 
 }  // namespace
 
-std::unique_ptr<Comm> staged_comm(Comm& host, CudaLane& lane) { return std::make_unique<StagedComm>(host, lane); }
+std::unique_ptr<Comm> staged_comm(Comm& host, CudaStream& lane) { return std::make_unique<StagedComm>(host, lane); }
 
-std::unique_ptr<Comm> detail::staged_comm(std::unique_ptr<Comm> host, CudaLane& lane) {
+std::unique_ptr<Comm> detail::staged_comm(std::unique_ptr<Comm> host, CudaStream& lane) {
   return std::make_unique<StagedComm>(std::move(host), lane);
 }
 

@@ -11,12 +11,9 @@
 #include "lane/cuda/code.h"
 
 namespace lockstep {
-namespace {
+namespace {}  // namespace
 
-
-}  // namespace
-
-TimedGraph::TimedGraph(CudaLane& lane, const std::function<void()>& work, int times) : lane_(lane) {
+TimedGraph::TimedGraph(CudaStream& lane, const std::function<void()>& work, int times) : lane_(lane) {
   work();  // also key is prepared on first use
   graph_ = lane.capture([&] {
     for (int i = 0; i < times; ++i) work();
@@ -24,7 +21,7 @@ TimedGraph::TimedGraph(CudaLane& lane, const std::function<void()>& work, int ti
 }
 
 TimedGraph::~TimedGraph() {
-  const CudaLane::UncountedWaits uncounted;
+  const CudaStream::UncountedWaits uncounted;
   lane_.destroy_graph(graph_);
 }
 
@@ -32,9 +29,9 @@ double TimedGraph::seconds() const {
   return measure_seconds(lane_, [&] { lane_.replay(graph_); });
 }
 
-double measure_seconds(CudaLane& lane, const std::function<void()>& work) {
+double measure_seconds(CudaStream& lane, const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;
-  const CudaLane::UncountedWaits uncounted;
+  const CudaStream::UncountedWaits uncounted;
   lane.wait();
   const Clock::time_point start = Clock::now();
   work();

@@ -1,6 +1,6 @@
 // Autotuning: timing work on a GPU, and a cache of the choices made by it. The cache is kept in the process and, beside
 // compiled kernels, on disk, so that later runs compute the same bits. Timing waits for the GPU; these waits are not
-// counted (CudaLane::wait_count()). AutotuneCache is safe from any thread.
+// counted (CudaStream::wait_count()). AutotuneCache is safe from any thread.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 
 namespace lockstep {
 
@@ -17,7 +17,7 @@ namespace lockstep {
 class TimedGraph {
  public:
   // Runs the work once, then captures it `times` times. Throws Error if it cannot be captured.
-  TimedGraph(CudaLane& lane, const std::function<void()>& work, int times = 10);
+  TimedGraph(CudaStream& lane, const std::function<void()>& work, int times = 10);
   ~TimedGraph();
   TimedGraph(const TimedGraph&) = delete;
   TimedGraph& operator=(const TimedGraph&) = delete;
@@ -26,12 +26,12 @@ class TimedGraph {
   double seconds() const;
 
  private:
-  CudaLane& lane_;
+  CudaStream& lane_;
   cudaGraphExec_t graph_ = nullptr;
 };
 
 // Waits for earlier work, then returns the time to enqueue and finish `work`.
-double measure_seconds(CudaLane& lane, const std::function<void()>& work);
+double measure_seconds(CudaStream& lane, const std::function<void()>& work);
 
 // Whether `one` takes less time than `other` in nearly every round. Measures them alternately, because the load on a
 // shared GPU changes.

@@ -215,7 +215,7 @@ struct KernelEntry {
   std::optional<CudaFunction> function;
 };
 
-std::string architecture_of(const CudaLane& lane) {
+std::string architecture_of(const CudaStream& lane) {
   return fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
 }
 
@@ -230,7 +230,7 @@ std::shared_ptr<KernelEntry> entry_of(const KernelSource& source) {
 
 }  // namespace
 
-void CudaCode::compile_in_background(CudaLane& lane, const std::string& source,
+void CudaCode::compile_in_background(CudaStream& lane, const std::string& source,
                                      const std::vector<CudaHeader>& headers) {
   const KernelSource kernel_source{source, headers, architecture_of(lane), cuda_cache_folder()};
   const std::shared_ptr<KernelEntry> entry = entry_of(kernel_source);
@@ -240,7 +240,7 @@ void CudaCode::compile_in_background(CudaLane& lane, const std::string& source,
   CompilerThreads::instance().add([pending = entry->pending] { pending->run(); });
 }
 
-CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
+CudaFunction CudaCode::get(CudaStream& lane, const std::string& source, const std::vector<CudaHeader>& headers) {
   const KernelSource kernel_source{source, headers, architecture_of(lane), cuda_cache_folder()};
   const std::shared_ptr<KernelEntry> entry = entry_of(kernel_source);
   const std::lock_guard lock(entry->mutex);
@@ -264,7 +264,7 @@ CudaFunction CudaCode::get(CudaLane& lane, const std::string& source, const std:
   return function;
 }
 
-void CudaFunction::launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes,
+void CudaFunction::launch(CudaStream& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes,
                           bool co_resident) const {
   if (blocks == 0) return;
   LOCKSTEP_CHECK(blocks <= INT32_MAX, "{} blocks", blocks);

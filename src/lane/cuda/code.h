@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 
 namespace lockstep {
 
@@ -23,7 +23,7 @@ class CudaFunction {
   // thread block. `co_resident`: all blocks run at the same time, so that they may use grid barriers; the caller
   // ensures that they fit on the GPU. If uses_dependent_launch(), such a kernel may start before the previous one has
   // ended, and must execute griddepcontrol.wait before it accesses memory.
-  void launch(CudaLane& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
+  void launch(CudaStream& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
               bool co_resident = false) const;
   // Whether co-resident kernels use programmatic dependent launch on this GPU.
   static bool uses_dependent_launch(const CudaInfo& info) { return info.exclusive && info.major >= 9; }
@@ -41,9 +41,10 @@ class CudaCode {
  public:
   // Returns the function `f`, which is extern "C" in `source`. Compiles equal sources once. Throws Error with the
   // compiler's log if the source does not compile.
-  static CudaFunction get(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers);
+  static CudaFunction get(CudaStream& lane, const std::string& source, const std::vector<CudaHeader>& headers);
   // Starts to compile the source, or to read it from the disk cache, on another thread. A later get() waits for it.
-  static void compile_in_background(CudaLane& lane, const std::string& source, const std::vector<CudaHeader>& headers);
+  static void compile_in_background(CudaStream& lane, const std::string& source,
+                                    const std::vector<CudaHeader>& headers);
 };
 
 // Compiles a source for an architecture ("sm_90") and returns the machine code. Needs no GPU; also used by tests.

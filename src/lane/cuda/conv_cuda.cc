@@ -35,14 +35,14 @@ struct LaneDnn {
 
 // Calls f(LaneDnn&) under a lock.
 template <class F>
-auto with_dnn(CudaLane& lane, F f) {
+auto with_dnn(CudaStream& lane, F f) {
   static std::mutex mutex;
-  static auto* const all = new std::map<CudaLane*, LaneDnn>;
+  static auto* const all = new std::map<CudaStream*, LaneDnn>;
   const std::lock_guard lock(mutex);
   return f((*all)[&lane]);
 }
 
-cudnnHandle_t context(CudaLane& lane) {
+cudnnHandle_t context(CudaStream& lane) {
   return with_dnn(lane, [&](LaneDnn& own) {
     if (own.handle) return own.handle;
     lane.enter();
@@ -53,7 +53,7 @@ cudnnHandle_t context(CudaLane& lane) {
   });
 }
 
-BufferPtr shared_workspace(CudaLane& lane, int64_t bytes) {
+BufferPtr shared_workspace(CudaStream& lane, int64_t bytes) {
   return with_dnn(lane, [&](LaneDnn& own) {
     if (!own.space || own.space->size() < bytes) own.space = lane.allocate(bytes);
     return own.space;
@@ -148,7 +148,7 @@ std::optional<CudaConv::Algorithm> fastest(int64_t space, Search search) {
 
 int64_t CudaConv::version() { return cuda_dnn() ? static_cast<int64_t>(cuda_dnn()->cudnnGetVersion()) : 0; }
 
-std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath math,
+std::optional<CudaConv::Algorithm> CudaConv::find(CudaStream& lane, ConvPass pass, const ConvSpec& spec, CudaMath math,
                                                   const void* a, const void* b, void* out) {
   const auto result = supported_result(spec);
   if (!cuda_dnn() || !result) return {};
@@ -159,7 +159,7 @@ std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass,
   const auto size = static_cast<size_t>(bytes);
   const cudnnHandle_t handle = context(lane);
   // cuDNN waits for the GPU without a deadline, so first wait for all earlier work with one.
-  const CudaLane::UncountedWaits uncounted;
+  const CudaStream::UncountedWaits uncounted;
   lane.wait_for_all();
   const auto enqueue_lock = lane.enqueue_lock();
   lane.mark_last_launch(nullptr);
@@ -187,7 +187,7 @@ std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane& lane, ConvPass pass,
 }
 
 struct CudaConv::State {
-  CudaLane& lane;
+  CudaStream& lane;
   ConvPass pass;
   Descriptors d;
   Algorithm algorithm;
@@ -195,7 +195,7 @@ struct CudaConv::State {
   BufferPtr space;
 };
 
-CudaConv::CudaConv(CudaLane& lane, ConvPass pass, const ConvSpec& spec, CudaMath math, const Algorithm& algorithm) {
+CudaConv::CudaConv(CudaStream& lane, ConvPass pass, const ConvSpec& spec, CudaMath math, const Algorithm& algorithm) {
   const auto result = supported_result(spec);
   LOCKSTEP_CHECK(cuda_dnn() && result, "cuDNN does not support this convolution");
   state_ = std::shared_ptr<const State>(new State{lane,
@@ -239,11 +239,11 @@ void CudaConv::run(const void* a, const void* b, void* out) const {
 #else
 struct CudaConv::State {};
 int64_t CudaConv::version() { return 0; }
-std::optional<CudaConv::Algorithm> CudaConv::find(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const void*,
+std::optional<CudaConv::Algorithm> CudaConv::find(CudaStream&, ConvPass, const ConvSpec&, CudaMath, const void*,
                                                   const void*, void*) {
   return {};
 }
-CudaConv::CudaConv(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const Algorithm&) {
+CudaConv::CudaConv(CudaStream&, ConvPass, const ConvSpec&, CudaMath, const Algorithm&) {
   LOCKSTEP_CHECK(false, "built without cuDNN");
 }
 void CudaConv::run(const void*, const void*, void*) const {}

@@ -26,11 +26,11 @@ class CudaConv {
   // Returns the fastest algorithm, measured on these arrays; overwrites `out`. Returns nullopt if cuDNN cannot be
   // loaded or does not support the convolution: f64, dilated images, asymmetric padding that affects the result, or
   // more than 2^31 elements. REQUIRES: the lane is not capturing; no array is empty.
-  static std::optional<Algorithm> find(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const void* a, const void* b,
+  static std::optional<Algorithm> find(CudaStream&, ConvPass, const ConvSpec&, CudaMath, const void* a, const void* b,
                                        void* out);
 
   // REQUIRES: find() returned the algorithm, in this process or in another with the same version of cuDNN.
-  CudaConv(CudaLane&, ConvPass, const ConvSpec&, CudaMath, const Algorithm&);
+  CudaConv(CudaStream&, ConvPass, const ConvSpec&, CudaMath, const Algorithm&);
 
   // a and b are the operands in the order of the pass.
   void run(const void* a, const void* b, void* out) const;

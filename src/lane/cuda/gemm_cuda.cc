@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/runtime_parts.h"
 #include "base/runtime_settings.h"
 #include "lane/cuda/autotune.h"
 
@@ -66,11 +67,15 @@ AutotuneCache& gemm_cache() {
 
 void clear_gemm_autotune_cache() { gemm_cache().clear(); }
 
-CudaMath cuda_math() {
-  static const CudaMath math =
-      detail::runtime_option(&RuntimeOptions::gpu_math) == "full" ? CudaMath::full : CudaMath::tf32;
-  return math;
-}
+namespace {
+
+struct GpuMath {
+  const CudaMath value = detail::runtime_option(&RuntimeOptions::gpu_math) == "full" ? CudaMath::full : CudaMath::tf32;
+};
+
+}  // namespace
+
+CudaMath cuda_math() { return detail::runtime_part<GpuMath>().value; }
 
 bool CudaGemm::supports(DType dtype) { return is_floating(dtype); }
 
@@ -82,7 +87,7 @@ struct GemmPointers {
 };
 
 struct CudaGemm::State {
-  CudaLane& lane;
+  CudaStream& lane;
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
@@ -93,7 +98,7 @@ struct CudaGemm::State {
   bool wide = false;  // alpha and beta are double
   bool bias = false;
 
-  explicit State(CudaLane& on) : lane(on) {}
+  explicit State(CudaStream& on) : lane(on) {}
   ~State() {
     for (cublasLtMatrixLayout_t each : {a, b, c})
       if (each) cuda_blas().cublasLtMatrixLayoutDestroy(each);
@@ -110,14 +115,14 @@ struct CudaGemm::State {
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const GemmPointers& pointers) const;
 };
 
-CudaGemm::CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmAutotuneOptions& autotune)
+CudaGemm::CudaGemm(CudaStream& lane, const GemmSpec& spec, CudaMath math, const GemmAutotuneOptions& autotune)
     : state_(prepare(lane, spec, math, {}, autotune)) {
   if (!state_)
     throw_error("cuda: no algorithm for a product of {} matrices {} x {} x {} of {}", spec.batch, spec.m, spec.k,
                 spec.n, name(spec.dtype));
 }
 
-std::optional<CudaGemm> CudaGemm::with_epilogue(CudaLane& lane, const GemmSpec& spec, CudaMath math,
+std::optional<CudaGemm> CudaGemm::with_epilogue(CudaStream& lane, const GemmSpec& spec, CudaMath math,
                                                 const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune) {
   // For rows that are not aligned to 16 bytes cuBLASLt uses other kernels: some round 16-bit floats before adding the
   // bias, and one turned NaN into 0.
@@ -182,7 +187,7 @@ std::string CudaGemm::State::cache_key(const GemmSpec& spec, DType out, const Ge
 }
 
 // Returns null if cuBLASLt has no algorithm.
-std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaLane& lane, const GemmSpec& spec, CudaMath math,
+std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmSpec& spec, CudaMath math,
                                                    const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune) {
   auto state = std::make_shared<State>(lane);
   state->autotune = autotune;
@@ -224,7 +229,7 @@ void CudaGemm::State::propose(int max_count, DType out) {
   const CudaBlas& blas = cuda_blas();
   cublasLtMatmulPreference_t preference = nullptr;
   check_blas(blas.cublasLtMatmulPreferenceCreate(&preference), "choose an algorithm");
-  const size_t space = CudaLane::kBlasBytes;
+  const size_t space = CudaStream::kBlasBytes;
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(max_count));
   int count = 0;
   cublasStatus_t status = blas.cublasLtMatmulPreferenceSetAttribute(
@@ -253,7 +258,7 @@ cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const G
   const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
   const auto enqueue_lock = lane.enqueue_lock();
   return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, pointers.b, a, pointers.a, b, beta, pointers.c, c,
-                                    pointers.c, c, &by, lane.blas_workspace(), CudaLane::kBlasBytes, lane.stream());
+                                    pointers.c, c, &by, lane.blas_workspace(), CudaStream::kBlasBytes, lane.stream());
 }
 
 // Uses the cached choice if it is among the proposed algorithms.
@@ -339,7 +344,7 @@ void CudaGemm::run(const void* a, const void* b, void* c, const void* bias) cons
 }
 
 // Tested by small products, once per machine: cuBLASLt does not document it.
-bool CudaGemm::preserves_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpilogue::Activation activation) {
+bool CudaGemm::preserves_nan(CudaStream& lane, DType dtype, CudaMath math, GemmEpilogue::Activation activation) {
   if (activation == GemmEpilogue::none) return true;
   const std::string key =
       fmt::format("{} cublasLt {} {} of NaN\n{} {}", lane.info().name, cuda_blas().cublasLtGetVersion(),
@@ -361,7 +366,7 @@ bool CudaGemm::preserves_nan(CudaLane& lane, DType dtype, CudaMath math, GemmEpi
                       .stride_c = 0};
   const auto state = prepare(lane, spec, math, {.bias = true, .activation = activation}, {.min_operations = 0});
   if (!state) return false;
-  const CudaLane::UncountedWaits uncounted;
+  const CudaStream::UncountedWaits uncounted;
   const int64_t each = size_of(dtype);
   const BufferPtr zeros = lane.allocate(kSize * kSize * each), bias = lane.allocate(kSize * each),
                   result = lane.allocate(kSize * kSize * each);

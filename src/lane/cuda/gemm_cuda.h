@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lane/cpu/gemm.h"
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 
 namespace lockstep {
 
@@ -36,10 +36,10 @@ class CudaGemm {
   static bool supports(DType dtype);
 
   // REQUIRES: supports(spec.dtype); extents of at least 1.
-  CudaGemm(CudaLane& lane, const GemmSpec& spec, CudaMath math, const GemmAutotuneOptions& autotune = {});
+  CudaGemm(CudaStream& lane, const GemmSpec& spec, CudaMath math, const GemmAutotuneOptions& autotune = {});
   // Returns nullopt if cuBLASLt has no algorithm, if its activation does not preserve NaN, or if a row stride is not a
   // multiple of eight elements; and for gelu of f32 with full precision, where cuBLASLt is not exact enough.
-  static std::optional<CudaGemm> with_epilogue(CudaLane& lane, const GemmSpec& spec, CudaMath math,
+  static std::optional<CudaGemm> with_epilogue(CudaStream& lane, const GemmSpec& spec, CudaMath math,
                                                const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune = {});
 
   // Enqueues the product. The bias, required if the epilogue has one, has n elements of C's dtype, is shared by the
@@ -51,9 +51,9 @@ class CudaGemm {
  private:
   struct State;
   explicit CudaGemm(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  static std::shared_ptr<State> prepare(CudaLane&, const GemmSpec&, CudaMath, const GemmEpilogue&,
+  static std::shared_ptr<State> prepare(CudaStream&, const GemmSpec&, CudaMath, const GemmEpilogue&,
                                         const GemmAutotuneOptions&);
-  static bool preserves_nan(CudaLane&, DType, CudaMath, GemmEpilogue::Activation);
+  static bool preserves_nan(CudaStream&, DType, CudaMath, GemmEpilogue::Activation);
 
   std::shared_ptr<State> state_;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 
 namespace lockstep {
 namespace {

@@ -17,13 +17,13 @@
 
 namespace lockstep {
 
-class CudaLane;
+class CudaStream;
 
 class CudaStaging {
  public:
-  explicit CudaStaging(CudaLane& lane) : lane_(lane) {}
+  explicit CudaStaging(CudaStream& lane) : lane_(lane) {}
 
-  // As CudaLane::to_device() and to_host(), in the lane's stream order.
+  // As CudaStream::to_device() and to_host(), in the lane's stream order.
   void to_device(void* to, const void* from, int64_t bytes);
   void to_host(void* to, const void* from, int64_t bytes);
 
@@ -47,7 +47,7 @@ class CudaStaging {
   void ensure_room(int64_t bytes);
   void upload(void* to, const void* from, int64_t bytes);
 
-  CudaLane& lane_;
+  CudaStream& lane_;
   cudaStream_t copy_stream_ = nullptr;
   SlotRing uploads_, downloads_;
 };

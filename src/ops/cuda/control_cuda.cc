@@ -3,7 +3,7 @@
 // executes all iterations. A cond waits for the GPU to read its predicate.
 #include <bit>
 
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #include "ops/control.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/rounds.h"
@@ -90,7 +90,7 @@ Kernel scan_cuda(const KernelSpec& spec) {
   const Kernel body = spec.compile(spec.attrs.program("body"));
   if (const auto* sub = body.target<SubProgram>())
     if (Kernel one = single_kernel_scan(spec, *sub)) return one;
-  CudaLane& lane = *spec.cuda;
+  CudaStream& lane = *spec.cuda;
   KernelSpec compiled = spec;
   compiled.compile = [&](const Program&) { return body; };
   return scan_kernel(compiled,
@@ -99,7 +99,7 @@ Kernel scan_cuda(const KernelSpec& spec) {
 }
 
 Kernel cond_cuda(const KernelSpec& spec) {
-  CudaLane& lane = *spec.cuda;
+  CudaStream& lane = *spec.cuda;
   return [&lane, yes = spec.compile(spec.attrs.program("if_true")), no = spec.compile(spec.attrs.program("if_false"))](
              const void* const* in, void* const* out) {
     bool predicate = false;

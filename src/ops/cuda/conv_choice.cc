@@ -45,7 +45,7 @@ Kernel conv_then_body(ConvWork conv, const KernelSpec& spec, const Program* body
 }
 
 // Adds up partial sums [splits, results] after the kernel that computes them.
-ConvWork then_summed(CudaLane& lane, const ConvLayout& layout, DType dtype,
+ConvWork then_summed(CudaStream& lane, const ConvLayout& layout, DType dtype,
                      const std::function<void(const void* a, const void* b, const void* parts)>& products) {
   const CudaFunction sums = kernel_of(conv_sum_text(layout, dtype), lane);
   const BufferPtr parts = lane.allocate(layout.splits * layout.results * (dtype == DType::f64 ? 8 : 4));
@@ -60,7 +60,7 @@ ConvWork then_summed(CudaLane& lane, const ConvLayout& layout, DType dtype,
 // The kernels of conv_image_text.h. Returns nullopt if they do not support the case, or if `body` needs other elements
 // of the result than its own.
 std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
-  CudaLane& lane = *spec.cuda;
+  CudaStream& lane = *spec.cuda;
   if (math_of(conv.dtype, lane.info()) == ConvMath::fma) return {};
   const char* type = memory_type(conv.dtype);
   CudaStep step;
@@ -101,7 +101,7 @@ std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const Kerne
 
 OwnConv by_own_kernel(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
   if (auto image = by_image(pass, conv, spec, body)) return *std::move(image);
-  CudaLane& lane = *spec.cuda;
+  CudaStream& lane = *spec.cuda;
   const ConvMath math = math_of(conv.dtype, lane.info());
   const std::string text = conv_text(pass, conv, math);
   return {text, [=, &lane, &spec] {
@@ -160,7 +160,7 @@ bool is_choice(const std::string& text) { return text.starts_with("own") || from
 // The fastest algorithm of cuDNN, or nullopt if it is not clearly faster than this library's kernel.
 std::optional<CudaConv::Algorithm> measure(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec,
                                            const Program* body, ConvBackend by, const OwnConv& own) {
-  CudaLane& lane = *spec.cuda;
+  CudaStream& lane = *spec.cuda;
   std::vector<BufferPtr> held;
   const auto memory = [&](int64_t bytes) {
     held.push_back(lane.allocate(bytes));

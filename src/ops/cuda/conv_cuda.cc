@@ -1,5 +1,5 @@
 // Convolutions on the GPU, optionally followed by an elementwise program of the result.
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #include "ops/conv.h"
 #include "ops/cuda/conv_choice.h"
 #include "ops/cuda/elementwise_cuda.h"

@@ -69,7 +69,7 @@ class CudaProduct {
 
  private:
   Contraction plan_;
-  CudaLane* lane_;
+  CudaStream* lane_;
   int64_t bytes_ = 0;
   std::optional<CudaGemm> gemm_;
   std::optional<CudaReorder> a_, b_, c_;
@@ -77,7 +77,7 @@ class CudaProduct {
 
 // A product and its elementwise epilogue, computed by a step.
 struct StepSpec {
-  CudaLane* lane;
+  CudaStream* lane;
   GemmSpec gemm;
   bool swapped;
   DType dtype;
@@ -353,7 +353,7 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
   if (!gemm) return {};
   struct State {
     CudaProduct product;
-    CudaLane& lane;
+    CudaStream& lane;
     size_t result;
     BufferPtr bias;  // an aligned copy of a small bias, which may be less aligned
     std::optional<size_t> relu_mask;

@@ -111,7 +111,7 @@ CudaStep wide_step(const Program& body, bool approximate) {
 bool worth_four(int64_t n) { return n % 4 == 0 && n >= 1 << 16; }
 
 // A program as a separate launch.
-Kernel elementwise_apart(const Program& body, CudaLane* lane, bool approximate) {
+Kernel elementwise_apart(const Program& body, CudaStream* lane, bool approximate) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
   CudaStep plain = elementwise_step(body, approximate);
   if (!worth_four(n)) return SteppedKernel(lane, {std::move(plain)});

@@ -194,8 +194,10 @@ const std::vector<CudaHeader>& kernel_headers() {
   return *headers;
 }
 
-CudaFunction kernel_of(const std::string& text, CudaLane& lane) { return CudaCode::get(lane, text, kernel_headers()); }
-void begin_kernel(const std::string& text, CudaLane& lane) {
+CudaFunction kernel_of(const std::string& text, CudaStream& lane) {
+  return CudaCode::get(lane, text, kernel_headers());
+}
+void begin_kernel(const std::string& text, CudaStream& lane) {
   CudaCode::compile_in_background(lane, text, kernel_headers());
 }
 

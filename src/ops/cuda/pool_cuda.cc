@@ -2,7 +2,7 @@
 // up the contributions of the windows over it, in the order of the windows, as on the CPU.
 #include <algorithm>
 
-#include "lane/cuda/cuda_lane.h"
+#include "lane/cuda/cuda_stream.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/step.h"
@@ -283,7 +283,7 @@ std::optional<CudaStep> finish_step(PoolPass pass, const KernelSpec& spec) {
 }
 
 // A separate launch, not a part of a persistent kernel: then several thread blocks share a multiprocessor.
-Kernel apart(CudaLane* lane, CudaStep step) {
+Kernel apart(CudaStream* lane, CudaStep step) {
   return
       [kernel = SteppedKernel(lane, {std::move(step)})](const void* const* in, void* const* out) { kernel(in, out); };
 }

@@ -150,7 +150,7 @@ std::vector<std::string> cumsum_texts(const KernelSpec& spec) {
 Kernel cumsum_cuda(const KernelSpec& spec) {
   if (count(spec.out[0].shape) == 0) return [](const void* const*, void* const*) {};
   const ScanLines l(spec);
-  CudaLane* const lane = spec.cuda;
+  CudaStream* const lane = spec.cuda;
   std::vector<CudaFunction> functions;
   for (const std::string& text : cumsum_texts(spec)) functions.push_back(kernel_of(text, *lane));
   if (l.walked)

@@ -232,7 +232,7 @@ std::vector<std::string> sort_texts(bool top, const KernelSpec& spec) {
 Kernel sort_kernel_cuda(bool top, const KernelSpec& spec) {
   const SortLines l(top, spec);
   if (count(spec.out[0].shape) == 0) return [](const void* const*, void* const*) {};
-  CudaLane* const lane = spec.cuda;
+  CudaStream* const lane = spec.cuda;
   const std::vector<std::string> texts = sort_texts(top, spec);
   const size_t ins = spec.in.size(), outs = spec.out.size();
   if (l.in_a_block()) {

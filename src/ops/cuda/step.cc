@@ -81,7 +81,7 @@ std::string CudaElements::text(const std::string& state, const std::string& read
 }
 
 struct SteppedKernel::State {
-  CudaLane* lane;
+  CudaStream* lane;
   std::vector<CudaStep> steps;
   std::vector<BufferPtr> own;
   SteppedWays ways;
@@ -91,7 +91,8 @@ struct SteppedKernel::State {
   std::vector<void*> arguments;
 };
 
-SteppedKernel::SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own, SteppedWays ways)
+SteppedKernel::SteppedKernel(CudaStream* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own,
+                             SteppedWays ways)
     : state_(std::make_shared<State>(State{lane, std::move(steps), std::move(own), std::move(ways), {}, {}, {}})) {
   size_t most = 0;
   for (const CudaStep& step : state_->steps) most = std::max(most, step.arguments.size());
@@ -131,7 +132,7 @@ std::optional<SteppedKernel> SteppedKernel::with_columns(const CudaColumns& colu
 }
 const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }
 const std::vector<BufferPtr>& SteppedKernel::memory() const { return state_->own; }
-CudaLane* SteppedKernel::lane() const { return state_->lane; }
+CudaStream* SteppedKernel::lane() const { return state_->lane; }
 
 void SteppedKernel::begin() const {
   if (state_->ways.apart) return;

@@ -1,5 +1,5 @@
 // Steps: the GPU work of a row as texts of device functions. A step can be launched as a kernel of its own or be
-// combined with the steps of other rows in one persistent kernel (plan/whole_kernel.h). A step is executed by a
+// combined with the steps of other rows in one persistent kernel (plan/cuda/whole_kernel.h). A step is executed by a
 // number of thread blocks that are independent of each other unless it is `cooperative`. The steps of a row are
 // executed in order.
 //
@@ -65,7 +65,7 @@ struct CudaStep {
 };
 
 // A row computed range by range: each of `count` thread blocks computes one of `count` equal ranges of every result.
-// Thread blocks that process the same range of other rows need not wait for the other ranges (plan/whole_ranges.cc).
+// Thread blocks that process the same range of other rows need not wait for the other ranges (plan/cuda/whole_ranges.cc).
 struct CudaRanges {
   int64_t most = 0, least = 1;  // `count` divides `most` (0: no ranges) and is at least `least`
   std::vector<size_t> own;      // operands of which a thread block reads only its own of `count` ranges
@@ -75,7 +75,7 @@ struct CudaRanges {
 };
 
 // A product of a matrix of rows with a small matrix, computed by thread blocks that have only some columns of each row
-// (plan/whole_spread.cc). Kinds:
+// (plan/cuda/whole_spread.cc). Kinds:
 //   sums     they have columns of the first matrix; they publish partial sums to each other
 //   columns  they compute columns of the result
 struct CudaSpread {
@@ -93,7 +93,7 @@ struct CudaSpread {
 };
 
 // Computes elements of a row's only result, four consecutive ones at a time. Steps that read the result can compute the
-// elements they need instead, and the result need not be written (plan/whole_sources.cc). The texts require that
+// elements they need instead, and the result need not be written (plan/cuda/whole_sources.cc). The texts require that
 // "elementwise.h" is included.
 struct CudaSource {
   std::string type;                // of an element in memory
@@ -165,7 +165,7 @@ struct SteppedWays {
 class SteppedKernel {
  public:
   // The lane may be null if only the texts are used. `own` is memory the steps use besides operands and results.
-  SteppedKernel(CudaLane* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, SteppedWays ways = {});
+  SteppedKernel(CudaStream* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own = {}, SteppedWays ways = {});
 
   void operator()(const void* const* in, void* const* out) const;
   // Starts compiling it on other threads, for a later call.
@@ -190,7 +190,7 @@ class SteppedKernel {
   std::optional<SteppedKernel> with_columns(const CudaColumns&) const;
   const void* own(size_t index) const;
   const std::vector<BufferPtr>& memory() const;
-  CudaLane* lane() const;
+  CudaStream* lane() const;
 
  private:
   struct State;

@@ -17,9 +17,9 @@ namespace lockstep {
 const std::vector<CudaHeader>& kernel_headers();
 
 // Compiles a text, unless it is cached, and returns its function `f`.
-CudaFunction kernel_of(const std::string& text, CudaLane& lane);
+CudaFunction kernel_of(const std::string& text, CudaStream& lane);
 // Starts compiling a text on another thread, for a later kernel_of().
-void begin_kernel(const std::string& text, CudaLane& lane);
+void begin_kernel(const std::string& text, CudaStream& lane);
 
 // The type of an element in memory, and in registers.
 inline const char* memory_type(DType dtype) {

@@ -1,0 +1,104 @@
+#include "plan/cuda/cuda_plan.h"
+
+#include "hardware/gpu_launch.h"
+#include "ops/cuda/step.h"
+#include "passes/passes.h"
+#include "plan/cuda/cuda_planner.h"
+#include "plan/cuda/whole_kernel.h"
+
+namespace lockstep {
+
+CudaPlan::CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options)
+    : Plan(options.arena), stream_(stream), inputs_(program.inputs.size()) {
+  stream.enter();
+  CudaPlanner(program, pool, options, *this).run();
+}
+
+void CudaPlan::reserve_arena() {
+  if (work_bytes_ == 0) return;
+  if (!device_arena_ || device_arena_->size() < work_bytes_) {
+    device_arena_.reset();
+    device_arena_ = stream_.allocate(work_bytes_, "the arena of a program");
+  }
+  move_arena(device_arena_->data());
+}
+
+bool CudaPlan::make_sections() {
+  // Launching a graph costs as much as launching a few kernels.
+  constexpr size_t kGraphCost = 3;
+  bool captured = false;
+  for (size_t begin = 0, end = 0; begin < instructions_.size(); begin = end) {
+    while (end < instructions_.size() && instructions_[end].waits == instructions_[begin].waits) ++end;
+    const bool capture = !instructions_[begin].waits && end - begin > kGraphCost;
+    sections_.push_back({begin, end, capture ? std::make_unique<GraphCache>(stream_) : nullptr});
+    captured |= capture;
+  }
+  return captured;
+}
+
+void CudaPlan::compile_in_background() const {
+  for (const Instruction& each : instructions_) {
+    if (const auto* stepped = each.kernel.target<SteppedKernel>()) stepped->begin();
+    if (const auto* persistent = each.kernel.target<detail::PersistentKernel>()) persistent->compile_in_background();
+  }
+}
+
+void CudaPlan::run(const void* const* in, void* const* out) {
+  reserve_arena();
+  if (instructions_.empty()) return;
+  try {
+    enqueue_all(in, out);
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void CudaPlan::enqueue_all(const void* const* in, void* const* out) {
+  stream_.enter();
+  if (!ran_ && instructions_.size() > 1) compile_in_background();  // in parallel, not one by one as they are enqueued
+  const auto name = [](const Instruction& instruction) {
+    return instruction.op ? instruction.op->name : instruction.label;
+  };
+  GpuLaunch launch(instructions_.size(), name(instructions_.front()), name(instructions_.back()));
+  const auto enqueue = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      launch.set_current_op(i, name(instructions_[i]));
+      instructions_[i].kernel(instructions_[i].in.data(), instructions_[i].out.data());
+    }
+  };
+  if (stream_.capturing()) {
+    set_pointers(in, out);
+    return enqueue(0, instructions_.size());
+  }
+  pointers_.assign(in, in + inputs_);
+  pointers_.insert(pointers_.end(), out, out + donated_input_.size());
+  for (const StableBuffer& buffer : stable_buffers_) {
+    const void*& pointer = pointers_[buffer.is_input ? buffer.index : inputs_ + buffer.index];
+    if (buffer.is_input) stream_.copy(buffer.memory->data(), pointer, buffer.memory->size());
+    pointer = buffer.memory->data();
+  }
+  outs_.resize(donated_input_.size());
+  for (size_t j = 0; j < outs_.size(); ++j) outs_[j] = const_cast<void*>(pointers_[inputs_ + j]);
+  set_pointers(pointers_.data(), outs_.data());
+  pointers_.push_back(arena_base_);
+  for (const Section& section : sections_) {
+    if (section.graphs)
+      section.graphs->run(pointers_, [&] { enqueue(section.begin, section.end); });
+    else
+      enqueue(section.begin, section.end);
+    // The first run loads kernels, one lane at a time, and loading may synchronize with the GPU. It must not wait for a
+    // collective with a lane that loads later, so drain the GPU first.
+    if (!ran_ && instructions_[section.begin].waits) stream_.wait_for_all();
+  }
+  ran_ = true;
+  for (const StableBuffer& buffer : stable_buffers_)
+    if (!buffer.is_input) stream_.copy(out[buffer.index], buffer.memory->data(), buffer.memory->size());
+}
+
+std::shared_ptr<CudaPlan> compile(const Program& program, Pool& pool, CudaStream& stream,
+                                  const PlannerOptions& options) {
+  return std::make_shared<CudaPlan>(lower(program), pool, stream, options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+// Planner: assigns memory to the values of a program and prepares the kernels of a Plan. The planner of a lane whose
+// memory is not the host's overrides the protected functions. Used by one thread.
+#pragma once
+
+#include <vector>
+
+#include "plan/memory.h"
+#include "plan/plan.h"
+
+namespace lockstep {
+
+// What the instruction of an equation reads and writes.
+struct InstructionMemory {
+  std::vector<MemoryRange> in, out;
+  std::vector<bool> escapes;  // by result: whether it is not in the arena, so that callers see it
+};
+
+class Planner {
+ public:
+  Planner(const Program& program, Pool& pool, const PlannerOptions& options, Plan& plan);
+  virtual ~Planner() = default;
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
+
+  void run();
+
+ protected:
+  // Whether an arena of this size gives every value its own memory.
+  virtual bool avoids_reuse(int64_t) const { return false; }
+  // Memory of the lane with a constant, which was computed on the host.
+  virtual const void* constant_memory(size_t, const BufferPtr& host) { return host->data(); }
+  // The kernel of an equation. `host` is its specification on the host. May append to `text`, the description of the
+  // instruction, and set `waits` (Plan::Instruction::waits).
+  virtual Kernel prepare_kernel(const Op& op, const KernelSpec& host, std::string& text, bool& waits);
+  virtual Kernel copy_kernel(int64_t bytes) const;
+  // Called when all instructions are there. `memory`: of those that compute; the copies of outputs come after them.
+  virtual void finish(const std::vector<InstructionMemory>& /*memory*/) {}
+
+  // Counts the memory of the plan of a sub-program.
+  void add_sub_plan(const Plan& sub, bool& waits);
+
+  const Program& program() const { return p_; }
+  Pool& pool() const { return pool_; }
+  const std::vector<bool>& donated() const { return donated_; }
+  int64_t bytes(ValueId id) const { return p_.types[id].bytes(); }
+
+ private:
+  // The memory of a value.
+  struct MemorySlot {
+    enum Kind { none, input, output, arena, constant } kind = none;
+    size_t index = 0;  // of the input, output, arena block or constant
+  };
+
+  // The value whose memory a value shares.
+  ValueId base(ValueId id) const { return base_[id]; }
+  void find_bases();
+  void find_lifetimes();
+  void assign_inputs_and_outputs();
+  void assign_constants();
+  void assign_donated();
+  void assign_arena();
+  // Whether `result` of step t may overwrite `operand`, in every position where the step reads it.
+  bool may_overwrite(int t, size_t result, ValueId operand) const;
+  // Whether two values share memory, also through a donated input. Empty values have no memory.
+  bool same_memory(ValueId a, ValueId b) const;
+  // For each result: the operand whose memory it shares, or -1.
+  std::vector<int> aliases_of(const Eqn& eqn) const;
+  // Prepares the kernel of an equation and adds its instruction. Constants are computed now, on the host.
+  void add_instruction(const Eqn& eqn);
+  // Adds copies to the outputs that are inputs or are returned twice.
+  void copy_outputs();
+  // Appends a pointer to an instruction's list, or a patch that sets it in each run. `on_host`: the instruction computes
+  // a constant.
+  template <class P>
+  void add_pointer(size_t instruction, std::vector<P>& list, ValueId id, bool is_result, bool on_host);
+  std::string memory_text(ValueId id) const;
+  std::vector<MemoryRange> memory_ranges(const std::vector<ValueId>& ids) const;
+
+  const Program& p_;
+  Pool& pool_;
+  std::vector<bool> donated_;
+  bool in_place_;  // see PlannerOptions
+  std::function<Comm*(const std::string&)> comm_;
+  Plan& plan_;
+  std::vector<ValueId> base_;
+  std::vector<const Eqn*> steps_;
+  std::vector<int> first_, last_;  // by base value: steps
+  std::vector<MemorySlot> slot_;   // by base value
+  std::vector<int64_t> offsets_;   // by block
+  std::vector<InstructionMemory> memory_;
+};
+
+}  // namespace lockstep

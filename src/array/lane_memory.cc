@@ -42,22 +42,21 @@ void upload_in_one_copy(std::span<const Array> arrays) {
   if (lane.info().space == MemorySpace::host) return;
   const std::lock_guard lock(lanes.run_mutex());
   constexpr int64_t kApart = 256;  // alignment of separate device memory
+  std::vector<BufferPtr> buffers;
   std::vector<int64_t> begins;
   int64_t size = 0;
   for (const Array& array : arrays) {
+    buffers.push_back(buffer_of(array, "upload"));
     begins.push_back(size);
-    size += (buffer_of(array, "upload")->size() + kApart - 1) / kApart * kApart;
+    size += (buffers.back()->size() + kApart - 1) / kApart * kApart;
   }
   const BufferPtr packed = allocate(size);
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    const Buffer& each = *buffer_of(arrays[i], "upload");
-    std::copy_n(each.data(), each.size(), packed->data() + begins[i]);
-  }
+  for (size_t i = 0; i < arrays.size(); ++i)
+    std::copy_n(buffers[i]->data(), buffers[i]->size(), packed->data() + begins[i]);
   const BufferPtr uploaded = lane.upload(packed);
   const std::lock_guard copies_lock(copies_mutex());
   for (size_t i = 0; i < arrays.size(); ++i)
-    arrays[i].node()->copies.one =
-        Allocator::host().part_of(uploaded, begins[i], buffer_of(arrays[i], "upload")->size());
+    arrays[i].node()->copies.one = Allocator::host().part_of(uploaded, begins[i], buffers[i]->size());
 }
 
 bool computes_ahead() {

@@ -28,7 +28,7 @@ struct LaneInfo {
 };
 
 struct PlanOptions {
-  // Inputs whose memory the plan may overwrite; empty: none.
+  // Inputs that the plan may overwrite; empty: none.
   std::vector<bool> donated = {};
   // Returns the group of lanes that differ along these axes of the grid, for memory of this lane. Empty: the program
   // runs on one lane.
@@ -47,7 +47,7 @@ class LanePlan {
   // of the lane, in the order of the program's inputs and outputs, aligned to 64 bytes; those of less than 16 bytes to
   // the size of their elements.
   virtual void run(const void* const* in, void* const* out) = 0;
-  // The donated input whose memory output i is written to, or -1. The caller passes that memory as both.
+  // The donated input that output i overwrites, or -1. The caller passes the same memory for both.
   virtual int donated_input(size_t output) const = 0;
 
   // Starts to compile kernels on other threads. A later run() waits for them.
@@ -59,7 +59,7 @@ class LanePlan {
   virtual std::string describe() const = 0;
 };
 
-// The contents of a buffer on their way to the host, while the lane goes on with other work. Belongs to one thread.
+// A copy of a buffer to the host that has been started. The lane continues with other work. Belongs to one thread.
 class Readback {
  public:
   Readback() = default;

@@ -38,7 +38,7 @@ class Plan : public LanePlan {
 
  protected:
   friend class Planner;
-  // For the plans of other lanes, whose planners fill it.
+  // For derived plans: their planner fills it.
   explicit Plan(Arena* arena);
 
   struct Instruction {

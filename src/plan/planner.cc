@@ -152,7 +152,7 @@ void Planner::assign_arena() {
     for (ValueId id : eqn->out) total += slot_[id].kind == MemorySlot::none ? bytes(id) : 0;
   const bool no_reuse = avoids_reuse(total);
   for (size_t t = 0; t < steps_.size(); ++t) {
-    std::vector<ValueId> reused;  // operands whose block a result of this step has taken
+    std::vector<ValueId> reused;  // operands that a result of this step overwrites
     for (size_t k = 0; k < steps_[t]->out.size(); ++k) {
       const ValueId v = steps_[t]->out[k];
       if (slot_[v].kind != MemorySlot::none) continue;

@@ -51,7 +51,7 @@ class Planner {
     size_t index = 0;  // of the input, output, arena block or constant
   };
 
-  // The value whose memory a value shares.
+  // The value that owns the memory of a value: itself, or the one it shares memory with.
   ValueId base(ValueId id) const { return base_[id]; }
   void find_bases();
   void find_lifetimes();

@@ -115,7 +115,7 @@ class JitCache {
 
     std::string key;
     const void* tag = nullptr;  // identifies the C++ types of the arguments
-    uint64_t runtime = 0;       // the number of the runtime whose lanes it uses
+    uint64_t runtime = 0;       // the number of the runtime that it was compiled for
     std::shared_ptr<Executable> executable;
     void* prototype = nullptr;  // the result's tree without its arrays; owned
     void (*destroy)(void*) = nullptr;

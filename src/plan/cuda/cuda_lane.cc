@@ -81,7 +81,7 @@ void CudaLane::wait() {
 CudaLane::ReadbackSlot& CudaLane::acquire_slot(int64_t bytes) {
   const std::lock_guard lock(slots_mutex_);
   ReadbackSlot* found = nullptr;
-  for (const auto& slot : slots_)  // a slot whose contents are not in use any more
+  for (const auto& slot : slots_)  // one that no caller reads any more
     if (!slot->busy && slot->memory->unique() && (!found || slot->memory->size() >= bytes)) found = slot.get();
   if (!found) {
     stream_.enter();

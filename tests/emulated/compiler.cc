@@ -1,5 +1,5 @@
 // The functions of NVRTC that lockstep uses, implemented with this machine's compiler. Kernels are compiled after
-// device.h, and with the emulated machine.h instead of their own.
+// device.h, and with the emulated machine.cuh instead of their own.
 #include <dlfcn.h>
 #include <nvrtc.h>
 #include <sys/wait.h>
@@ -54,7 +54,7 @@ std::string content(const fs::path& path) {
 
 // Whether the header is replaced by one of this machine or of the emulator.
 bool is_replaced(const std::string& header) {
-  return header == "cstdint" || header == "type_traits" || header == "machine.h";
+  return header == "cstdint" || header == "type_traits" || header == "machine.cuh";
 }
 
 void compile(Program& program) {
@@ -88,10 +88,10 @@ void compile(Program& program) {
   std::memcpy(program.code.data() + sizeof header, library.data(), library.size());
 }
 
-// Changes with the headers that kernels include, because compiled code is cached by version.
+// Changes with the headers that kernels include and the flags, because compiled code is cached by version.
 int version() {
-  size_t all = 0;
-  for (const char* name : {"/block.h", "/device.h", "/halves.h", "/machine.h"})
+  size_t all = std::hash<std::string>()(EMULATED_FLAGS);
+  for (const char* name : {"/block.h", "/device.h", "/halves.h", "/machine.cuh"})
     all = all * 31 + std::hash<std::string>()(content(std::string(EMULATED_FOLDER) + name));
   return static_cast<int>(all % 1000000);
 }

@@ -13,21 +13,13 @@
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
+#include "ops/cuda_compiler.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 
 namespace lockstep {
 namespace {
-
-bool has_row_compiler() {
-  try {
-    cuda_compiler();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 // The texts of a row's kernels for these operands. Each must compile, alternately for an old and a new GPU.
 using Texts = std::function<std::vector<std::string>(const KernelSpec&)>;
@@ -45,7 +37,7 @@ Attrs pool_attrs(std::vector<int64_t> window, std::vector<int64_t> stride, std::
 }
 
 TEST(CudaRowTexts, PoolingCompiles) {
-  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   const auto text = [](PoolPass pass) {
     return [pass](const KernelSpec& spec) { return std::vector<std::string>{pool_text(pass, spec)}; };
   };
@@ -73,7 +65,7 @@ TEST(CudaRowTexts, PoolingCompiles) {
 }
 
 TEST(CudaRowTexts, SortsCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   const auto sorts = [](const KernelSpec& spec) { return sort_texts(false, spec); };
   const auto tops = [](const KernelSpec& spec) { return sort_texts(true, spec); };
   for (const DType dtype : {DType::f16, DType::f64, DType::i64, DType::boolean}) {
@@ -86,7 +78,7 @@ TEST(CudaRowTexts, SortsCompile) {
 }
 
 TEST(CudaRowTexts, CumulativeSumsCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   for (const DType dtype : {DType::bf16, DType::i32})
     for (const Shape& shape : {Shape{4, 8}, Shape{4, 1000}, Shape{4, 10000}}) {
       SCOPED_TRACE(to_string(Type{dtype, shape}));
@@ -96,7 +88,7 @@ TEST(CudaRowTexts, CumulativeSumsCompile) {
 }
 
 TEST(CudaRowTexts, ConvolutionsCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   const ConvSpec first{
       .batch = 128, .in = {28, 28}, .out_channels = 32, .kernel = {5, 5}, .pad_lo = {2, 2}, .pad_hi = {2, 2}};
   const ConvSpec second{.batch = 8192,
@@ -157,7 +149,7 @@ TEST(CudaRowTexts, SplitsCoverTheDepthOnce) {
 }
 
 TEST(CudaRowTexts, ConvolutionsInSharedMemoryCompile) {
-  if (!has_row_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   struct Case {
     ConvPass pass;
     DType dtype;

@@ -6,6 +6,7 @@
 #include "lockstep/error.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
+#include "ops/cuda_compiler.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -15,15 +16,6 @@ namespace {
 
 constexpr DType kAll[] = {DType::f32, DType::f64, DType::bf16, DType::f16,    DType::i32,
                           DType::i64, DType::u8,  DType::u32,  DType::boolean};
-
-bool has_compiler() {
-  try {
-    cuda_compiler();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 // Every elementwise row that takes this dtype, each an output of one program.
 Program all_rows_of(DType dtype) {
@@ -49,7 +41,7 @@ Program all_rows_of(DType dtype) {
 }
 
 TEST(CudaText, EveryElementwiseRowCompiles) {
-  if (!has_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   for (const DType dtype : kAll) {
     SCOPED_TRACE(name(dtype));
     const Program p = all_rows_of(dtype);
@@ -64,7 +56,7 @@ TEST(CudaText, ViewsAreReadInPlace) {
   const std::string text = elementwise_text(b.take(Values{add(transpose(x, {1, 0}), broadcast(v, {6, 4}, {0}))}));
   EXPECT_NE(text.find("load(in0[(((i) % 4u) * 6u) + (i / 4u)]);"), std::string::npos) << text;
   EXPECT_NE(text.find("out0[i] = Store<float>::of("), std::string::npos) << text;
-  if (has_compiler()) {
+  if (has_cuda_compiler()) {
     EXPECT_FALSE(compile_cuda(text, kernel_headers(), "sm_80").empty());
   }
 }
@@ -78,7 +70,7 @@ TEST(CudaText, LargePositionsAreComputedIn64Bits) {
 }
 
 TEST(CudaText, CompileErrorsContainTheCompilersMessage) {
-  if (!has_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   try {
     compile_cuda("extern \"C\" __global__ void f() { nonsense; }", kernel_headers(), "sm_90");
     FAIL();

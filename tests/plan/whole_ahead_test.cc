@@ -171,7 +171,7 @@ TEST(WholeAhead, TextsCompile) {
     if (near) order.insert(order.end() - 1, "near)[k]"), order.push_back("__syncthreads();");
     order.insert(order.end(),
                  {"early_0_0_0(blockIdx.x", "  }\n  after_the_last();", "if (!ahead) all_came = look_at(word);",
-                  "__syncthreads();", "step_0_0(t - 0u, t == blockIdx.x && ahead ? 1u : 0u,", "come(word, all_came);",
+                  "__syncthreads();", "step_0_0(t - 0u, t == blockIdx.x && ahead ? 1u : 0u,", "arrive(word, all_came);",
                   "before_the_next();", "step_1_0(t - 0u"});
     size_t at = text.find("__global__");
     for (const std::string& each : order) {

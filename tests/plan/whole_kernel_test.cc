@@ -288,9 +288,9 @@ TEST(PersistentKernel, UnwrittenOperandsArePrefetched) {
   texts.parts[1].out = {{0, 60, 70}};
   for (KernelPart& part : texts.parts) part.operands = {0, 1, 2}, part.results = {0};
   const std::string text = persistent_kernel_text(texts.parts, phases_of(texts.parts));
-  const size_t come = text.find("  come(word, all_came);\n  if (blockIdx.x"),
+  const size_t arrive = text.find("  arrive(word, all_came);\n  if (blockIdx.x"),
                bring = text.find(") early_1_0_1(blockIdx.x");
-  EXPECT_LT(come, bring);
+  EXPECT_LT(arrive, bring);
   EXPECT_LT(bring, text.find("  wait_for_all(word, all_came);\n  before_the_next();"));
   EXPECT_NE(text.find("step_1_0(t - 0u, t == blockIdx.x ? 2u : 0u,"), std::string::npos) << text;
   EXPECT_NE(text.find("step_0_0(t - 0u, 0u,"), std::string::npos);

@@ -12,9 +12,6 @@
 
 namespace lockstep {
 
-// The text that kernels include as "conv_image.h".
-extern const char* const kConvImageText;
-
 // The forward pass, or the gradient of the image. The elements of the product are those of y, or of the gradient of x.
 // Returns nullopt if the case is not supported: strides, dilated images, groups, numbers of channels that do not suit
 // the tensor cores, or more than `shared_bytes` of shared memory per thread block.

@@ -70,7 +70,7 @@ struct WrittenProgram {
     reads = writer.reads();
     own = writer.own();
     step.name = "elementwise";
-    step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
+    step.prelude = "#include \"elementwise.cuh\"\nusing namespace lockstep;\n";
     step.body = fmt::format("  struct Read {{\n{}  }};\n", writer.fields());
     step.in_place = writer.in_place();
     add_parameters(step, body, 0, 0);
@@ -99,7 +99,7 @@ CudaStep wide_step(const Program& body, bool approximate) {
   const auto elements = CudaElements::flat(n / 4, std::clamp<int64_t>(most_together(body) / 2, 1, 4));
   CudaStep step;
   step.name = "elementwise";
-  step.prelude = "#include \"elementwise.h\"\nusing namespace lockstep;\n";
+  step.prelude = "#include \"elementwise.cuh\"\nusing namespace lockstep;\n";
   step.body = fmt::format("  struct Read {{\n{}  }};\n", writer.fields()) +
               elements.text("Read", of_four(writer.reads()), of_four(finish));
   step.blocks = elements.blocks();
@@ -234,7 +234,7 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
                 const std::vector<CudaSourced>& computed) {
   const auto element = element_finish(body, true, product.vector_width);
   if (!element) return false;
-  step.prelude = "#include \"elementwise.h\"\n" + product.prelude;
+  step.prelude = "#include \"elementwise.cuh\"\n" + product.prelude;
   for (size_t i = 1; i < body.inputs.size(); ++i)
     if (const CudaSourced* own = find_operand(computed, operand + i - 1))
       step.body += fmt::format("  const auto in{} = computed<{}>({}{});\n", i, own->source->type,

@@ -11,10 +11,6 @@
 
 namespace lockstep {
 
-// The texts that kernels include as "tiles.h" and "gemm.h".
-extern const char* const kTilesText;
-extern const char* const kGemmText;
-
 struct GemmStep {
   std::string prelude;  // includes, and a type that describes the product
   // "Gemm<...>::run<Read>", with arguments (block, a, b, partial, shared, read, finish). For element i of C, whose

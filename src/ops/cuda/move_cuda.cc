@@ -20,7 +20,7 @@ Kernel per_element(const KernelSpec& spec, const std::string& parameters, const 
   const char* type = memory_type(spec.out[0].dtype);
   CudaStep step;
   step.name = "move";
-  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("{}{}* out0", parameters, type);
   if (!parameters.empty())
     for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
@@ -62,7 +62,7 @@ Kernel moved_wide(const KernelSpec& spec, int64_t side, const std::string& find,
   const auto elements = CudaElements::flat(n / side, 4);
   CudaStep step;
   step.name = "move";
-  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("{}{}* out0", parameters(spec.in), memory_type(spec.out[0].dtype));
   for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
   step.arguments.push_back({CudaStep::Argument::result, 0});

@@ -7,32 +7,11 @@
 namespace lockstep {
 namespace {
 
-// Threefry-2x32, 20 rounds.
-constexpr const char* kCipher = R"(#include "elements.h"
-using namespace lockstep;
-inline void encrypt(const uint32_t* words, uint32_t& x0, uint32_t& x1) {
-  const uint32_t key[3] = {words[0], words[1], words[0] ^ words[1] ^ 0x1bd11bdau};
-  constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-  x0 += key[0];
-  x1 += key[1];
-#pragma unroll
-  for (uint32_t group = 0; group < 5; ++group) {
-#pragma unroll
-    for (int round = 0; round < 4; ++round) {
-      x0 += x1;
-      x1 = __funnelshift_l(x1, x1, kRotations[group % 2][round]) ^ x0;
-    }
-    x0 += key[(group + 1) % 3];
-    x1 += key[(group + 2) % 3] + (group + 1);
-  }
-}
-)";
-
 // A step with one element `i` per thread.
 CudaStep per_element(int64_t n) {
   CudaStep step;
   step.name = "random";
-  step.prelude = kCipher;
+  step.prelude = "#include \"threefry.cuh\"\nusing namespace lockstep;\n";
   step.body = fmt::format("  const uint64_t i = uint64_t(block) * {}u + threadIdx.x;\n  if (i >= {}ull) return;\n",
                           kStepThreads, n);
   step.blocks = (n + kStepThreads - 1) / kStepThreads;
@@ -57,7 +36,7 @@ Kernel random_bits_cuda(const KernelSpec& spec) {
   step.body += fmt::format(
       "  const uint64_t r = i % {}ull, counter = {};\n"
       "  uint32_t x0 = uint32_t(counter >> 32), x1 = uint32_t(counter);\n"
-      "  encrypt(keys + 2 * (i / {}ull), x0, x1);\n  out[i] = x0 ^ x1;\n",
+      "  threefry(keys + 2 * (i / {}ull), x0, x1);\n  out[i] = x0 ^ x1;\n",
       count(shape), at, count(shape));
   return SteppedKernel(spec.cuda, {std::move(step)});
 }
@@ -75,7 +54,7 @@ Kernel threefry_cuda(const KernelSpec& spec) {
                     {Argument::result, 0},
                     {Argument::result, 1}};
   step.body += fmt::format(
-      "  uint32_t x0 = hi[i], x1 = lo[i];\n  encrypt(keys + 2 * (i / {}ull), x0, x1);\n"
+      "  uint32_t x0 = hi[i], x1 = lo[i];\n  threefry(keys + 2 * (i / {}ull), x0, x1);\n"
       "  out0[i] = x0;\n  out1[i] = x1;\n",
       per_key);
   return SteppedKernel(spec.cuda, {std::move(step)});

@@ -165,7 +165,7 @@ std::string block_sums_text(const ReduceLayout& l, DType from, const char* to) {
 CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType from, const char* to) {
   CudaStep step;
   step.name = "reduce";
-  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, {}* out", memory_type(from), to);
   step.blocks = l.blocks();
   step.shared_bytes = kReduceThreads * l.wide * size_of(is_16_bit(from) ? DType::f32 : from);
@@ -177,7 +177,7 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
 CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t results, int64_t length, int warps) {
   CudaStep step;
   step.name = "reduce";
-  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, {}* out", memory_type(dtype), memory_type(dtype));
   step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
   step.body = fmt::format(
@@ -291,7 +291,7 @@ Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
   if (results == 0) return [](const void* const*, void* const*) {};
   CudaStep step;
   step.name = "arg";
-  step.prelude = "#include \"elements.h\"\nusing namespace lockstep;\n";
+  step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, int32_t* out", memory_type(x.dtype));
   step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
   constexpr int64_t kAlone = 16;

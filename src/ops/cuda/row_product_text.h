@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-// The text that kernels include as "row_product.h".
-extern const char* const kRowProductText;
-
 // Into how many ranges (thread blocks) the rows may be divided: a divisor of `most` that is at least `least`.
 struct RowProduct {
   int64_t most = 0, least = 0;

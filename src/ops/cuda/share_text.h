@@ -6,9 +6,6 @@
 
 namespace lockstep {
 
-// The text that kernels include as "share.h".
-extern const char* const kShareText;
-
 // The kind of spread that this product supports. REQUIRES: row_product(spec).
 CudaSpread::Kind spread_kind(const GemmSpec& spec);
 // The step for thread blocks with `cols` columns each. `rounded`: the second matrix is f32, rounded to the product's

@@ -47,44 +47,27 @@ struct SortLines {
   int64_t stride(int64_t width) const { return std::min(kept, width); }
 };
 
-std::string common(const SortLines& l, DType dtype) {
-  const bool wide = size_of(dtype) == 8;
-  const char* key = wide ? "uint64_t" : "uint32_t";
-  std::string ordered;
-  if (is_floating(dtype))
-    ordered = fmt::format(
-        "  if (x != x) return ~Key(0);\n"
-        "  const Key bits = x == 0 ? Key(0) : __builtin_bit_cast(Key, x);\n"
-        "  const Key key = bits & kSign ? ~bits : bits | kSign;\n");
-  else
-    ordered = fmt::format("  const Key key = Key(x){};\n", is_signed(dtype) ? " ^ kSign" : "");
-  const char* item = wide ? R"(struct Item {
-  uint64_t key;
-  uint32_t place;
-};
-inline Item make(Key key, uint32_t place) { return {key, place}; }
-inline uint32_t index_of(const Item& x) { return x.place; }
-inline bool less(const Item& a, const Item& b) { return a.key != b.key ? a.key < b.key : a.place < b.place; }
-)"
-                          : R"(using Item = uint64_t;
-inline Item make(Key key, uint32_t place) { return Item(key) << 32 | place; }
-inline uint32_t index_of(Item x) { return uint32_t(x); }
-inline bool less(Item a, Item b) { return a < b; }
-)";
+// The text of a kernel that calls this function of Sort<>.
+std::string sort_text(const SortLines& l, DType dtype, const std::string& parameters, const std::string& call) {
   return fmt::format(
-      R"(#include "elements.h"
+      R"(#include "sort.cuh"
 using namespace lockstep;
-using Key = {key};
-constexpr Key kSign = Key(1) << (sizeof(Key) * 8 - 1);
-constexpr uint64_t kN = {n}, kInner = {inner}, kLines = {lines}, kKept = {kept};
-inline Key ordered({number} x) {{
-{ordered}  return {result};
+struct Lines {{
+  using T = {memory};
+  static constexpr uint64_t kN = {n}, kInner = {inner}, kLines = {lines}, kKept = {kept};
+  static constexpr uint32_t kThreads = {threads}, kPadded = {padded}, kTogether = {together}, kTiles = {tiles};
+  static constexpr bool kDescending = {descending};
+}};
+using Item = Sort<Lines>::Item;
+extern "C" __global__ void __launch_bounds__({threads}) f({parameters}) {{
+  Sort<Lines>::{call};
 }}
-{item}inline uint64_t first_of(uint64_t line) {{ return line / kInner * kN * kInner + line % kInner; }}
 )",
-      fmt::arg("key", key), fmt::arg("n", l.n), fmt::arg("inner", l.inner), fmt::arg("lines", l.lines),
-      fmt::arg("kept", l.kept), fmt::arg("number", register_name(dtype)), fmt::arg("ordered", ordered),
-      fmt::arg("result", l.descending ? "Key(~key)" : "key"), fmt::arg("item", item));
+      fmt::arg("memory", memory_type(dtype)), fmt::arg("n", l.n), fmt::arg("inner", l.inner),
+      fmt::arg("lines", l.lines), fmt::arg("kept", l.kept), fmt::arg("threads", kSortThreads),
+      fmt::arg("padded", l.padded()), fmt::arg("together", l.together()),
+      fmt::arg("tiles", l.in_a_block() ? 1 : l.tiles()), fmt::arg("descending", l.descending),
+      fmt::arg("parameters", parameters), fmt::arg("call", call));
 }
 
 // Operands as parameters, each followed by a comma.
@@ -100,113 +83,20 @@ std::string results(const KernelSpec& spec) {
   return out;
 }
 
-// Writes position `i` of a line from its position `from`.
+// The function that writes position `i` of a line from its position `from`.
 std::string take(const SortLines& l, const KernelSpec& spec) {
-  if (l.top) return "out0[line * kKept + i] = in0[line * kN + from];\n      out1[line * kKept + i] = int32_t(from);\n";
-  std::string out = "const uint64_t first = first_of(line);\n";
-  for (size_t k = 0; k < spec.in.size(); ++k)
+  std::string out = "[&](uint64_t line, uint64_t i, uint32_t from) {\n";
+  if (l.top) {
     out +=
-        fmt::format("      out{k}[first + i * kInner] = in{k}[first + uint64_t(from) * kInner];\n", fmt::arg("k", k));
-  return out;
-}
-
-// Sorts ranges. Writes the results of the row, or items if lines are longer than a range.
-std::string tile_text(const SortLines& l, const KernelSpec& spec) {
-  const std::string store = l.in_a_block()
-                                ? fmt::format(
-                                      R"(  for (uint32_t s = threadIdx.x; s < kTogether * kPadded; s += {threads}u) {{
-    const uint64_t line = uint64_t(blockIdx.x) * kTogether + s / kPadded, i = s % kPadded;
-    if (line < kLines && i < kKept) {{
-      const uint32_t from = index_of(items[s]);
-      {take}    }}
-  }}
-)",
-                                      fmt::arg("threads", kSortThreads), fmt::arg("take", take(l, spec)))
-                                : fmt::format(
-                                      R"(  for (uint32_t s = threadIdx.x; s < kPadded; s += {threads}u)
-    if (s < {stride}u) sorted[(line0 * {tiles}u + tile) * {stride}u + s] = items[s];
-)",
-                                      fmt::arg("threads", kSortThreads), fmt::arg("stride", l.stride(kSortTile)),
-                                      fmt::arg("tiles", l.tiles()));
-  return fmt::format(
-      R"({common}constexpr uint32_t kPadded = {padded}, kTogether = {together}, kTiles = {tiles};
-extern "C" __global__ void __launch_bounds__({threads}) f({parameters}) {{
-  __shared__ Item items[kTogether * kPadded];
-  const uint64_t line0 = blockIdx.x / kTiles * uint64_t(kTogether);
-  const uint32_t tile = blockIdx.x % kTiles;
-  for (uint32_t s = threadIdx.x; s < kTogether * kPadded; s += {threads}u) {{
-    const uint64_t line = line0 + s / kPadded, i = uint64_t(tile) * kPadded + s % kPadded;
-    items[s] = line < kLines && i < kN ? make(ordered(load(in0[first_of(line) + i * kInner])), uint32_t(i))
-                                       : make(~Key(0), 0xffffffffu);
-  }}
-  for (uint32_t size = 2; size <= kPadded; size *= 2)
-    for (uint32_t apart = size / 2; apart > 0; apart /= 2) {{
-      __syncthreads();
-      for (uint32_t s = threadIdx.x; s < kTogether * kPadded / 2; s += {threads}u) {{
-        const uint32_t a = (s & ~(apart - 1)) * 2 + (s & (apart - 1)), b = a + apart;
-        const bool up = (a % kPadded & size) == 0;
-        const Item x = items[a], y = items[b];
-        if (less(y, x) == up) {{
-          items[a] = y;
-          items[b] = x;
-        }}
-      }}
-    }}
-  __syncthreads();
-{store}}}
-)",
-      fmt::arg("common", common(l, spec.in[0].dtype)), fmt::arg("padded", l.padded()),
-      fmt::arg("together", l.together()), fmt::arg("tiles", l.in_a_block() ? 1 : l.tiles()),
-      fmt::arg("threads", kSortThreads),
-      fmt::arg("parameters", l.in_a_block()
-                                 ? operands(spec) + results(spec)
-                                 : fmt::format("const {}* in0, Item* sorted", memory_type(spec.in[0].dtype))),
-      fmt::arg("store", store));
-}
-
-// Every item finds its position in the merged run: its position in its own run plus the number of smaller
-// items in the other.
-std::string merge_text(const SortLines& l, const KernelSpec& spec) {
-  return fmt::format(
-      R"({common}inline uint64_t length(uint64_t run, uint64_t width) {{
-  const uint64_t begin = run * width;
-  if (begin >= kN) return 0;
-  const uint64_t keys = kN - begin < width ? kN - begin : width;
-  return keys < kKept ? keys : kKept;
-}}
-extern "C" __global__ void __launch_bounds__({threads}) f(const Item* from, Item* to, uint64_t width, uint64_t runs) {{
-  const uint64_t stride = kKept < width ? kKept : width, wider = kKept < 2 * width ? kKept : 2 * width;
-  const uint64_t s = uint64_t(blockIdx.x) * {threads}u + threadIdx.x;
-  if (s >= kLines * runs * stride) return;
-  const uint64_t at = s % stride, run = s / stride % runs, line = s / stride / runs;
-  if (at >= length(run, width)) return;
-  const Item own = from[s];
-  const Item* other = from + (line * runs + (run ^ 1)) * stride;
-  uint64_t lo = 0, hi = length(run ^ 1, width);
-  while (lo < hi) {{
-    const uint64_t middle = (lo + hi) / 2;
-    if (less(other[middle], own))
-      lo = middle + 1;
-    else
-      hi = middle;
-  }}
-  if (at + lo < kKept) to[(line * ((runs + 1) / 2) + run / 2) * wider + at + lo] = own;
-}}
-)",
-      fmt::arg("common", common(l, spec.in[0].dtype)), fmt::arg("threads", kSortThreads));
-}
-
-std::string take_text(const SortLines& l, const KernelSpec& spec) {
-  return fmt::format(
-      R"({common}extern "C" __global__ void __launch_bounds__({threads}) f(const Item* sorted, {parameters}) {{
-  const uint64_t s = uint64_t(blockIdx.x) * {threads}u + threadIdx.x;
-  if (s >= kLines * kKept) return;
-  const uint64_t line = s / kKept, i = s % kKept;
-  const uint32_t from = index_of(sorted[s]);
-      {take}}}
-)",
-      fmt::arg("common", common(l, spec.in[0].dtype)), fmt::arg("threads", kSortThreads),
-      fmt::arg("parameters", operands(spec) + results(spec)), fmt::arg("take", take(l, spec)));
+        "    out0[line * Lines::kKept + i] = in0[line * Lines::kN + from];\n"
+        "    out1[line * Lines::kKept + i] = int32_t(from);\n";
+  } else {
+    out += "    const uint64_t first = Sort<Lines>::first_of(line);\n";
+    for (size_t k = 0; k < spec.in.size(); ++k)
+      out += fmt::format("    out{k}[first + i * Lines::kInner] = in{k}[first + uint64_t(from) * Lines::kInner];\n",
+                         fmt::arg("k", k));
+  }
+  return out + "  }";
 }
 
 // The buffers and passes of a long line: the items before and after a pass.
@@ -225,8 +115,13 @@ struct Merges {
 
 std::vector<std::string> sort_texts(bool top, const KernelSpec& spec) {
   const SortLines l(top, spec);
-  if (l.in_a_block()) return {tile_text(l, spec)};
-  return {tile_text(l, spec), merge_text(l, spec), take_text(l, spec)};
+  const DType dtype = spec.in[0].dtype;
+  const std::string arrays = operands(spec) + results(spec);
+  if (l.in_a_block()) return {sort_text(l, dtype, arrays, fmt::format("sort_lines(in0, {})", take(l, spec)))};
+  return {
+      sort_text(l, dtype, "const Lines::T* in0, Item* runs", "sort_runs(in0, runs)"),
+      sort_text(l, dtype, "const Item* from, Item* to, uint64_t width, uint64_t runs", "merge(from, to, width, runs)"),
+      sort_text(l, dtype, "const Item* sorted, " + arrays, fmt::format("take_runs(sorted, {})", take(l, spec)))};
 }
 
 Kernel sort_kernel_cuda(bool top, const KernelSpec& spec) {

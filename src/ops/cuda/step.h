@@ -94,7 +94,7 @@ struct CudaSpread {
 
 // Computes elements of a row's only result, four consecutive ones at a time. Steps that read the result can compute the
 // elements they need instead, and the result need not be written (plan/cuda/whole_sources.cc). The texts require that
-// "elementwise.h" is included.
+// "elementwise.cuh" is included.
 struct CudaSource {
   std::string type;                // of an element in memory
   std::vector<size_t> operands;    // that it reads: `in0`, ... in the text

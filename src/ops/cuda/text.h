@@ -12,8 +12,7 @@
 
 namespace lockstep {
 
-// The headers that kernels may include: "elements.h" (elements in memory and in registers), "elementwise.h" (also the
-// functions of the elementwise ops).
+// The headers that kernels may include: the files in ops/cuda/kernels.
 const std::vector<CudaHeader>& kernel_headers();
 
 // Compiles a text, unless it is cached, and returns its function `f`.

@@ -23,21 +23,6 @@ size_t pointers_of(const SteppedKernel& kernel) {
   return out;
 }
 
-// Blocks wait here for each other: the word counts all that have come, on and on from kernel to kernel.
-constexpr const char* kMeet = R"(
-#include "machine.h"
-using namespace lockstep;
-inline void come(uint64_t* word, uint64_t& all) {
-  all += gridDim.x;
-  __syncthreads();
-  if (threadIdx.x == 0) count_one(word);
-}
-inline void wait_for_all(uint64_t* word, uint64_t all) {
-  if (threadIdx.x == 0) wait_until(word, all);
-  __syncthreads();
-}
-)";
-
 // All pointers, before anything has to be waited for.
 constexpr const char* kNear = R"(  __shared__ All near;
   for (uint32_t k = threadIdx.x; k < sizeof(All) / sizeof(void*); k += blockDim.x)
@@ -245,10 +230,10 @@ std::string persistent_kernel_text(std::span<const KernelPart> parts, std::span<
                             : "  for (uint32_t round = 0; round < rounds; ++round) {\n";
   for (size_t i = 0; i < all_wait; ++i) {
     // What is brought is on its way while others have not come.
-    if (i > 0) body += "  come(word, all_came);\n" + bring_early(i) + "  wait_for_all(word, all_came);\n";
+    if (i > 0) body += "  arrive(word, all_came);\n" + bring_early(i) + "  wait_for_all(word, all_came);\n";
     if (i == 0 && steps) {
       const std::string brought = ahead ? bring_early(0) : "";
-      body += fmt::format("  if (round > 0) {{\n  come(word, all_came);\n{}  wait_for_all(word, all_came);\n  }}\n",
+      body += fmt::format("  if (round > 0) {{\n  arrive(word, all_came);\n{}  wait_for_all(word, all_came);\n  }}\n",
                           late ? "  if (round < rounds) {\n" + brought + "  }\n" : brought);
     }
     if (late && i == 0) body += "  if (round == rounds) before_the_next();\n  if (round < rounds) {\n";
@@ -260,7 +245,7 @@ std::string persistent_kernel_text(std::span<const KernelPart> parts, std::span<
   if (steps) body += "  }\n";
   // The barrier counter must differ at the next launch. It does not advance in each round: a block that arrives twice
   // before it waits would be counted twice by a block that has not read the counter yet.
-  if (phases.size() == 1) body += "  come(word, all_came);\n";
+  if (phases.size() == 1) body += "  arrive(word, all_came);\n";
   // Pointers that are near were written by all threads. Where the kernel before is the same, all of its blocks have
   // come to where they meet last, and what they counted is there.
   const bool counts_ahead = ahead && !steps && phases.size() > 1;
@@ -270,7 +255,7 @@ std::string persistent_kernel_text(std::span<const KernelPart> parts, std::span<
                                 : "";
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
-  return out + kMeet + (steps ? kAtRound : "") + functions +
+  return out + "#include \"grid_barrier.cuh\"\nusing namespace lockstep;\n" + (steps ? kAtRound : "") + functions +
          fmt::format(
              R"(struct All {{
   void* p[{pointers}];

@@ -26,7 +26,7 @@ KernelPart side_by_side(std::span<const KernelPart* const> parts);
 // The parameters of a member's function, as untyped pointers: ", const char* q0, char* q1".
 std::string untyped_parameters(const CudaStep& step);
 
-// Text that copies from global to shared memory with all threads, asynchronously; wait_for<0>() ("tiles.h") waits for
+// Text that copies from global to shared memory with all threads, asynchronously; wait_for<0>() waits for
 // it. The shared memory is aligned to 16 bytes; the width of a copy suits the alignment of `from`.
 std::string copy_to_shared_text(int64_t bytes, const std::string& to, const std::string& from);
 

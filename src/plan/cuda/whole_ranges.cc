@@ -73,7 +73,7 @@ class Together {
       out.body += fmt::format("  if (!(early & {}u)) {{\n{}  }}\n", 1u << (out.early.size() - 1), copy_text(each));
     }
     if (!brought_.empty()) {
-      out.prelude = "#include \"tiles.h\"\nusing namespace lockstep;\n";
+      out.prelude = "#include \"machine.cuh\"\nusing namespace lockstep;\n";
       out.body += "  commit();\n  wait_for<0>();\n  __syncthreads();\n";
     }
     size_t in = 0, results = 0;

@@ -42,7 +42,7 @@ class Spread {
     out.share = {};
     out.cooperative = out.counted = true;
     out.shared_bytes = shared_bytes_;
-    out.prelude = "#include \"tiles.h\"\n#include \"share.h\"\nusing namespace lockstep;\n" + tile_.prelude;
+    out.prelude = "#include \"spread.cuh\"\nusing namespace lockstep;\n" + tile_.prelude;
     out.parameters += ", uint64_t* told";
     out.arguments.push_back({CudaStep::Argument::own, product_.kernel->memory().size()});
     const std::string members = add_members(out);

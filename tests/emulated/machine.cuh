@@ -1,5 +1,5 @@
-// The GPU instructions of ops/cuda/machine_text.cc, emulated. Work that may complete late does so, and memory that will
-// be written is filled with NaN as early as possible.
+// The GPU instructions of ops/cuda/kernels/machine.cuh, emulated. Work that may complete late does so, and memory that
+// will be written is filled with NaN as early as possible.
 #pragma once
 
 #include "device.h"
@@ -37,7 +37,7 @@ inline void wait_for() {
   emulated::wait_for_copies(kLeft);
 }
 
-template <bool kTurned, int kCount>
+template <bool kTranspose, int kCount>
 inline void load_matrices(uint32_t* to, const void* row) {
   const int lane = emulated::lane();
   std::memcpy(emulated::warp_memory() + lane * emulated::kLaneBytes, &row, sizeof row);
@@ -49,8 +49,8 @@ inline void load_matrices(uint32_t* to, const void* row) {
       return halves;
     };
     const int g = lane / 4, t = lane % 4;
-    to[m] = kTurned ? halves_of(2 * t)[g] | uint32_t{halves_of(2 * t + 1)[g]} << 16
-                    : halves_of(g)[2 * t] | uint32_t{halves_of(g)[2 * t + 1]} << 16;
+    to[m] = kTranspose ? halves_of(2 * t)[g] | uint32_t{halves_of(2 * t + 1)[g]} << 16
+                       : halves_of(g)[2 * t] | uint32_t{halves_of(g)[2 * t + 1]} << 16;
   }
   __syncwarp();
 }
@@ -126,25 +126,25 @@ inline void multiply_one(f16, float (&c)[4], const uint32_t (&x)[4], const uint3
 }
 
 template <class Word>
-inline void leave_word(Word* to, Word word) {
+inline void store_word(Word* to, Word word) {
   __atomic_store_n(to, word, __ATOMIC_RELAXED);
 }
-inline void leave(void* to, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+inline void store_relaxed(void* to, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
   auto* const words = static_cast<uint32_t*>(to);
   for (const auto& [at, word] : {std::pair(3, w), std::pair(0, x), std::pair(2, z), std::pair(1, y)})
-    leave_word(words + at, word);
+    store_word(words + at, word);
 }
-inline void leave(uint32_t* to, uint32_t word) { leave_word(to, word); }
-inline void leave(uint64_t* to, uint64_t word) { leave_word(to, word); }
+inline void store_relaxed(uint32_t* to, uint32_t word) { store_word(to, word); }
+inline void store_relaxed(uint64_t* to, uint64_t word) { store_word(to, word); }
 template <class Word>
-inline Word look_at_word(const Word* from) {
+inline Word load_word(const Word* from) {
   emulated::yield();
   return __atomic_load_n(from, __ATOMIC_RELAXED);
 }
-inline uint32_t look_at(const uint32_t* from) { return look_at_word(from); }
-inline uint64_t look_at(const uint64_t* from) { return look_at_word(from); }
+inline uint32_t look_at(const uint32_t* from) { return load_word(from); }
+inline uint64_t look_at(const uint64_t* from) { return load_word(from); }
 inline void look_at(const void* from, uint32_t (&words)[4]) {
-  for (const int at : {2, 0, 3, 1}) words[at] = look_at_word(static_cast<const uint32_t*>(from) + at);
+  for (const int at : {2, 0, 3, 1}) words[at] = load_word(static_cast<const uint32_t*>(from) + at);
 }
 inline void count_one(uint64_t* word) { __atomic_fetch_add(word, 1, __ATOMIC_RELEASE); }
 inline void wait_until(const uint64_t* word, uint64_t count) {

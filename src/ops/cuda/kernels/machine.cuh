@@ -1,13 +1,44 @@
-// What kernels ask of the GPU in its own language: all of it is here, each as a function.
-#include "ops/cuda/machine_text.h"
-
-namespace lockstep {
-
-const char* const kMachineText = R"(#pragma once
+// GPU instructions as functions: conversions, asynchronous copies, tensor cores, and communication between thread
+// blocks. The only kernel header with PTX. The emulated GPU replaces it (tests/emulated/machine.cuh).
+//
+// # Communication between thread blocks
+//
+// The thread blocks of a persistent kernel run at the same time and communicate through global memory. There are two
+// patterns, and no others. Both rely on the PTX memory model; accesses are "strong" at GPU scope.
+//
+// 1. Data and flag in one word (partial_sums.cuh). The writer stores a word with store_relaxed(), and the reader
+//    polls it with look_at(). The word itself says whether the data is there, so no order between different words is
+//    needed, and no fence:
+//    - Gemm: the complement of an f32, which is never zero. Zero means "not there yet". The reader stores zero again
+//      when it has consumed the word. The memory is zeroed before the first launch.
+//    - SharedSums: 64 bits, an f32 below the number of the execution. Another number means "not there yet". It is never
+//      reset: the numbers of successive executions differ, because they come from the counter of the grid barrier.
+//    A word is reused only after a grid barrier or at the next kernel. Both order the reader's last access to it before
+//    the writer's next store.
+//
+// 2. Data, then a counter (grid_barrier.cuh). All threads of a block write any data with plain stores.
+//    __syncthreads() orders these before thread 0's count_one(), a release. A reader's thread 0 executes
+//    wait_until(), an acquire: once it observes a counter value that includes the increment, the release synchronizes
+//    with it. __syncthreads() extends the order to the other threads of the reader's block. Therefore plain loads
+//    after the barrier see all plain stores that any block executed before it. Releases and acquires are cumulative,
+//    so this includes what the writer had itself observed.
+//
+//    The counter is never reset: it counts the arrivals of all blocks at all barriers, from launch to launch. A
+//    multiple of the number of blocks means that all have arrived at a barrier. A block derives the count to wait for
+//    from the value at its start, rounded down to such a multiple. This is valid until the block arrives itself:
+//    others may already have arrived at the first barrier, but without this block they are fewer than the number of
+//    blocks.
+#pragma once
 #include <cstdint>
+
 namespace lockstep {
-struct bf16 { uint16_t bits; };
-struct f16 { uint16_t bits; };
+
+struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
+  uint16_t bits;
+};
 
 inline float from_half(uint16_t bits) {
   float y;
@@ -30,7 +61,7 @@ inline uint16_t to_bf16(float x) {
   return uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 #endif
 }
-// Two floats as the halves of a word.
+// Rounds two f32 to 16-bit floats, as the halves of a word.
 inline uint32_t rounded_pair(bf16, uint32_t low, uint32_t high) {
   uint32_t out;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
@@ -41,13 +72,14 @@ inline uint32_t rounded_pair(f16, uint32_t low, uint32_t high) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
   return out;
 }
+// Rounds to the nearest TF32.
 inline uint32_t nearest_tf32(float x) {
   uint32_t y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
   return y;
 }
 
-// Within two of the last bits of a float.
+// Within 2 ulp.
 inline float full_div(float a, float b) {
   float y;
   asm("div.full.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -59,14 +91,14 @@ inline float approx_sqrt(float x) {
   return y;
 }
 
-// Within 2^-11 of itself.
+// With a relative error of at most 2^-11.
 inline float approx_tanh(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// On its way to the block's memory. What is not inside is not read, and zero.
+// Starts to copy kBytes (4 or 16) from global to shared memory. If not `inside`, reads nothing and writes zeros.
 template <int kBytes>
 inline void copy_async(void* to, const void* from, bool inside) {
   const uint32_t at = uint32_t(__cvta_generic_to_shared(to));
@@ -76,32 +108,44 @@ inline void copy_async(void* to, const void* from, bool inside) {
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(size) : "memory");
 }
-// A group of all that this thread has sent for since the last.
+// Makes a group of the copies that this thread has started since the last commit().
 inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until all of its groups but the last kLeft have arrived.
+// Waits until all groups of this thread but the last kLeft are complete. Other threads see the copies only after a
+// __syncthreads().
 template <int kLeft>
-inline void wait_for() { asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory"); }
-
-// Matrices of eight rows of sixteen bytes, four or two at a time, from the rows whose addresses the lanes give: a
-// thread has word t of row g, or, turned around, the halves 2t and 2t + 1 of column g.
-template <bool kTurned, int kCount>
-inline void load_matrices(uint32_t* to, const void* row) {
-  const uint32_t at = uint32_t(__cvta_generic_to_shared(row));
-  if constexpr (kCount == 4 && kTurned)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  else if constexpr (kCount == 4)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  else if constexpr (kTurned)
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
-  else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-                 : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+inline void wait_for() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
-// c += x y, of 16 x 8 (floats, of which the upper 19 bits count) or 16 x 16 by 8 x 8 or 16 x 8 matrices of the warp.
+// Loads kCount (2 or 4) matrices of eight rows of 16 bytes; the lanes pass the addresses of the rows. Lane 4g + t gets
+// word t of row g of each matrix; transposed, the 16-bit elements 2t and 2t + 1 of column g.
+template <bool kTranspose, int kCount>
+inline void load_matrices(uint32_t* to, const void* row) {
+  const uint32_t at = uint32_t(__cvta_generic_to_shared(row));
+  if constexpr (kCount == 4 && kTranspose)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(at)
+                 : "memory");
+  else if constexpr (kCount == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(at)
+                 : "memory");
+  else if constexpr (kTranspose)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "r"(at)
+                 : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(to[0]), "=r"(to[1])
+                 : "r"(at)
+                 : "memory");
+}
+
+// c += x y on the tensor cores, one instruction of a warp: 16 x 8 by 8 x 8 for f32 (TF32: the upper 19 bits count),
+// 16 x 16 by 16 x 8 for 16-bit floats.
 inline void multiply_one(float, float (&c)[4], const uint32_t (&x)[4], const uint32_t (&y)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -118,15 +162,15 @@ inline void multiply_one(f16, float (&c)[4], const uint32_t (&x)[4], const uint3
       : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(y[0]), "r"(y[1]));
 }
 
-// Words that blocks leave for each other.
-inline void leave(void* to, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+// Relaxed stores and loads at GPU scope. The accesses of four words are atomic word by word.
+inline void store_relaxed(void* to, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
   asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x), "r"(y), "r"(z), "r"(w)
                : "memory");
 }
-inline void leave(uint32_t* to, uint32_t word) {
+inline void store_relaxed(uint32_t* to, uint32_t word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
-inline void leave(uint64_t* to, uint64_t word) {
+inline void store_relaxed(uint64_t* to, uint64_t word) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
 inline uint32_t look_at(const uint32_t* from) {
@@ -145,12 +189,12 @@ inline void look_at(const void* from, uint32_t (&words)[4]) {
                : "l"(from)
                : "memory");
 }
-// One more, after all that was written before.
+// Adds one to a counter, with release semantics at GPU scope.
 inline void count_one(uint64_t* word) {
   asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
 }
-// Waits until `count` are counted, and orders later reads after that. Each acquiring load invalidates the L1 cache, so
-// only the last one acquires.
+// Waits until a counter has reached `count`, with acquire semantics at GPU scope. An acquiring load invalidates the L1
+// cache, so only the last one acquires.
 inline void wait_until(const uint64_t* word, uint64_t count) {
 #if __CUDACC_VER_MAJOR__ >= 13 && __CUDA_ARCH__ >= 900
   while (look_at(word) < count) {
@@ -163,19 +207,19 @@ inline void wait_until(const uint64_t* word, uint64_t count) {
 #endif
 }
 
-// A kernel is started before the one before it is done (CudaFunction::launch), and that one says from when on: then
-// nothing is lost between the two.
+// Programmatic dependent launch (CudaFunction::launch): a kernel may start before the previous one has ended.
+//
+// Waits until the previous kernel has ended and its writes are visible.
 inline void after_the_last() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+// Allows the next kernel to start once all thread blocks have called this or ended.
 inline void before_the_next() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-}  // namespace lockstep
-)";
 
 }  // namespace lockstep

@@ -1,0 +1,264 @@
+// The headers of GPU kernels (src/ops/cuda/kernels) compile by themselves, and so do their templates. Needs no GPU.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "lane/cuda/code.h"
+#include "ops/cuda/text.h"
+#include "ops/cuda_compiler.h"
+
+namespace lockstep {
+namespace {
+
+// A kernel for every header, which instantiates its main templates.
+const std::map<std::string, std::string>& kernels_by_header() {
+  static const std::string product = R"(
+template <class Element, class Stored, int kShareOfSum>
+struct Product {
+  using T = Element;
+  using InA = Element;
+  using InB = Stored;
+  static constexpr bool kTransposeA = false, kTransposeB = false, kSourceA = false, kSourceB = false;
+  static constexpr int kM = 64, kN = 64, kK = 64, kLeadA = 64, kLeadB = 64, kAtOnceA = 16, kAtOnceB = 16;
+  static constexpr int64_t kStrideA = 4096, kStrideB = 4096;
+  static constexpr int kTall = 32, kWide = 32, kDeep = 32, kStages = 2, kWarpRows = 2, kWarpCols = 2, kParts = 2;
+  static constexpr int kSplits = kShareOfSum, kSide = 2, kThreads = 256, kShared = 64 << 10;
+};
+)";
+  static const std::string epilogue = R"(
+struct Read { float bias; };
+#define EPILOGUE [&](uint32_t i, Read& r) { r.bias = bias[i]; }, \
+                 [&](uint32_t i, const auto& x, const Read& r) { out[i] = first(x) + r.bias; }
+inline float first(float x) { return x; }
+inline float first(const float* x) { return x[0]; }
+)";
+  static const std::string image = R"(
+struct Image {
+  using T = bf16;
+  static constexpr int kThreads = 256, kImages = 8, kH = 8, kW = 8, kD = 16, kOH = 8, kOW = 8, kN = 16;
+  static constexpr int kKH = 3, kKW = 3, kDH = 1, kDW = 1, kPadH = 1, kPadW = 1;
+  static constexpr int kBand = 8, kPatchStep = 24, kPatchBytes = 4800;
+  static constexpr bool kThin = false, kTransposeB = false, kVectorB = true;
+  static constexpr int kWide = 16, kDeep = 16, kStages = 3, kTall = 1, kWarps = 4, kParts = 1;
+  static constexpr int kGroups = 1, kTilesEach = 9, kSplits = 2, kSlots = 2, kSlotBytes = 8192;
+};
+)";
+  static const std::string lines = R"(
+struct Lines {
+  using T = float;
+  using R = float;
+  using Sum = double;
+  static constexpr uint64_t kN = 5000, kInner = 3, kLines = 6, kKept = 10;
+  static constexpr uint32_t kThreads = 256, kStretch = 2048, kStretches = 3, kPadded = 2048, kTogether = 1, kTiles = 3;
+  static constexpr bool kReverse = false, kDescending = true;
+};
+)";
+  static const std::map<std::string, std::string> kernels = {
+      {"machine.cuh", R"(__global__ void f(float* x, uint64_t* word) {
+  __shared__ float near[32];
+  after_the_last();
+  copy_async<4>(near + threadIdx.x, x + threadIdx.x, true);
+  commit();
+  wait_for<0>();
+  uint32_t words[4];
+  load_matrices<true, 4>(words, near);
+  float c[4] = {};
+  multiply_one(0.0f, c, words, {words[0], words[1]});
+  x[0] = c[0] + approx_tanh(full_div(approx_sqrt(near[0]), 3.0f));
+  store_relaxed(word, look_at(word));
+  count_one(word);
+  wait_until(word, 2);
+  before_the_next();
+})"},
+      {"elements.cuh", R"(__global__ void f(const Side<bf16, 8>* in, Side<f16, 8>* out) {
+  for (int k = 0; k < 8; ++k) out->v[k] = Store<f16>::of(rounded<bf16>(load(in->v[k])));
+})"},
+      {"elementwise.cuh", R"(__global__ void f(float* x) {
+  x[0] = select_(lt_(x[0], x[1]), quick_tanh_(exp_(x[2])), quick_div_(pow_(x[3], x[4]), quick_sqrt_(x[5])));
+})"},
+      {"epilogue.cuh", "__global__ void f(int* out) { meanwhile(); *out = group_of<4>(8, 16); }"},
+      {"grid_barrier.cuh", R"(__global__ void f(uint64_t* word) {
+  uint64_t all = look_at(word) / gridDim.x * gridDim.x;
+  arrive(word, all);
+  wait_for_all(word, all);
+})"},
+      {"partial_sums.cuh", R"(__global__ void f(float* to, uint64_t* numbered) {
+  publish(to, make_float4(1, 2, 3, 4));
+  uint32_t words[4];
+  poll(to, words);
+  reset<4>(to);
+  publish_numbered(numbered, decode(words[0]), 7);
+})"},
+      {"reduction.cuh", R"(__global__ void f(float* to) {
+  __shared__ char shared[1024];
+  float sum = 0;
+  const AddUp all{&sum};
+  all[threadIdx.x] = 2.0f;
+  give_sum<256, 16>(sum, to, blockIdx.x, gridDim.x, shared);
+})"},
+      {"shared_view.cuh", R"(__global__ void f(float* to) {
+  __shared__ float block[8 * 16];
+  const Both<float, 64, 16> both{to, block, 8, 16};
+  both[8 * 64 + 16] = 1.0f;
+  const Near<float, 64, 16> near{block, 8, 16};
+  to[0] = near[8 * 64 + 17];
+})"},
+      {"tile_load.cuh", R"(__global__ void f(const bf16* in, bf16* out) {
+  __shared__ bf16 tile[32 * 40];
+  TileLoader<bf16, 256, 32, 32, false, 40, 60, 60, 60, 4>(in, 0).fetch(tile, 1);
+  using Computed = ComputedTile<bf16, 256, 32, 32, false, 40, 60, 60, 60>;
+  const auto source = written<bf16>([&](uint32_t i, bf16 (&x)[4]) { x[0] = x[1] = x[2] = x[3] = in[i]; }, out);
+  Computed::fill(source, tile, 0, 0);
+  Computed::write_back<2>(tile, source.to, 0, 0, 32, 1);
+})"},
+      {"mma.cuh", R"(__global__ void f(float* out) {
+  __shared__ float a[32 * 36], b[32 * 40];
+  Fragments<float, 2, 4, false, false, 36, 40> now;
+  float c[2][4][4] = {};
+  now.load_a(a + now.lane_offset_a(threadIdx.x));
+  now.load_b(b + now.lane_offset_b(threadIdx.x));
+  now.multiply(c);
+  now.store(c, out, 32, threadIdx.x);
+})"},
+      {"gemm.cuh", product + epilogue + R"(
+template <class P>
+inline void product(const typename P::InA* a, const typename P::InB* b, float* partial, const float* bias, float* out) {
+  extern __shared__ __align__(128) char shared[];
+  Gemm<P>::bring_a(blockIdx.x, a, shared);
+  Gemm<P>::template run<Read>(blockIdx.x, a, b, partial, shared, EPILOGUE, 1u, meanwhile);
+}
+extern "C" __global__ void f(const float* a, const bf16* h, const float* b, float* partial, const float* bias, float* out) {
+  product<Product<float, float, 1>>(a, b, partial, bias, out);
+  product<Product<bf16, float, 2>>(h, b, partial, bias, out);
+})"},
+      {"row_product.cuh", epilogue + R"(
+__global__ void f(const bf16* a, const float* b, const float* bias, float* out) {
+  __shared__ char shared[1024];
+  RowProduct<bf16, float, 256, 2, 10, 64, 64, 10, false>::run<Read>(blockIdx.x, a, b, nullptr, shared, EPILOGUE);
+})"},
+      {"spread.cuh", epilogue + R"(
+__global__ void f(const float* a, const float* b, uint64_t* told, const float* bias, float* out) {
+  const SharedSums<float, float, 32, 4, 10> sums{told, 1, blockIdx.x};
+  sums.give(0, a, b);
+  sums.take<Read>(0, a, b, nullptr, nullptr, EPILOGUE);
+  SharedColumns<float, float, 32, 128, 10>{32}.run<Read>(0, a, b, nullptr, nullptr, EPILOGUE);
+})"},
+      {"conv_patch.cuh", image + R"(
+__global__ void f(const bf16* x, bf16* out) {
+  extern __shared__ __align__(128) bf16 patch[];
+  Patch<Image>::fetch(patch, x, 0);
+  out[0] = patch[Patch<Image>::window(9) + Patch<Image>::tap(4)];
+})"},
+      {"conv_image.cuh", image + epilogue + R"(
+__global__ void f(const bf16* a, const bf16* b, const float* bias, float* out) {
+  extern __shared__ __align__(128) char shared[];
+  ConvImage<Image>::run<Read>(blockIdx.x, a, b, nullptr, shared, EPILOGUE);
+})"},
+      {"conv_filter.cuh", image + R"(
+__global__ void f(const bf16* x, const bf16* dy, float* parts) {
+  extern __shared__ __align__(128) char shared[];
+  ConvFilter<Image>::run(blockIdx.x, x, dy, parts, shared);
+})"},
+      {"conv_places.cuh", R"(
+struct Conv {
+  using I = int32_t;
+  using U = uint32_t;
+  static constexpr ConvPass kPass = ConvPass::input_grad;
+  static constexpr U kH = 9, kW = 7, kOH = 4, kOW = 6, kKW = 2, kCI = 3, kCO = 5;
+  static constexpr I kC = 6, kO = 10, kSH = 2, kSW = 1, kDH = 2, kDW = 1, kLH = 1, kLW = 2, kPH = 1, kPW = 0;
+};
+using Places = ConvPlaces<Conv>;
+__global__ void f(int32_t* out) { *out = Places::a(1, 2, 0) + Places::b(1, 2, 1) + Places::c(1, 2, 1); })"},
+      {"conv_implicit.cuh", R"(
+template <class Element, ConvMath kHow, int kPair>
+struct Conv {
+  using T = Element;
+  using Out = Element;
+  using I = int32_t;
+  using U = uint32_t;
+  static constexpr ConvPass kPass = ConvPass::forward;
+  static constexpr ConvMath kMath = kHow;
+  static constexpr U kRows = 128, kCols = 32, kDepth = 144, kResults = 4096;
+  static constexpr U kRowBlocks = 2, kColBlocks = 1, kSplits = 1, kTilesEach = 9, kTiles = 9, kDeep = 16 * kPair;
+  static constexpr int kBM = 64, kBN = 32, kThreads = kHow == ConvMath::fma ? 256 : 128, kP = kPair, kStride = 20;
+  static constexpr int kWarpRows = 4, kWarpCols = 1, kVectorA = 4, kVectorB = 4;
+  static constexpr bool kAlongA = true, kAlongB = false;
+  static constexpr U kH = 8, kW = 8, kOH = 8, kOW = 8, kKW = 3, kCI = 16, kCO = 32;
+  static constexpr I kC = 16, kO = 32, kSH = 1, kSW = 1, kDH = 1, kDW = 1, kLH = 1, kLW = 1, kPH = 1, kPW = 1;
+};
+__global__ void f(const float* x, const float* y, float* out, const f16* xh, const f16* yh, f16* outh) {
+  ConvImplicit<Conv<float, ConvMath::fma, 1>>::run(x, y, out);
+  ConvImplicit<Conv<float, ConvMath::tf32, 1>>::run(x, y, out);
+  ConvImplicit<Conv<f16, ConvMath::half, 2>>::run(xh, yh, outh);
+})"},
+      {"split_sum.cuh",
+       "__global__ void f(const float* parts, bf16* out) { SplitSum<float, bf16, 1000, 9, 2, 8>::run(parts, out); }"},
+      {"pool.cuh", R"(
+struct Pooling {
+  using T = bf16;
+  using R = float;
+  using Index = uint32_t;
+  using Pos = int32_t;
+  static constexpr int kV = 1;
+  static constexpr Pos kH = 6, kW = 6, kOH = 3, kOW = 3, kKH = 2, kKW = 2, kSH = 2, kSW = 2, kPH = 0, kPW = 0;
+  static constexpr Index kC = 12;
+};
+using P = Pool<Pooling>;
+struct Read {};
+__global__ void f(const P::Pack* in, const P::Pack* dy, P::Pack* out, float* sums) {
+  const uint32_t at = blockIdx.x * 256u + threadIdx.x;
+  P::max(at, in, out), P::sum(at, in, out), P::pick(at, in, in, out);
+  P::max_grad(at, in, dy, out), P::max_grad_tiles(at, in, dy, out), P::sum_grad(at, dy, out);
+  const auto read = [](uint32_t, Read&) {};
+  const auto finish = [&](uint32_t i, float x, const Read&) { sums[i] = x; };
+  P::max_grad_finish<Read>(at, in, dy, read, finish), P::max_grad_tiles_finish<Read>(at, in, dy, read, finish);
+})"},
+      {"scan.cuh", lines + R"(
+using S = Scan<Lines>;
+__global__ void f(const float* in, float* out, double* sums) {
+  S::lines(in, out), S::range_sums(in, sums), S::sums_before(sums), S::ranges(in, sums, out);
+})"},
+      {"sort.cuh", lines + R"(
+using S = Sort<Lines>;
+__global__ void f(const float* in, S::Item* from, S::Item* to, float* out) {
+  const auto take = [&](uint64_t line, uint64_t i, uint32_t index) { out[line * 10 + i] = in[line * 5000 + index]; };
+  S::sort_lines(in, take), S::sort_runs(in, to), S::merge(from, to, 2048, 3), S::take_runs(from, take);
+})"},
+      {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},
+  };
+  return kernels;
+}
+
+TEST(KernelHeaders, CompileAlone) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  for (const CudaHeader& header : kernel_headers()) {
+    SCOPED_TRACE(header.name);
+    const std::string text = std::string("#include \"") + header.name + "\"\nextern \"C\" __global__ void f() {}\n";
+    EXPECT_FALSE(compile_cuda(text, kernel_headers(), "sm_90").empty());
+  }
+}
+
+// A new header needs a kernel above. Kernels are compiled alternately for an old and a new GPU.
+TEST(KernelHeaders, TemplatesCompile) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  size_t found = 0;
+  for (const CudaHeader& header : kernel_headers()) {
+    SCOPED_TRACE(header.name);
+    if (!std::string_view(header.name).ends_with(".cuh")) continue;
+    const auto kernel = kernels_by_header().find(header.name);
+    if (kernel == kernels_by_header().end()) {
+      ADD_FAILURE() << "no kernel instantiates the templates of " << header.name;
+      continue;
+    }
+    const char* const architecture = ++found % 2 ? "sm_80" : "sm_90";
+    const std::string text = std::string("#include \"") + header.name + "\"\nusing namespace lockstep;\n";
+    EXPECT_FALSE(compile_cuda(text + kernel->second + "\n", kernel_headers(), architecture).empty());
+  }
+  EXPECT_EQ(found, kernels_by_header().size());
+}
+
+}  // namespace
+}  // namespace lockstep
+#endif

@@ -162,6 +162,10 @@ class Engine {
   // REQUIRES: all processes call it.
   std::vector<LaneMemory> memory(const TrainState& state, const Loader& loader, int64_t batch_size) const;
 
+  // How the lanes of this process execute a step on a full batch of the loader, as text; see Jit::schedule. If fit() can
+  // run several steps in one call, that call too. Compiles them if necessary. REQUIRES: all processes call it.
+  std::string schedule(const TrainState& state, const Loader& loader) const;
+
   // A table of the mesh, the plan, each parameter's shape, type and sharding, and the memory on each lane. The second
   // form includes the workspace of a step, as memory() does.
   std::string describe() const;

@@ -71,6 +71,12 @@ class Jit {
   std::string plan(const Args&... args) const {
     return inspect(detail::plan_text, args...);
   }
+  // How the lanes execute it, as text: on a GPU kernels, phases and tasks with their tiles; on the CPU the
+  // instructions. Includes the bodies of scans and conds.
+  template <class... Args>
+  std::string schedule(const Args&... args) const {
+    return inspect(detail::schedule_text, args...);
+  }
   // The sharding of every value, the reason for it, and the communication between lanes, as text.
   template <class... Args>
   std::string explain(const Args&... args) const {

@@ -102,6 +102,7 @@ size_t result_count(const Executable&);
 std::string program_text(const Executable&);
 std::string lowered_text(const Executable&);
 std::string plan_text(const Executable&);
+std::string schedule_text(const Executable&);
 std::string explain_text(const Executable&);
 std::vector<int64_t> work_bytes(const Executable&);  // per lane
 size_t instruction_count(const Executable&);

@@ -21,9 +21,10 @@ class Executable {
 
   const Program& program() const { return *program_; }
   size_t results() const { return out_types_.size(); }
-  // The lowered programs and the plans, as text.
+  // The lowered programs, the plans and how lanes execute them, as text.
   virtual std::string lowered_text() const = 0;
   virtual std::string plan_text() const = 0;
+  virtual std::string schedule_text() const = 0;
   // Bytes of temporaries and constants on each lane of this process.
   virtual std::vector<int64_t> work_bytes() const = 0;
   virtual size_t instructions() const = 0;  // summed over all lanes

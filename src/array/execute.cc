@@ -62,6 +62,7 @@ class OneLaneExecutable final : public Executable {
 
   std::string lowered_text() const override { return print(local_.lowered()); }
   std::string plan_text() const override { return local_.plan().describe(); }
+  std::string schedule_text() const override { return local_.plan().schedule(); }
   std::vector<int64_t> work_bytes() const override { return {local_.plan().arena_bytes()}; }
   size_t instructions() const override { return local_.plan().instructions(); }
   void compile_kernels_in_background() const override { local_.plan().compile_in_background(); }
@@ -112,6 +113,7 @@ size_t result_count(const Executable& executable) { return executable.results();
 std::string program_text(const Executable& executable) { return print(executable.program()); }
 std::string lowered_text(const Executable& executable) { return executable.lowered_text(); }
 std::string plan_text(const Executable& executable) { return executable.plan_text(); }
+std::string schedule_text(const Executable& executable) { return executable.schedule_text(); }
 std::string explain_text(const Executable& executable) { return executable.explain(); }
 std::vector<int64_t> work_bytes(const Executable& executable) { return executable.work_bytes(); }
 size_t instruction_count(const Executable& executable) { return executable.instructions(); }

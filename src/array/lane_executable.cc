@@ -71,10 +71,10 @@ class MultiLaneExecutable final : public Executable {
     return out;
   }
   std::string plan_text() const override {
-    std::string out;
-    size_t lane = 0;
-    for_each_plan([&](const LanePlan& plan) { out += fmt::format("lane {}:\n{}", lane++, plan.describe()); });
-    return out;
+    return text_by_lane([](const LanePlan& plan) { return plan.describe(); });
+  }
+  std::string schedule_text() const override {
+    return text_by_lane([](const LanePlan& plan) { return plan.schedule(); });
   }
   std::vector<int64_t> work_bytes() const override {
     std::vector<int64_t> out;
@@ -104,6 +104,13 @@ class MultiLaneExecutable final : public Executable {
   void for_each_plan(FunctionRef<void(const LanePlan&)> f) const {
     const std::lock_guard lock(Lanes::current().run_mutex());
     for (const auto& local : lanes_) f(local->plan());
+  }
+
+  std::string text_by_lane(FunctionRef<std::string(const LanePlan&)> text) const {
+    std::string out;
+    size_t lane = 0;
+    for_each_plan([&](const LanePlan& plan) { out += fmt::format("lane {}:\n{}", lane++, text(plan)); });
+    return out;
   }
 
   // Like Lanes::run, on the lanes of this process that the mesh uses.

@@ -67,6 +67,9 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
       ->type_name("FILE")
       ->group(group);
   app.add_flag("--print-config", flags.print_config, "print all settings as a YAML file and exit")->group(group);
+  app.add_flag("--print-schedule", flags.print_schedule,
+               "compile the training step, print how it is executed (on a GPU: kernels, phases, tasks) and exit")
+      ->group(group);
   for (const ConfigKey& key : config_keys()) {
     CLI::Option* option = add_flag_of(app, flags, key)->group(std::string(key.group));
     if (!key.metavar.empty()) option->type_name(std::string(key.metavar));

@@ -13,10 +13,11 @@ namespace lockstep::cli {
 
 // Values of the flags of the command line.
 struct ConfigFlags {
-  std::string file;           // CONFIG, or --config
-  bool print_config = false;  // --print-config: show the settings instead of using them
-  ConfigMap given;            // the flags that were given, by key
-  RuntimeFlags runtime;       // flags that are not settings of the run, such as --gpu-timeout
+  std::string file;             // CONFIG, or --config
+  bool print_config = false;    // --print-config: print the settings instead of using them
+  bool print_schedule = false;  // --print-schedule: print the compiled step instead of training
+  ConfigMap given;              // the flags that were given, by key
+  RuntimeFlags runtime;         // flags that are not settings of the run, such as --gpu-timeout
 };
 
 // Adds the flags, in groups with their defaults, and a footer with exit codes and examples. REQUIRES: flags outlives

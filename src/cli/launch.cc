@@ -148,7 +148,9 @@ std::optional<TrainConfig> parse_training(const std::vector<std::string>& words)
     return std::nullopt;  // such as --help
   }
   if (flags.file == "-" || flags.print_config) return std::nullopt;
-  return resolve_config(flags);
+  TrainConfig config = resolve_config(flags);
+  if (flags.print_schedule) return std::nullopt;  // nothing is saved
+  return config;
 }
 
 // Returns what the user can do after a failure.

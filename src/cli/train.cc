@@ -85,15 +85,21 @@ int train(const TrainConfig& config) {
   if (outcome.stopped) {
     if (process_index() == 0)
       print_stderr("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,
-          config.checkpoint_dir.empty() ? "nothing was saved because --checkpoint-dir is not set"
-          : outcome.unsaved             ? "its checkpoint could not be saved"
-          : config.resume != "auto"     ? "rerun the command without --resume to resume from there"
-                                        : "rerun the command to resume from there");
+                   config.checkpoint_dir.empty() ? "nothing was saved because --checkpoint-dir is not set"
+                   : outcome.unsaved             ? "its checkpoint could not be saved"
+                   : config.resume != "auto"     ? "rerun the command without --resume to resume from there"
+                                                 : "rerun the command to resume from there");
     const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // a restart resumes the run
     return warned ? distributed::retry_code() : 128 + stop_signal;
   }
   if (outcome.ended_by_alarm || outcome.unsaved) return kFailed;
   return outcome.expectations_met ? kDone : kNotAsExpected;
+}
+
+int print_schedule(const TrainConfig& config) {
+  const std::string text = training_schedule(config);
+  if (process_index() == 0) fmt::print("{}", text);
+  return kDone;
 }
 
 }  // namespace
@@ -112,6 +118,7 @@ void add_train_command(CLI::App& program, Action& action) {
         return kDone;
       }
       try {
+        if (flags->print_schedule) return print_schedule(config);
         return train(config);
       } catch (const SettingsError& error) {
         throw with_file_and_line(error, lines);

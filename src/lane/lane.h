@@ -57,6 +57,8 @@ class LanePlan {
   virtual size_t instructions() const = 0;
   // One line per instruction: the op, and the types and memory of operands and results.
   virtual std::string describe() const = 0;
+  // How the lane executes the program: on a GPU kernels, phases and tasks; otherwise describe().
+  virtual std::string schedule() const { return describe(); }
 };
 
 // A copy of a buffer to the host that has been started. The lane continues with other work. Belongs to one thread.

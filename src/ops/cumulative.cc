@@ -219,7 +219,8 @@ constexpr Op make_arg_row(std::string_view name) {
           .type = arg_type<kGreatest>,
           .dim_attrs = {{"axis", DimAttr::dims}},
           .cpu = arg_cpu<kGreatest>,
-          .cuda = LOCKSTEP_CUDA(arg_cuda<kGreatest>)};
+          .cuda = LOCKSTEP_CUDA(arg_cuda<kGreatest>),
+          .cuda_task = LOCKSTEP_CUDA(kGreatest ? &argmax_task : &argmin_task)};
 }
 
 }  // namespace

@@ -245,7 +245,8 @@ constinit const Op dynamic_slice_op = {.name = "dynamic_slice",
                                        .local = dynamic_slice_local,
                                        .fold = dynamic_slice_fold,
                                        .cpu = dynamic_slice_cpu,
-                                       .cuda = LOCKSTEP_CUDA(dynamic_slice_cuda)};
+                                       .cuda = LOCKSTEP_CUDA(dynamic_slice_cuda),
+                                       .cuda_task = LOCKSTEP_CUDA(&dynamic_slice_task)};
 constinit const Op update_slice_op = {.name = "update_slice",
                                       .rule = update_slice_rule,
                                       .type = update_slice_type,
@@ -255,7 +256,8 @@ constinit const Op update_slice_op = {.name = "update_slice",
                                       .fold = update_slice_fold,
                                       .alias = update_slice_alias,
                                       .cpu = update_slice_cpu,
-                                      .cuda = LOCKSTEP_CUDA(update_slice_cuda)};
+                                      .cuda = LOCKSTEP_CUDA(update_slice_cuda),
+                                      .cuda_task = LOCKSTEP_CUDA(&update_slice_task)};
 
 Value dynamic_slice(Value x, const Values& starts, std::vector<int64_t> sizes) {
   return emit_slice(x, starts, std::move(sizes), 0);

@@ -117,6 +117,7 @@ constinit const Op einsum_fused_op = {
     .alias = einsum_fused_alias,
     .cpu = einsum_fused_cpu,
     .cuda = LOCKSTEP_CUDA(einsum_fused_cuda),
+    .cuda_task = LOCKSTEP_CUDA(&einsum_task),
 };
 
 constinit const Op einsum_op = {
@@ -131,6 +132,7 @@ constinit const Op einsum_op = {
     .with_epilogue = &einsum_fused_op,
     .cpu = einsum_cpu,
     .cuda = LOCKSTEP_CUDA(einsum_cuda),
+    .cuda_task = LOCKSTEP_CUDA(&einsum_task),
 };
 
 Value einsum(std::string spec, Value a, Value b) { return emit(einsum_op, {a, b}, {{"spec", std::move(spec)}}); }

@@ -126,13 +126,15 @@ constinit const Op full_op = {.name = "full",
                               .type = full_type,
                               .local = with_local_shape,
                               .cpu = full_cpu,
-                              .cuda = LOCKSTEP_CUDA(full_cuda)};
+                              .cuda = LOCKSTEP_CUDA(full_cuda),
+                              .cuda_task = LOCKSTEP_CUDA(&elementwise_task)};
 constinit const Op iota_op = {.name = "iota",
                               .rule = iota_rule,
                               .type = iota_type,
                               .local = iota_local,
                               .cpu = iota_cpu,
-                              .cuda = LOCKSTEP_CUDA(iota_cuda)};
+                              .cuda = LOCKSTEP_CUDA(iota_cuda),
+                              .cuda_task = LOCKSTEP_CUDA(&iota_task)};
 
 Value full_of(Builder& b, Type type, Attr value) {
   Value x = b.emit(full_op, {}, {{"value", std::move(value)}, {"dtype", type.dtype}, {"shape", type.shape}})[0];

@@ -73,6 +73,7 @@ constinit const Op fused_op = {
     .alias = fused_alias,
     .cpu = fused_cpu,
     .cuda = LOCKSTEP_CUDA(fused_cuda),
+    .cuda_task = LOCKSTEP_CUDA(&elementwise_task),
 };
 
 }  // namespace lockstep

@@ -298,7 +298,8 @@ constinit const Op gather_op = {.name = "gather",
                                 .batch = gather_batch,
                                 .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
                                 .cpu = gather_cpu,
-                                .cuda = LOCKSTEP_CUDA(gather_cuda)};
+                                .cuda = LOCKSTEP_CUDA(gather_cuda),
+                                .cuda_task = LOCKSTEP_CUDA(&gather_task)};
 constinit const Op scatter_add_op = {.name = "scatter_add",
                                      .rule = scatter_add_rule,
                                      .type = scatter_add_type,
@@ -308,7 +309,8 @@ constinit const Op scatter_add_op = {.name = "scatter_add",
                                      .fold = scatter_add_fold,
                                      .alias = scatter_add_alias,
                                      .cpu = scatter_add_cpu,
-                                     .cuda = LOCKSTEP_CUDA(scatter_add_cuda)};
+                                     .cuda = LOCKSTEP_CUDA(scatter_add_cuda),
+                                     .cuda_task = LOCKSTEP_CUDA(&scatter_add_task)};
 
 Value gather(Value x, Value indices, int64_t axis, int64_t batch_dims) {
   return emit(gather_op, {x, indices}, {{"axis", axis}, {"batch_dims", batch_dims}});

@@ -221,7 +221,8 @@ constinit const Op pad_op = {
     .dim_attrs = {{"lo", DimAttr::offsets}, {"hi", DimAttr::offsets}, {"interior", DimAttr::offsets}},
     .fold = pad_fold,
     .cpu = pad_cpu,
-    .cuda = LOCKSTEP_CUDA(pad_cuda)};
+    .cuda = LOCKSTEP_CUDA(pad_cuda),
+    .cuda_task = LOCKSTEP_CUDA(&pad_task)};
 constinit const Op concatenate_op = {.name = "concatenate",
                                      .linear = Linear::all,
                                      .rule = concatenate_rule,
@@ -230,7 +231,8 @@ constinit const Op concatenate_op = {.name = "concatenate",
                                      .dim_attrs = {{"axis", DimAttr::dims}},
                                      .fold = concatenate_fold,
                                      .cpu = concatenate_cpu,
-                                     .cuda = LOCKSTEP_CUDA(concatenate_cuda)};
+                                     .cuda = LOCKSTEP_CUDA(concatenate_cuda),
+                                     .cuda_task = LOCKSTEP_CUDA(&concatenate_task)};
 
 Value pad(Value x, Value value, std::vector<int64_t> lo, std::vector<int64_t> hi, std::vector<int64_t> interior) {
   return emit(pad_op, {x, value}, {{"lo", std::move(lo)}, {"hi", std::move(hi)}, {"interior", std::move(interior)}});

@@ -272,14 +272,16 @@ constinit const Op random_bits_op = {.name = "random_bits",
                                      .type = random_bits_type,
                                      .local = random_bits_local,
                                      .cpu = random_bits_cpu,
-                                     .cuda = LOCKSTEP_CUDA(random_bits_cuda)};
+                                     .cuda = LOCKSTEP_CUDA(random_bits_cuda),
+                                     .cuda_task = LOCKSTEP_CUDA(&random_bits_task)};
 
 constinit const Op threefry_op = {.name = "threefry",
                                   .rule = threefry_rule,
                                   .type = threefry_type,
                                   .batch = threefry_batch,
                                   .cpu = threefry_cpu,
-                                  .cuda = LOCKSTEP_CUDA(threefry_cuda)};
+                                  .cuda = LOCKSTEP_CUDA(threefry_cuda),
+                                  .cuda_task = LOCKSTEP_CUDA(&threefry_task)};
 
 Value random_bits(Value key, Shape shape) { return emit(random_bits_op, {key}, {{"shape", std::move(shape)}}); }
 

@@ -204,7 +204,8 @@ constexpr Op make_row(std::string_view name, Linear linear, PendingReduction pen
           .dim_attrs = {{"axes", DimAttr::dims}},
           .fold = reduce_fold<kR>,
           .cpu = reduce_cpu<kR>,
-          .cuda = LOCKSTEP_CUDA(reduce_cuda<kR>)};
+          .cuda = LOCKSTEP_CUDA(reduce_cuda<kR>),
+          .cuda_task = LOCKSTEP_CUDA(reduce_task(kR))};
 }
 
 Value reduce(const Op& op, Value x, std::vector<int64_t> axes) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "comm/in_flight.h"
 #include "passes/passes.h"
@@ -56,6 +57,19 @@ bool Plan::waits() const {
 std::string Plan::describe() const {
   std::string out;
   for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", i.op ? i.op->name : i.label, i.text);
+  return out + fmt::format("arena and constants: {} bytes\n", arena_bytes_);
+}
+
+std::string Plan::schedule() const {
+  std::string out;
+  for (const Instruction& i : instructions_) {
+    out += fmt::format("{}{}\n", i.op ? i.op->name : i.label, i.text);
+    for (const std::string& body : i.bodies) {
+      out += "  body:\n";
+      std::istringstream lines(body);
+      for (std::string line; std::getline(lines, line);) out += "    " + line + "\n";
+    }
+  }
   return out + fmt::format("arena and constants: {} bytes\n", arena_bytes_);
 }
 

@@ -32,6 +32,8 @@ class Plan : public LanePlan {
   int64_t arena_bytes() const override { return arena_bytes_; }
   size_t instructions() const override { return instructions_.size(); }
   std::string describe() const override;
+  // describe(), with the schedules of sub-programs below their instructions, indented.
+  std::string schedule() const override;
 
   // Whether a kernel waits for the lane's own work or for other lanes.
   bool waits() const;
@@ -48,7 +50,8 @@ class Plan : public LanePlan {
     std::vector<const void*> in;
     std::vector<void*> out;
     std::string text;
-    bool waits = false;  // its kernel waits for the lane's own work or for other lanes
+    std::vector<std::string> bodies = {};  // the schedules of its sub-programs
+    bool waits = false;                    // its kernel waits for the lane's own work or for other lanes
   };
   // One pointer argument of an instruction.
   struct PointerRef {

@@ -32,6 +32,7 @@ bool is_reshape_of(const Op& op, const Type& in, const Type& out, const Attrs& a
 
 Planner::Planner(const Program& program, Pool& pool, const PlannerOptions& options, Plan& plan)
     : p_(program),
+      types_(program.types),
       pool_(pool),
       donated_(options.donated),
       in_place_(options.in_place),
@@ -46,10 +47,17 @@ void Planner::run() {
   assign_inputs_and_outputs();
   assign_constants();
   assign_donated();
-  assign_arena();
-  for (const Eqn* eqn : steps_) add_instruction(*eqn);
+  assign_blocks();
+  schedule();
+  plan_.work_bytes_ = assign_offsets(blocks_);
+  plan_.arena_bytes_ += plan_.work_bytes_;
+  add_instructions();
   copy_outputs();
-  finish(memory_);
+  finish();
+}
+
+void Planner::add_instructions() {
+  for (const Eqn* eqn : steps_) add_instruction(*eqn);
 }
 
 void Planner::find_bases() {
@@ -58,7 +66,7 @@ void Planner::find_bases() {
   for (const Eqn& eqn : p_.eqns) {
     for (ValueId id : eqn.out) base_[id] = id;
     if (eqn.in.size() == 1 && eqn.out.size() == 1 &&
-        is_reshape_of(*eqn.op, p_.types[eqn.in[0]], p_.types[eqn.out[0]], eqn.attrs)) {
+        is_reshape_of(*eqn.op, types_[eqn.in[0]], types_[eqn.out[0]], eqn.attrs)) {
       base_[eqn.out[0]] = base_[eqn.in[0]];
     } else {
       steps_.push_back(&eqn);
@@ -104,8 +112,8 @@ bool Planner::may_overwrite(int t, size_t result, ValueId operand) const {
   const Eqn& eqn = *steps_[t];
   if (!eqn.op->alias || bytes(eqn.out[result]) != bytes(operand)) return false;
   std::vector<Type> in, out;
-  for (ValueId id : eqn.in) in.push_back(p_.types[id]);
-  for (ValueId id : eqn.out) out.push_back(p_.types[id]);
+  for (ValueId id : eqn.in) in.push_back(types_[id]);
+  for (ValueId id : eqn.out) out.push_back(types_[id]);
   int times = 0;  // KernelSpec::alias names only one operand per result
   for (size_t k = 0; k < eqn.in.size(); ++k) {
     if (base(eqn.in[k]) != operand) continue;
@@ -145,12 +153,7 @@ void Planner::assign_donated() {
   }
 }
 
-void Planner::assign_arena() {
-  std::vector<ArenaBlock> blocks;
-  int64_t total = 0;
-  for (const Eqn* eqn : steps_)
-    for (ValueId id : eqn->out) total += slot_[id].kind == MemorySlot::none ? bytes(id) : 0;
-  const bool no_reuse = avoids_reuse(total);
+void Planner::assign_blocks() {
   for (size_t t = 0; t < steps_.size(); ++t) {
     std::vector<ValueId> reused;  // operands that a result of this step overwrites
     for (size_t k = 0; k < steps_[t]->out.size(); ++k) {
@@ -163,18 +166,24 @@ void Planner::assign_arena() {
             !may_overwrite(static_cast<int>(t), k, from))
           continue;
         slot_[v] = slot_[from];
-        blocks[slot_[v].index].last = no_reuse ? INT_MAX : last_[v];
+        blocks_[slot_[v].index].last = last_[v];
         reused.push_back(from);
         break;
       }
       if (slot_[v].kind != MemorySlot::none) continue;
-      slot_[v] = {MemorySlot::arena, blocks.size()};
-      blocks.push_back({bytes(v), first_[v], no_reuse ? INT_MAX : last_[v], 0});
+      slot_[v] = {MemorySlot::arena, blocks_.size()};
+      blocks_.push_back({bytes(v), first_[v], last_[v], 0});
     }
   }
-  plan_.work_bytes_ = assign_offsets(blocks);
-  plan_.arena_bytes_ += plan_.work_bytes_;
-  for (const ArenaBlock& block : blocks) offsets_.push_back(block.offset);
+}
+
+ValueId Planner::add_value(const Type& type) {
+  const auto id = static_cast<ValueId>(types_.size());
+  types_.push_back(type);
+  base_.push_back(id);
+  slot_.push_back({MemorySlot::arena, blocks_.size()});
+  blocks_.push_back({type.bytes(), 0, 0, 0});
+  return id;
 }
 
 template <class P>
@@ -186,7 +195,7 @@ void Planner::add_pointer(size_t instruction, std::vector<P>& list, ValueId id, 
                                            : constant_memory(slot.index, plan_.constants_[slot.index])));
       return;
     case MemorySlot::arena:
-      plan_.arena_patches_.push_back({{instruction, list.size(), is_result}, offsets_[slot.index]});
+      plan_.arena_patches_.push_back({{instruction, list.size(), is_result}, blocks_[slot.index].offset});
       list.push_back(nullptr);
       return;
     case MemorySlot::input:
@@ -206,7 +215,7 @@ bool Planner::same_memory(ValueId a, ValueId b) const {
     const MemorySlot& slot = slot_[base(id)];
     if (slot.kind == MemorySlot::output && plan_.donated_input_[slot.index] >= 0)
       return std::pair{static_cast<int>(MemorySlot::input), static_cast<int64_t>(plan_.donated_input_[slot.index])};
-    if (slot.kind == MemorySlot::arena) return std::pair{static_cast<int>(slot.kind), offsets_[slot.index]};
+    if (slot.kind == MemorySlot::arena) return std::pair{static_cast<int>(slot.kind), blocks_[slot.index].offset};
     return std::pair{static_cast<int>(slot.kind), static_cast<int64_t>(slot.index)};
   };
   return key(a) == key(b);
@@ -215,8 +224,13 @@ bool Planner::same_memory(ValueId a, ValueId b) const {
 std::string Planner::memory_text(ValueId id) const {
   static constexpr const char* kNames[] = {"?", "in", "out", "arena", "const"};
   const MemorySlot& slot = slot_[base(id)];
-  return fmt::format("{}@{}{}", to_string(p_.types[id]), kNames[slot.kind],
-                     slot.kind == MemorySlot::arena ? offsets_[slot.index] : static_cast<int64_t>(slot.index));
+  return fmt::format("{}@{}{}", to_string(types_[id]), kNames[slot.kind],
+                     slot.kind == MemorySlot::arena ? blocks_[slot.index].offset : static_cast<int64_t>(slot.index));
+}
+
+bool Planner::is_constant(const Eqn& eqn) const {
+  return std::all_of(eqn.out.begin(), eqn.out.end(),
+                     [&](ValueId id) { return slot_[id].kind == MemorySlot::constant; });
 }
 
 std::vector<int> Planner::aliases_of(const Eqn& eqn) const {
@@ -241,18 +255,17 @@ Kernel Planner::copy_kernel(int64_t bytes) const {
 void Planner::add_instruction(const Eqn& eqn) {
   LOCKSTEP_CHECK(eqn.op->cpu, "{} has no CPU kernel", eqn.op->name);
   std::vector<Type> in, out;
-  for (ValueId id : eqn.in) in.push_back(p_.types[id]);
-  for (ValueId id : eqn.out) out.push_back(p_.types[id]);
+  for (ValueId id : eqn.in) in.push_back(types_[id]);
+  for (ValueId id : eqn.out) out.push_back(types_[id]);
   const std::vector<int> alias = aliases_of(eqn);
-  bool constant = true;
-  for (ValueId id : eqn.out) constant &= slot_[id].kind == MemorySlot::constant;
-
+  const bool constant = is_constant(eqn);
   Plan::Instruction instruction;
   instruction.op = eqn.op;
   instruction.waits = eqn.op->is_collective();
-  const auto compile_on_host = [this, &waits = instruction.waits](const Program& sub) -> Kernel {
+  const auto compile_on_host = [this, &instruction](const Program& sub) -> Kernel {
     std::shared_ptr<Plan> plan = compile(sub, pool_);
-    add_sub_plan(*plan, waits);
+    add_sub_plan(*plan, instruction.waits);
+    instruction.bodies.push_back(plan->schedule());
     return [plan](const void* const* from, void* const* to) { plan->run(from, to); };
   };
   const KernelSpec host{in, out, eqn.attrs, pool_, alias, compile_on_host, comm_, plan_.in_flight_, nullptr};
@@ -271,10 +284,11 @@ void Planner::add_instruction(const Eqn& eqn) {
   }
   if (constant) return instruction.kernel(instruction.in.data(), instruction.out.data());
   plan_.instructions_.push_back(std::move(instruction));
-  InstructionMemory& memory = memory_.emplace_back();
-  memory.in = memory_ranges(eqn.in);
-  memory.out = memory_ranges(eqn.out);
-  for (ValueId id : eqn.out) memory.escapes.push_back(slot_[base(id)].kind != MemorySlot::arena);
+}
+
+void Planner::add_instruction(Plan::Instruction instruction, const std::vector<ValueId>& values) {
+  for (const ValueId id : values) add_pointer(plan_.instructions_.size(), instruction.out, id, true, false);
+  plan_.instructions_.push_back(std::move(instruction));
 }
 
 void Planner::copy_outputs() {
@@ -292,22 +306,6 @@ void Planner::copy_outputs() {
     instruction.text = fmt::format(" {} -> out{}", memory_text(v), j);
     plan_.instructions_.push_back(std::move(instruction));
   }
-}
-
-std::vector<MemoryRange> Planner::memory_ranges(const std::vector<ValueId>& ids) const {
-  std::vector<MemoryRange> out;
-  for (ValueId id : ids) {
-    const MemorySlot& slot = slot_[base(id)];
-    size_t kind = slot.kind, index = slot.index;
-    if (slot.kind == MemorySlot::output && plan_.donated_input_[index] >= 0) {
-      kind = MemorySlot::input;
-      index = static_cast<size_t>(plan_.donated_input_[index]);
-    }
-    const int64_t begin = slot.kind == MemorySlot::arena ? offsets_[index] : 0;
-    if (slot.kind == MemorySlot::arena) index = 0;
-    out.push_back({static_cast<int64_t>(index * 8 + kind), begin, begin + bytes(id)});
-  }
-  return out;
 }
 
 }  // namespace lockstep

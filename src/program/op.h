@@ -34,6 +34,7 @@ class Pool;
 class Comm;
 class CudaStream;
 class InFlight;
+struct CudaTaskKind;
 
 // Per operand or result: how many elements of a dimension one step along its factor is, where it is not 1.
 using Steps = std::vector<std::map<char, int64_t>>;
@@ -301,6 +302,9 @@ struct Op {
   // The GPU kernel. null, or an empty Kernel: computed on the host, with copies there and back. Elementwise
   // ops and views need none: their kernels are generated.
   Kernel (*cuda)(const KernelSpec&) = nullptr;
+  // How rows become tasks of a GPU schedule (ops/cuda/task.h); null: elementwise ops and views follow their columns, and
+  // other rows are launched by the `cuda` column only.
+  const CudaTaskKind* cuda_task = nullptr;
   CudaExpression cuda_expression = {};  // of elementwise ops
 
   bool is_collective() const { return collective != nullptr; }

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "program/op.h"
+#include "program/text_parser.h"
 
 namespace lockstep {
 namespace {
@@ -62,18 +62,7 @@ void print_program(const Program& p, const std::string& indent, std::string& out
       define(eqn.out[i]);
     }
     if (!eqn.out.empty()) out += " = ";
-    out += eqn.op->name;
-    if (!eqn.attrs.empty()) {
-      out += '[';
-      bool first = true;
-      for (const auto& [key, value] : eqn.attrs) {
-        if (!first) out += ", ";
-        first = false;
-        out += key + '=';
-        print_attr(value, indent + "  ", out);
-      }
-      out += ']';
-    }
+    out += print_op(*eqn.op, eqn.attrs, indent + "  ");
     for (ValueId id : eqn.in) out += fmt::format(" %{}", number[id]);
     out += '\n';
   }
@@ -83,6 +72,20 @@ void print_program(const Program& p, const std::string& indent, std::string& out
 }
 
 }  // namespace
+
+std::string print_op(const Op& op, const Attrs& attrs, const std::string& indent) {
+  std::string out(op.name);
+  if (attrs.empty()) return out;
+  out += '[';
+  bool first = true;
+  for (const auto& [key, value] : attrs) {
+    if (!first) out += ", ";
+    first = false;
+    out += key + '=';
+    print_attr(value, indent, out);
+  }
+  return out + ']';
+}
 
 std::string print(const Program& p) {
   std::string out;

@@ -152,7 +152,10 @@ bool Engine::Impl::can_start_several(const TrainState& state, const Loader& load
 }
 
 detail::BatchArrays Engine::Impl::example_batch(const Loader& loader, int64_t size) const {
-  return shardings.place({loader.images(), loader.labels(), {zeros({size}, i32)}}, size);
+  return shardings.place(
+      loader.resident() ? detail::BatchArrays{loader.images(), loader.labels(), {zeros({size}, i32)}}
+                        : detail::BatchArrays{zeros({size, loader.rows(), loader.cols()}, u8), zeros({size}, u8), {}},
+      size);
 }
 
 void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const {

@@ -8,6 +8,9 @@
 
 namespace lockstep {
 
+// The number of steps that fit() launches before it reads back their statistics, and that one call runs if possible.
+constexpr size_t kStepsAhead = 16;
+
 // A step that was launched and may not have finished.
 struct StartedStep {
   detail::StepOutputs outputs;
@@ -31,7 +34,7 @@ struct Engine::Impl {
   Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
   // The metrics of a step from the values of its stats (see detail::StepOutputs).
   StepMetrics metrics(const StartedStep& step, std::span<const double> stats) const;
-  // A batch with the shapes and shardings of all batches of that size of a resident set.
+  // A batch with the shapes and shardings of all batches of that size.
   detail::BatchArrays example_batch(const Loader& loader, int64_t size) const;
   // If steps run asynchronously, compiles in the background what the run will need: steps of full batches and of the last batch of an
   // epoch, and evaluations.

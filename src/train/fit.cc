@@ -1,6 +1,6 @@
 // Engine::fit(), the training loop: steps, evaluations, checkpoints, alarms and logging.
 //
-// On lanes that compute asynchronously the loop runs ahead: it launches up to kAhead steps before it reads back their
+// On lanes that compute asynchronously the loop runs ahead: it launches up to kStepsAhead steps before it reads back their
 // statistics, and the readback is asynchronous too. A step passes through these stages:
 //
 //   running_   launched; statistics not requested yet
@@ -109,26 +109,26 @@ class FitRun {
   // hook that inspects every step, or processes that agree on stopping, need each step's results.
   size_t ahead() const {
     const bool may = Lanes::current().main().info().asynchronous && process_count() == 1 && !options_.hooks.on_step;
-    return may ? kAhead : 1;
+    return may ? kStepsAhead : 1;
   }
 
-  // Whether the next kAhead steps can run in one launch: no evaluation, save or end of epoch falls between them.
+  // Whether the next kStepsAhead steps can run in one launch: no evaluation, save or end of epoch falls between them.
   bool can_start_several() {
     if (ahead() == 1 || !train_.resident()) return false;
     int64_t left = std::min(fit_.steps - state_.step, train_.full_batches_left());
     for (const int64_t every : {eval_every_, options_.checkpoint_every})
       if (every > 0) left = std::min(left, every - state_.step % every);
-    if (left < static_cast<int64_t>(kAhead)) return false;
+    if (left < static_cast<int64_t>(kStepsAhead)) return false;
     if (!several_) several_ = steps_.can_start_several(state_, train_, train_.batch_size());
     return *several_;
   }
 
-  // Launches the next step, or the next kAhead steps. Returns their batches.
+  // Launches the next step, or the next kStepsAhead steps. Returns their batches.
   std::vector<LoaderBatch> start() {
     const bool several = can_start_several();
     LoaderBatches batches = [&] {
       const auto timer = meter_.time(Meter::Phase::data);
-      if (several) return train_.next(kAhead);
+      if (several) return train_.next(kStepsAhead);
       LoaderBatches one;
       one.each.push_back(train_.next());
       return one;
@@ -195,14 +195,14 @@ class FitRun {
   Array stack_stats() const {
     std::vector<Array> rows;
     for (const StartedStep& step : running_) rows.push_back(step.outputs.stats);
-    rows.resize(kAhead, rows.back());  // a constant number, so that only one kernel is compiled
+    rows.resize(kStepsAhead, rows.back());  // a constant number, so that only one kernel is compiled
     return stack_(rows);
   }
   std::vector<double> wait_for_pending() { return std::exchange(readback_, std::nullopt)->wait(); }
 
   // Moves `steps` to finished_. `stats`: their statistics, concatenated.
   void finish(std::vector<StartedStep>& steps, const std::vector<double>& stats) {
-    const size_t each = stats.size() / (ahead() == 1 ? 1 : kAhead);
+    const size_t each = stats.size() / (ahead() == 1 ? 1 : kStepsAhead);
     for (size_t i = 0; i < steps.size(); ++i)
       finished_.push_back(steps_.metrics(steps[i], std::span(stats).subspan(i * each, each)));
     steps.clear();
@@ -296,7 +296,6 @@ class FitRun {
   std::unique_ptr<Checkpointer> checkpointer_;
   int64_t first_step_ = 0;
   int64_t reported_ = 0;  // the last step that was reported
-  static constexpr size_t kAhead = 16;
   std::vector<StartedStep> running_, pending_;
   std::vector<StepMetrics> finished_;
   std::optional<Array> several_stats_;             // the statistics of running_ if these were started in one launch

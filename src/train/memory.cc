@@ -1,7 +1,11 @@
-// Engine::memory() and Engine::describe().
+// Engine::memory(), Engine::schedule() and Engine::describe().
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/names.h"
 #include "lockstep/create.h"
+#include "lockstep/device_put.h"
 #include "train/describe.h"
 #include "train/engine_impl.h"
 
@@ -11,12 +15,8 @@ std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& lo
   const detail::CompiledSteps& steps = impl_->steps;
   const detail::StepState trained{state.params, state.optimizer, state.loss_scale};
   const int64_t micro_batches = impl_->options.accumulate;
-  // A batch with the size and types of the real ones. The first micro-batch is the largest.
-  const int64_t size = shard_range(batch_size, micro_batches, 0).size();
-  const detail::BatchArrays batch = impl_->shardings.place(
-      loader.resident() ? detail::BatchArrays{loader.images(), loader.labels(), {zeros({size}, i32)}}
-                        : detail::BatchArrays{zeros({size, loader.rows(), loader.cols()}, u8), zeros({size}, u8), {}},
-      size);
+  // The first micro-batch is the largest.
+  const detail::BatchArrays batch = impl_->example_batch(loader, shard_range(batch_size, micro_batches, 0).size());
   std::vector<int64_t> work;
   if (micro_batches == 1) {
     work = steps.step_work(trained, batch, batch_size);
@@ -29,6 +29,27 @@ std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& lo
   std::vector<LaneMemory> out = detail::persistent_memory(impl_->model, impl_->options, impl_->specs);
   for (size_t i = 0; i < out.size(); ++i) out[i].work = work.at(i);
   return out;
+}
+
+std::string Engine::schedule(const TrainState& state, const Loader& loader) const {
+  const detail::CompiledSteps& steps = impl_->steps;
+  const detail::StepState trained{state.params, state.optimizer, state.loss_scale};
+  const int64_t batch_size = loader.batch_size(), micro_batches = impl_->options.accumulate;
+  if (micro_batches > 1) {
+    const detail::AccumulatedGrads sum = steps.zero_sum();
+    const int64_t size = shard_range(batch_size, micro_batches, 0).size();
+    return fmt::format("a micro-batch of {}:\n{}the update:\n{}", counted(size, "example"),
+                       steps.accumulate_schedule(sum, trained, impl_->example_batch(loader, size), batch_size),
+                       steps.finish_schedule(trained, sum));
+  }
+  std::string out = fmt::format("a step of {}:\n{}", counted(batch_size, "example"),
+                                steps.schedule(trained, impl_->example_batch(loader, batch_size), batch_size));
+  if (!impl_->can_start_several(state, loader, batch_size)) return out;
+  const Array rows = zeros({static_cast<int64_t>(kStepsAhead), batch_size}, i32);
+  const detail::BatchArrays batches =
+      device_put(detail::BatchArrays{loader.images(), loader.labels(), {rows}}, impl_->shardings.replicated);
+  return out +
+         fmt::format("{} steps in one call:\n{}", kStepsAhead, steps.several_schedule(trained, batches, batch_size));
 }
 
 std::string Engine::describe() const {

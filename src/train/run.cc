@@ -206,6 +206,19 @@ int64_t steps_of_epochs(int64_t epochs, const Loader& train) {
   return epochs * each;
 }
 
+int64_t total_steps(const TrainConfig& config, const Loader& train) {
+  return config.steps > 0 ? config.steps : steps_of_epochs(config.epochs, train);
+}
+
+// An engine without loggers. Throws SettingsError if the rules of --shard do not fit the model or the mesh.
+Engine make_checked_engine(const TrainConfig& config, const Loader& train, const Mesh& mesh) {
+  try {
+    return make_engine(config, {train.rows(), train.cols(), train.classes()}, mesh, total_steps(config, train), {});
+  } catch (const Error& error) {
+    throw SettingsError("shard", error.what());
+  }
+}
+
 // One call of run_training().
 class Run {
  public:
@@ -219,7 +232,7 @@ class Run {
       report_ineffective_settings(config_, mesh);
     }
     auto [train, test] = open_data(config_, mesh);
-    const int64_t total = config_.steps > 0 ? config_.steps : steps_of_epochs(config_.epochs, train);
+    const int64_t total = total_steps(config_, train);
 
     if (const auto session = current_session()) {
       const std::string& beside = config_.log_dir.empty() ? config_.checkpoint_dir : config_.log_dir;
@@ -228,13 +241,13 @@ class Run {
     }
 
     // Find and check the checkpoint before any folder is changed, so that errors leave nothing behind.
-    const ImageShape shape{train.rows(), train.cols(), train.classes()};
     if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
-    TrainState state = start(make_checked_engine(shape, mesh, total), total);
+    TrainState state = start(make_checked_engine(config_, train, mesh), total);
     lock_folder(std::chrono::seconds(0));
     move_old_checkpoints(state.step);
     if (is_first_process()) write_config(config_);
-    Engine engine = make_engine(config_, shape, mesh, total, loggers_of(config_));
+    Engine engine =
+        make_engine(config_, {train.rows(), train.cols(), train.classes()}, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) {
       const std::string text = engine.describe(state, train, config_.batch_size);  // all processes must call it
       if (is_first_process()) write_stderr(text);
@@ -259,15 +272,6 @@ class Run {
   }
 
  private:
-  // An engine without loggers. Throws SettingsError if the rules of --shard do not fit the model or the mesh.
-  Engine make_checked_engine(const ImageShape& shape, const Mesh& mesh, int64_t total) const {
-    try {
-      return make_engine(config_, shape, mesh, total, {});
-    } catch (const Error& error) {
-      throw SettingsError("shard", error.what());
-    }
-  }
-
   // Prevents two runs from overwriting each other's checkpoints. `patience` gives a run that is just ending time to
   // exit. It is 0 for a folder that did not exist at the first look: a run that holds its lock has just started.
   void lock_folder(std::chrono::seconds patience) {
@@ -420,6 +424,15 @@ RunOutcome run_training(const TrainConfig& config, const RunOptions& options) {
   validate(config);
   const TrainConfig resolved = with_default_length(config);
   return Run(resolved, options)();
+}
+
+std::string training_schedule(const TrainConfig& config) {
+  validate(config);
+  const TrainConfig resolved = with_default_length(config);
+  const Mesh mesh = make_devices(resolved);
+  const Loader train = open_shapes(resolved, mesh);
+  const Engine engine = make_checked_engine(resolved, train, mesh);
+  return engine.schedule(engine.create_state(), train);
 }
 
 }  // namespace lockstep

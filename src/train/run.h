@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <string>
 
 #include "lockstep/engine.h"
 #include "train/config.h"
@@ -35,5 +36,9 @@ struct RunOutcome {
 // settings that do not fit the machine or the data, before anything is trained or written. Throws IoError when the data
 // or the folders are not accessible.
 RunOutcome run_training(const TrainConfig& config, const RunOptions& options = {});
+
+// How the lanes of this process execute the training step of a run, as text; see Engine::schedule(). Trains and writes
+// nothing. A named data set that stays in memory is not read. Throws like run_training(). All processes call it.
+std::string training_schedule(const TrainConfig& config);
 
 }  // namespace lockstep

@@ -34,27 +34,35 @@ void print_data_event(const std::string& dataset, const DataEvent& event, bool& 
   print_stderr("lockstep: fetching {} from {}\n", dataset, printable(event.source));
 }
 
+LoaderOptions loader_options(const TrainConfig& config, const Mesh& mesh) {
+  LoaderOptions out{.batch_size = config.batch_size, .seed = config.seed};
+  // With micro-batches every process loads complete batches, because each micro-batch is sharded separately.
+  if (process_count() > 1 && config.accumulate == 1)
+    out.part = [sharding = NamedSharding(mesh, P(make_sharding_plan(config).data_axis))](int64_t n) {
+      return process_range(sharding, n);
+    };
+  return out;
+}
+
+Loader resident_loader(ImageDataset train, const TrainConfig& config, const Mesh& mesh) {
+  if (config.batch_size > train.count)
+    throw SettingsError("batch_size",
+                        fmt::format("train: batch_size is {}, but the training set has {} examples; use at most {}",
+                                    config.batch_size, train.count, train.count));
+  return Loader(std::move(train), loader_options(config, mesh));
+}
+
 RunData open(const TrainConfig& config, const Mesh& mesh) {
   DataOptions options{.dir = config.data_dir};
   options.progress = [&, announced = false](const DataEvent& event) mutable {
     if (!config.quiet && process_index() == 0) print_data_event(config.dataset, event, announced);
   };
-  LoaderOptions loading{.batch_size = config.batch_size, .seed = config.seed};
-  // With micro-batches every process loads complete batches, because each micro-batch is sharded separately.
-  if (process_count() > 1 && config.accumulate == 1)
-    loading.part = [sharding = NamedSharding(mesh, P(make_sharding_plan(config).data_axis))](int64_t n) {
-      return process_range(sharding, n);
-    };
   if (config.stream == "off" || (config.stream == "auto" && !is_too_large(config.dataset))) {
     Dataset data = load_dataset(config.dataset, options);
-    if (config.batch_size > data.train.count)
-      throw SettingsError("batch_size",
-                          fmt::format("train: batch_size is {}, but the training set has {} examples; use at most {}",
-                                      config.batch_size, data.train.count, data.train.count));
-    return {Loader(std::move(data.train), loading), to_arrays(std::move(data.test))};
+    return {resident_loader(std::move(data.train), config, mesh), to_arrays(std::move(data.test))};
   }
   const DatasetFiles files = dataset_files(config.dataset, options);
-  Loader train(files.train, loading);
+  Loader train(files.train, loader_options(config, mesh));
   ImageArrays test = to_arrays(load_idx_pair(files.test.images_path, files.test.labels_path));
   if (test.images.shape(1) != train.rows() || test.images.shape(2) != train.cols() || test.classes > train.classes())
     throw_error(
@@ -74,6 +82,21 @@ RunData open_data(const TrainConfig& config, const Mesh& mesh) {
   RunData data = open(config, mesh);
   if (process_index() == 0 && process_count() > 1) distributed::sync("data set");
   return data;
+}
+
+Loader open_shapes(const TrainConfig& config, const Mesh& mesh) {
+  const std::vector<std::string> named = dataset_names();
+  if (config.stream == "on" || std::find(named.begin(), named.end(), config.dataset) == named.end())
+    return open_data(config, mesh).train;
+  const detail::DatasetSpec& spec = detail::find_dataset(config.dataset);
+  const Shape& shape = spec.files[0].shape;
+  return resident_loader({.images = std::vector<uint8_t>(static_cast<size_t>(count(shape))),
+                          .labels = std::vector<uint8_t>(static_cast<size_t>(shape[0])),
+                          .count = shape[0],
+                          .rows = shape[1],
+                          .cols = shape[2],
+                          .classes = spec.classes},
+                         config, mesh);
 }
 
 std::vector<std::string> data_files(const TrainConfig& config) {

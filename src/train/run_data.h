@@ -18,6 +18,10 @@ struct RunData {
 // Throws Error when the batch size or the files do not fit, IoError when no source has the data.
 RunData open_data(const TrainConfig& config, const Mesh& mesh);
 
+// A loader with the shapes of the training set, for compiling the steps of a run. A named data set that stays in memory
+// is neither read nor fetched: its images are zeros. Throws like open_data().
+Loader open_shapes(const TrainConfig& config, const Mesh& mesh);
+
 // The files of the training images, training labels, test images and test labels; empty for synthetic data.
 std::vector<std::string> data_files(const TrainConfig& config);
 

@@ -130,6 +130,20 @@ class CompiledSteps {
   std::string plan(const StepState& state, const BatchArrays& batch, int64_t global_size) const {
     return step_.plan(state, batch, global_size, shardings_.votes(false));
   }
+  // How lanes execute step(), run_several(), accumulate() and finish(); see Jit::schedule.
+  std::string schedule(const StepState& state, const BatchArrays& batch, int64_t global_size) const {
+    return step_.schedule(state, batch, global_size, shardings_.votes(false));
+  }
+  std::string several_schedule(const StepState& state, const BatchArrays& batches, int64_t global_size) const {
+    return run_several_.schedule(state, batches, global_size);
+  }
+  std::string accumulate_schedule(const AccumulatedGrads& sum, const StepState& state, const BatchArrays& batch,
+                                  int64_t global_size) const {
+    return accumulate_.schedule(sum, state, batch, global_size, Array(0));
+  }
+  std::string finish_schedule(const StepState& state, const AccumulatedGrads& sum) const {
+    return finish_.schedule(state, sum, shardings_.votes(false));
+  }
 
  private:
   // The parameters of the traced functions, by value because the functions outlive the constructor's arguments.

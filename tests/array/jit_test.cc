@@ -161,6 +161,11 @@ TEST(Jit, ProgramsPrint) {
   EXPECT_NE(f.lowered(x).find("tanh"), std::string::npos) << f.lowered(x);
   EXPECT_EQ(f.lowered(x).find("mul"), std::string::npos) << f.lowered(x);
   EXPECT_NE(f.plan(x).find("f32[3]@in0 -> f32[3]@out0"), std::string::npos) << f.plan(x);
+  if (platform() == Platform::cuda)
+    EXPECT_NE(f.schedule(x).find("library kernel(%0:f32[3]) {\n    %1:f32[3] = tanh %0\n"), std::string::npos)
+        << f.schedule(x);
+  else
+    EXPECT_EQ(f.schedule(x), f.plan(x));
   EXPECT_NE(program_text([](Array y) { return sin(y); }, x).find("sin"), std::string::npos);
   EXPECT_EQ(f.compiled(), 1u);
 }

@@ -62,6 +62,7 @@ TEST(LaunchCommand, StartedCommandIsCheckedOnceBeforeAnyProcessStarts) {
   };
   refused({"launch", "-n", "2", "--", "train", "--steps=x"}, "train: --steps: ");
   refused({"launch", "-n", "2", "--", "train", "--model", "resnet"}, "train: model: ");
+  refused({"launch", "-n", "2", "--", "train", "--model", "resnet", "--print-schedule"}, "train: model: ");
   refused({"launch", "-n", "2", "--", "devices", "extra"}, "devices: unexpected argument \"extra\"");
 }
 

@@ -31,6 +31,36 @@ TEST(Train, LearnsAndPrintsTheAccuracyLast) {
       << result.err;
 }
 
+TEST(Train, PrintsTheScheduleOfTheStepAndWritesNothing) {
+  const TempDir dir;
+  const Words flags = {"--print-schedule", "--platform", "cpu", "--checkpoint-dir", dir.path() + "/run"};
+  const RunningProgram::Result result = train(flags);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_TRUE(result.out.starts_with("a step of 50 examples:\n")) << result.out;
+  // The rows of the step: images are gathered, multiplied by the weights of three layers, and so on.
+  for (const char* part : {"gather u8[600,28,28]@in", "einsum_fused f32[50,784]@", "f32[784,256]@in0"})
+    expect_contains(result.out, part);
+  EXPECT_FALSE(FileSystem::real().exists(dir.path() + "/run"));
+
+  // It neither reads nor moves the checkpoints of another run.
+  ASSERT_EQ(train({"--steps", "2", "--quiet", "--checkpoint-dir", dir.path() + "/run"}).exit_code, 0);
+  EXPECT_EQ(train(flags + Words{"--resume", "none", "--seed", "3"}).exit_code, 0);
+  EXPECT_EQ(list_checkpoints(dir.path() + "/run"), std::vector<int64_t>{2});
+}
+
+TEST(Train, PrintsTheScheduleWithoutTheDataSet) {
+  const TempDir empty;
+  const RunningProgram::Result result =
+      RunningProgram({program_path(), "train", "--print-schedule", "--platform", "cpu", "--dataset", "fashion-mnist",
+                      "--data-dir", empty.path(), "--devices", "2", "--accumulate", "2"})
+          .wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(result.out.starts_with("a micro-batch of 64 examples:\n")) << result.out;
+  expect_contains(result.out, "u8[60000,28,28]@in");
+  expect_contains(result.out, "\nthe update:\n");
+}
+
 TEST(Train, QuietPrintsOnlyTheResult) {
   const RunningProgram::Result result = train({"--steps", "24", "--quiet"});
   EXPECT_EQ(result.exit_code, 0);

@@ -141,19 +141,19 @@ inline Word load_word(const Word* from) {
   emulated::yield();
   return __atomic_load_n(from, __ATOMIC_RELAXED);
 }
-inline uint32_t look_at(const uint32_t* from) { return load_word(from); }
-inline uint64_t look_at(const uint64_t* from) { return load_word(from); }
-inline void look_at(const void* from, uint32_t (&words)[4]) {
+inline uint32_t load_relaxed(const uint32_t* from) { return load_word(from); }
+inline uint64_t load_relaxed(const uint64_t* from) { return load_word(from); }
+inline void load_relaxed(const void* from, uint32_t (&words)[4]) {
   for (const int at : {2, 0, 3, 1}) words[at] = load_word(static_cast<const uint32_t*>(from) + at);
 }
-inline void count_one(uint64_t* word) { __atomic_fetch_add(word, 1, __ATOMIC_RELEASE); }
-inline void wait_until(const uint64_t* word, uint64_t count) {
-  while (look_at(word) < count) {
+inline void add_release(uint64_t* word) { __atomic_fetch_add(word, 1, __ATOMIC_RELEASE); }
+inline void wait_acquire(const uint64_t* word, uint64_t count) {
+  while (load_relaxed(word) < count) {
   }
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
 // Kernels run one after another here.
-inline void after_the_last() {}
-inline void before_the_next() {}
+inline void wait_for_previous_kernel() {}
+inline void allow_next_kernel() {}
 }  // namespace lockstep

@@ -91,6 +91,8 @@ Stream& stream_of(cudaStream_t stream) {
   return out;
 }
 
+constexpr int kRegisters = 128;  // that any kernel is reported to use per thread
+
 int number_in(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
   return text && std::atoi(text) > 0 ? std::atoi(text) : otherwise;
@@ -211,6 +213,7 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
   const auto& kernel = *static_cast<const Kernel*>(function);
   if (grid.x == 0 || block.x == 0 || block.x > 1024 || bytes > kernel.shared_bytes) return cudaErrorInvalidValue;
   if (const cudaError_t error = state(); error != cudaSuccess) return error;
+  if (!kernel.run) return cudaSuccess;  // only its text was wanted
   trace(stream_of(stream).capturing ? "captured kernel, blocks" : "kernel, blocks", grid.x);
   const std::shared_ptr<void> bound(kernel.bind(arguments), kernel.end);
   enqueue(stream, [=, run = kernel.run] {
@@ -451,6 +454,17 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int va
   if (value < 0 || static_cast<size_t>(value) > kSharedBytes) return cudaErrorInvalidValue;
   auto& kernel = *static_cast<emulated::Kernel*>(const_cast<void*>(function));
   kernel.shared_bytes = std::max(kernel.shared_bytes, static_cast<size_t>(value));
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) {
+  *out = {};
+  out->numRegs = emulated::kRegisters;
+  return cudaSuccess;
+}
+// As many as shared memory and the 2048 threads of a multiprocessor allow.
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t bytes) {
+  constexpr int kThreads = 2048;
+  *blocks = std::min(kThreads / threads, static_cast<int>(kSharedBytes / std::max<size_t>(bytes, 1)));
   return cudaSuccess;
 }
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t bytes,

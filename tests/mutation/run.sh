@@ -35,7 +35,7 @@ suites_of() {
 # preprocessor lines and what needs hardware or a cluster are left out.
 places() {
   find "$where" -name '*.cc' -not -path '*/cuda/*' -not -path '*/grpc/*' -not -path '*/mpi/*' -not -path '*/slurm/*' \
-    -not -path '*/kubernetes/*' -not -name 'whole_*' -not -name 'gemm_half_*' | sort | xargs awk '
+    -not -path '*/kubernetes/*' -not -name 'gemm_half_*' | sort | xargs awk '
     BEGIN {
       n = 0
       add(" < ", " <= "); add(" <= ", " < "); add(" > ", " >= "); add(" >= ", " > "); add(" == ", " != "); add(" != ", " == ")

@@ -8,7 +8,7 @@
 #include <bit>
 #include <random>
 
-#include "ops/cuda/step.h"
+#include "ops/cuda/cost_model.h"
 
 namespace lockstep {
 namespace {
@@ -19,14 +19,14 @@ constexpr int64_t kShared = 227 << 10;
 TEST(GemmChoice, FewTilesAreSplitAlongK) {
   const auto choice = choose_tiles({.m = 128, .n = 10, .k = 1024}, kProcessors, kShared);
   ASSERT_TRUE(choice);
-  EXPECT_GT(choice->splits, 1);
-  EXPECT_LE(choice->tiles * choice->splits, kProcessors);
+  EXPECT_GT(choice->tile.splits, 1);
+  EXPECT_LE(choice->blocks(), kProcessors);
 }
 
 TEST(GemmChoice, ManyTilesAreNotSplit) {
   const auto choice = choose_tiles({.m = 4096, .n = 4096, .k = 128}, kProcessors, kShared);
   ASSERT_TRUE(choice);
-  EXPECT_EQ(choice->splits, 1);
+  EXPECT_EQ(choice->tile.splits, 1);
 }
 
 TEST(GemmChoice, FewerProcessorsGetFewerAndLargerTiles) {
@@ -58,9 +58,9 @@ TEST(GemmChoice, StaysWithinProcessorsAndSharedMemory) {
       const auto choice = choose_tiles(g, processors, shared, sources);
       ASSERT_TRUE(choice);
       EXPECT_LE(choice->shared_bytes, shared);
-      EXPECT_TRUE(std::has_single_bit(static_cast<uint64_t>(choice->splits)));
-      EXPECT_TRUE(choice->splits == 1 || choice->tiles * choice->splits <= processors) << choice->splits;
-      EXPECT_GE(choice->stages, 2);
+      EXPECT_TRUE(std::has_single_bit(static_cast<uint64_t>(choice->tile.splits)));
+      EXPECT_TRUE(choice->tile.splits == 1 || choice->blocks() <= processors) << choice->tile.splits;
+      EXPECT_GE(choice->tile.stages, 2);
       EXPECT_GE(choice->tiles * choice->tile.tall * choice->tile.wide, g.m * g.n);
     }
   }
@@ -71,7 +71,7 @@ TEST(GemmChoice, RoundedOperandsTakeTwiceTheSharedMemory) {
   const auto bytes = [](bool ta, bool tb, GemmSources sources) {
     const GemmSpec g{.dtype = DType::bf16, .m = 16, .n = 16, .k = 128, .transpose_a = ta, .transpose_b = tb};
     const auto choice = choose_tiles(g, kProcessors, kShared, sources);
-    EXPECT_EQ(choice->tile.tall * choice->tile.wide * choice->splits, 256);
+    EXPECT_EQ(choice->tile.tall * choice->tile.wide * choice->tile.splits, 256);
     return choice->shared_bytes;
   };
   const GemmSources a{.a = GemmOperand::rounded}, b{.b = GemmOperand::rounded},
@@ -104,12 +104,62 @@ TEST(GemmChoice, ComputedOperandsAreComputedInOnePass) {
   const GemmSpec g{.dtype = DType::bf16, .m = 128, .n = 1024, .k = 784};
   const auto held = [&](GemmOperand a) {
     const std::optional<GemmChoice> choice = choose_tiles(g, kProcessors, kShared, {a, GemmOperand::rounded});
-    const int64_t steps = (g.k + choice->deep - 1) / choice->deep;
-    return choice->tile.tall * ((steps + choice->splits - 1) / choice->splits) * choice->deep;
+    const CudaTile& tile = choice->tile;
+    const int64_t stages = (g.k + tile.deep - 1) / tile.deep;
+    return tile.tall * ((stages + tile.splits - 1) / tile.splits) * tile.deep;
   };
-  constexpr int64_t kAtOnce = int64_t{32} * kStepThreads;
-  EXPECT_LE(held(GemmOperand::computed), kAtOnce);
-  EXPECT_GT(held(GemmOperand::read), kAtOnce);
+  EXPECT_LE(held(GemmOperand::computed), cost_model::kComputedAtOnce);
+  EXPECT_GT(held(GemmOperand::read), cost_model::kComputedAtOnce);
+}
+
+TEST(GemmChoice, FixedTileIsLaidOutLikeTheSameTileChosen) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const GemmSpec g{.dtype = dtype, .m = 128, .n = 1024, .k = 784};
+    const auto chosen = choose_tiles(g, kProcessors, kShared);
+    ASSERT_TRUE(chosen);
+    for (const bool given : {true, false}) {  // the depth and the stages are given or chosen
+      CudaTile tile = chosen->tile;
+      if (!given) tile.deep = tile.stages = 0;
+      const auto fixed = choose_tiles(g, kProcessors, kShared, {}, 0, tile);
+      ASSERT_TRUE(fixed);
+      EXPECT_EQ(fixed->tile, chosen->tile);
+      EXPECT_EQ(fixed->tiles, chosen->tiles);
+      EXPECT_EQ(fixed->shared_bytes, chosen->shared_bytes);
+      EXPECT_EQ(fixed->nanoseconds, chosen->nanoseconds);
+    }
+  }
+}
+
+TEST(GemmChoice, EveryTileOfTheCostModelCanBeFixed) {
+  for (const CudaTile& tile : cost_model::kGemmTiles) {
+    const auto fixed = choose_tiles({.m = 128, .n = 128, .k = 512}, kProcessors, kShared, {}, 0, tile);
+    ASSERT_TRUE(fixed);
+    EXPECT_EQ(fixed->tile.tall, tile.tall);
+    EXPECT_EQ(fixed->tile.wide, tile.wide);
+    EXPECT_EQ(fixed->tiles, 128 * 128 / (tile.tall * tile.wide));
+  }
+}
+
+TEST(GemmChoice, FixedTilesThatDoNotFitAreRejected) {
+  const GemmSpec g{.m = 1024, .n = 1024, .k = 1024};
+  const auto fits = [&](const CudaTile& tile, int64_t shared = kShared, GemmSources sources = {}) {
+    return choose_tiles(g, kProcessors, shared, sources, 0, tile).has_value();
+  };
+  const CudaTile large{.tall = 128, .wide = 128, .warp_rows = 4, .warp_cols = 4};
+  const auto changed = [&](auto change) {
+    CudaTile tile = large;
+    change(tile);
+    return tile;
+  };
+  EXPECT_TRUE(fits(large));
+  EXPECT_FALSE(fits(large, 64 << 10));
+  EXPECT_FALSE(fits(large, kShared, {.a = GemmOperand::computed}));                      // 512 KiB of the operand
+  EXPECT_FALSE(fits(changed([](CudaTile& tile) { tile.splits = 4; })));                  // 256 thread blocks
+  EXPECT_FALSE(fits(changed([](CudaTile& tile) { tile.splits = 3; })));                  // no power of two
+  EXPECT_FALSE(fits(changed([](CudaTile& tile) { tile.tall = 96; })));                   // no kernel
+  EXPECT_FALSE(fits(changed([](CudaTile& tile) { tile.deep = 12; })));                   // the tensor cores add up 8
+  EXPECT_FALSE(fits(changed([](CudaTile& tile) { tile.stages = 1; })));                  // nothing to prefetch into
+  EXPECT_FALSE(fits(changed([](CudaTile& tile) { tile.stages = 6, tile.deep = 64; })));  // 408 KiB
 }
 
 }  // namespace

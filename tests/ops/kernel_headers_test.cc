@@ -58,7 +58,7 @@ struct Lines {
   static const std::map<std::string, std::string> kernels = {
       {"machine.cuh", R"(__global__ void f(float* x, uint64_t* word) {
   __shared__ float near[32];
-  after_the_last();
+  wait_for_previous_kernel();
   copy_async<4>(near + threadIdx.x, x + threadIdx.x, true);
   commit();
   wait_for<0>();
@@ -67,10 +67,10 @@ struct Lines {
   float c[4] = {};
   multiply_one(0.0f, c, words, {words[0], words[1]});
   x[0] = c[0] + approx_tanh(full_div(approx_sqrt(near[0]), 3.0f));
-  store_relaxed(word, look_at(word));
-  count_one(word);
-  wait_until(word, 2);
-  before_the_next();
+  store_relaxed(word, load_relaxed(word));
+  add_release(word);
+  wait_acquire(word, 2);
+  allow_next_kernel();
 })"},
       {"elements.cuh", R"(__global__ void f(const Side<bf16, 8>* in, Side<f16, 8>* out) {
   for (int k = 0; k < 8; ++k) out->v[k] = Store<f16>::of(rounded<bf16>(load(in->v[k])));
@@ -78,9 +78,9 @@ struct Lines {
       {"elementwise.cuh", R"(__global__ void f(float* x) {
   x[0] = select_(lt_(x[0], x[1]), quick_tanh_(exp_(x[2])), quick_div_(pow_(x[3], x[4]), quick_sqrt_(x[5])));
 })"},
-      {"epilogue.cuh", "__global__ void f(int* out) { meanwhile(); *out = group_of<4>(8, 16); }"},
+      {"epilogue.cuh", "__global__ void f(int* out) { while_waiting(); *out = group_of<4>(8, 16); }"},
       {"grid_barrier.cuh", R"(__global__ void f(uint64_t* word) {
-  uint64_t all = look_at(word) / gridDim.x * gridDim.x;
+  uint64_t all = load_relaxed(word) / gridDim.x * gridDim.x;
   arrive(word, all);
   wait_for_all(word, all);
 })"},
@@ -94,15 +94,15 @@ struct Lines {
       {"reduction.cuh", R"(__global__ void f(float* to) {
   __shared__ char shared[1024];
   float sum = 0;
-  const AddUp all{&sum};
+  const SumOutput all{&sum};
   all[threadIdx.x] = 2.0f;
-  give_sum<256, 16>(sum, to, blockIdx.x, gridDim.x, shared);
+  write_block_sum<256, 16>(sum, to, blockIdx.x, gridDim.x, shared);
 })"},
       {"shared_view.cuh", R"(__global__ void f(float* to) {
   __shared__ float block[8 * 16];
-  const Both<float, 64, 16> both{to, block, 8, 16};
+  const SharedAndGlobal<float, 64, 16> both{to, block, 8, 16};
   both[8 * 64 + 16] = 1.0f;
-  const Near<float, 64, 16> near{block, 8, 16};
+  const SharedView<float, 64, 16> near{block, 8, 16};
   to[0] = near[8 * 64 + 17];
 })"},
       {"tile_load.cuh", R"(__global__ void f(const bf16* in, bf16* out) {
@@ -126,8 +126,8 @@ struct Lines {
 template <class P>
 inline void product(const typename P::InA* a, const typename P::InB* b, float* partial, const float* bias, float* out) {
   extern __shared__ __align__(128) char shared[];
-  Gemm<P>::bring_a(blockIdx.x, a, shared);
-  Gemm<P>::template run<Read>(blockIdx.x, a, b, partial, shared, EPILOGUE, 1u, meanwhile);
+  Gemm<P>::prefetch_a(blockIdx.x, a, shared);
+  Gemm<P>::template run<Read>(blockIdx.x, a, b, partial, shared, EPILOGUE, 1u, while_waiting);
 }
 extern "C" __global__ void f(const float* a, const bf16* h, const float* b, float* partial, const float* bias, float* out) {
   product<Product<float, float, 1>>(a, b, partial, bias, out);
@@ -139,8 +139,8 @@ __global__ void f(const bf16* a, const float* b, const float* bias, float* out) 
   RowProduct<bf16, float, 256, 2, 10, 64, 64, 10, false>::run<Read>(blockIdx.x, a, b, nullptr, shared, EPILOGUE);
 })"},
       {"spread.cuh", epilogue + R"(
-__global__ void f(const float* a, const float* b, uint64_t* told, const float* bias, float* out) {
-  const SharedSums<float, float, 32, 4, 10> sums{told, 1, blockIdx.x};
+__global__ void f(const float* a, const float* b, uint64_t* messages, const float* bias, float* out) {
+  const SharedSums<float, float, 32, 4, 10> sums{messages, 1, blockIdx.x};
   sums.give(0, a, b);
   sums.take<Read>(0, a, b, nullptr, nullptr, EPILOGUE);
   SharedColumns<float, float, 32, 128, 10>{32}.run<Read>(0, a, b, nullptr, nullptr, EPILOGUE);

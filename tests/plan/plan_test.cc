@@ -181,5 +181,27 @@ TEST(Plan, DescribesInstructionsAndMemory) {
   EXPECT_TRUE(run.plan->describe().starts_with("cumsum f32[4]@in0 -> f32[4]@out0\n")) << run.plan->describe();
 }
 
+TEST(Plan, SchedulesContainThoseOfSubPrograms) {
+  Planned run(R"(program(%0:bool[], %1:f32[4]) {
+    %2:f32[4] = cond[if_false=program(%0:f32[4]) {
+      return %0
+    }, if_true=program(%0:f32[4]) {
+      %1:f32[4] = cumsum[axis=0, reverse=false] %0
+      return %1
+    }] %0 %1
+    return %2
+  })");
+  EXPECT_EQ(run.plan->schedule(), R"(cond bool[]@in0 f32[4]@in1 -> f32[4]@out0
+  body:
+    cumsum f32[4]@in0 -> f32[4]@out0
+    arena and constants: 0 bytes
+  body:
+    copy f32[4]@in0 -> out0
+    arena and constants: 0 bytes
+arena and constants: 0 bytes
+)");
+  EXPECT_EQ(run.plan->describe(), "cond bool[]@in0 f32[4]@in1 -> f32[4]@out0\narena and constants: 0 bytes\n");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Matrix products on a GPU inside a persistent kernel (plan/cuda/whole_kernel.h), on tensor cores.
+// Matrix products on a GPU inside a persistent kernel (plan/cuda/persistent_kernel.h), on tensor cores.
 #ifdef LOCKSTEP_WITH_CUDA
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 // LOCKSTEP_CPU_LANES=2 and 4.
 #include "lane/lane.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 
@@ -34,6 +35,14 @@ TEST(OnLanes, ShardedProductsEqualUnsharded) {
         expect_near(got, wanted);
         EXPECT_EQ(got.sharding(), on_mesh(c));
       }
+}
+
+TEST(OnLanes, SchedulesArePrintedByLane) {
+  const auto f = jit([](Array x) { return tanh(x); }, {.in_shardings = {on_mesh(P("data"))}});
+  const std::string text = f.schedule(zeros({8}));
+  for (int64_t lane = 0; lane < local_lane_count(); ++lane)
+    EXPECT_EQ(text.find(fmt::format("lane {}:\n", lane)) != text.npos, local_lane_count() > 1) << text;
+  EXPECT_NE(text.find("tanh"), text.npos) << text;
 }
 
 TEST(OnLanes, ResultsFeedTheNextCallAndDonatedStateIsReused) {

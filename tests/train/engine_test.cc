@@ -282,6 +282,22 @@ TEST(Engine, DescribesMeshPlanParametersAndMemory) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 
+TEST(Engine, PrintsTheSchedulesOfItsSteps) {
+  const Loader loader(digits(230), {.batch_size = 50});
+  Engine engine(small_model(), options());
+  const std::string step = engine.schedule(engine.create_state(), loader);
+  EXPECT_TRUE(step.starts_with("a step of 50 examples:\n")) << step;
+  for (const char* part : {"gather", "einsum", "u8[230,28,28]"})
+    EXPECT_NE(step.find(part), std::string::npos) << part << " in\n" << step;
+
+  EngineOptions accumulating = options();
+  accumulating.accumulate = 3;
+  Engine other(small_model(), accumulating);
+  const std::string both = other.schedule(other.create_state(), loader);
+  EXPECT_TRUE(both.starts_with("a micro-batch of 17 examples:\n")) << both;
+  EXPECT_NE(both.find("\nthe update:\n"), std::string::npos) << both;
+}
+
 TEST(Engine, InvalidOptionsAndStatesAreRejected) {
   EngineOptions bad = options();
   bad.accumulate = 0;

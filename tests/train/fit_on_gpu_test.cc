@@ -112,5 +112,18 @@ TEST(FitOnGpu, StopIsPolledBetweenLaunches) {
   EXPECT_EQ(stopped.cursor.sample, 32 * 16);
 }
 
+TEST(FitOnGpu, ScheduleOfSeveralStepsIsOneRepeatedKernel) {
+  if (platform() != Platform::cuda) GTEST_SKIP() << "computes on the CPU";
+  ::setenv("LOCKSTEP_CUDA_MATH", "tf32", 1);
+  Engine engine(find_model("mlp"), {.mesh = make_mesh({{"data", 1}})});
+  const Loader loader(synthetic_digits(650, 50).train, {.batch_size = 16});
+  const std::string text = engine.schedule(engine.create_state(), loader);
+  EXPECT_TRUE(text.starts_with("a step of 16 examples:\nschedule(")) << text;
+  const size_t several = text.find("\n16 steps in one call:\nschedule(");
+  ASSERT_NE(several, text.npos) << text;
+  for (const char* part : {" = scan[", "\n    body {\n      repeated kernel(", "\n        phase {\n", "(ready, tile="})
+    EXPECT_NE(text.find(part, several), text.npos) << part << " in\n" << text;
+}
+
 }  // namespace
 }  // namespace lockstep

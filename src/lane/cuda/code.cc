@@ -264,6 +264,37 @@ CudaFunction CudaCode::get(CudaStream& lane, const std::string& source, const st
   return function;
 }
 
+void CudaFunction::reserve_shared(int64_t bytes) const {
+  // Below the default limit of 48 KiB, less static shared memory that the kernel may declare.
+  constexpr int64_t kDefaultShared = 40 << 10;
+  if (bytes <= kDefaultShared) return;
+  check_cuda(cuda().cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_),
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             "reserve shared memory");
+}
+
+void CudaFunction::check_residency(const CudaStream& lane, int64_t blocks, int threads, int64_t shared_bytes) const {
+  const auto* kernel = reinterpret_cast<const void*>(kernel_);
+  cudaFuncAttributes attributes{};
+  check_cuda(cuda().cudaFuncGetAttributes(&attributes, kernel), "query the resources of a kernel");
+  const int64_t all_shared = shared_bytes + static_cast<int64_t>(attributes.sharedSizeBytes);
+  int per_processor = 0;
+  if (all_shared <= lane.info().shared) {
+    reserve_shared(shared_bytes);
+    check_cuda(cuda().cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, threads,
+                                                                    static_cast<size_t>(shared_bytes)),
+               "query how many thread blocks are resident");
+  }
+  const int64_t resident = int64_t{per_processor} * lane.info().processors;
+  if (blocks <= resident) return;
+  throw_error(
+      "cuda: a persistent kernel needs {} resident thread blocks of {} threads, but only {} fit on the GPU ({} "
+      "registers "
+      "per thread, {} bytes of shared memory per thread block); set LOCKSTEP_PERSISTENT_KERNEL=0 or "
+      "RuntimeOptions::persistent_kernel = false to launch kernels one by one",
+      blocks, threads, resident, attributes.numRegs, all_shared);
+}
+
 void CudaFunction::launch(CudaStream& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes,
                           bool co_resident) const {
   if (blocks == 0) return;
@@ -271,18 +302,10 @@ void CudaFunction::launch(CudaStream& lane, int64_t blocks, int threads, void** 
   const auto* kernel = reinterpret_cast<const void*>(kernel_);
   const dim3 grid(static_cast<unsigned>(blocks)), block(static_cast<unsigned>(threads));
   const auto shared = static_cast<size_t>(shared_bytes);
-  // Below the default limit of 48 KiB, less static shared memory that the kernel may declare.
-  constexpr int64_t kDefaultShared = 40 << 10;
-  if (shared_bytes > kDefaultShared)
-    check_cuda(cuda().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           static_cast<int>(shared_bytes)),
-               "reserve shared memory");
+  reserve_shared(shared_bytes);
   const auto enqueue_lock = lane.enqueue_lock();
   if (!co_resident)
     return check_cuda(cuda().cudaLaunchKernel(kernel, grid, block, arguments, shared, lane.stream()), "start a kernel");
-  // If no other work can occupy a multiprocessor indefinitely, all blocks become resident, so dependent launch is safe:
-  // the kernel starts before the previous one has ended and waits for it. Otherwise a cooperative launch starts all
-  // blocks or none.
   cudaLaunchAttribute attribute{};
   if (uses_dependent_launch(lane.info())) {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;

@@ -20,16 +20,26 @@ struct CudaHeader {
 class CudaFunction {
  public:
   // Enqueues the kernel. `arguments` holds a pointer to each argument; `shared_bytes` is the dynamic shared memory of a
-  // thread block. `co_resident`: all blocks run at the same time, so that they may use grid barriers; the caller
-  // ensures that they fit on the GPU. If uses_dependent_launch(), such a kernel may start before the previous one has
-  // ended, and must execute griddepcontrol.wait before it accesses memory.
+  // thread block. `co_resident`: thread blocks wait for each other at grid barriers, so all must be resident together.
+  //
+  // The residency rule. A thread block that waits occupies its multiprocessor, so one that is not resident might never
+  // start. Two conditions prevent that:
+  //  1. All thread blocks of the kernel fit on the GPU at the same time: check_residency() before the first launch.
+  //  2. Nothing else keeps multiprocessors occupied. On an exclusive GPU (CudaInfo::exclusive) this holds: only the
+  //     previous kernel of the stream can still run, and it never waits for this one. There, kernels use programmatic
+  //     dependent launch: they may start before the previous one has ended, and must execute griddepcontrol.wait before
+  //     they access memory that it accesses. Elsewhere a cooperative launch starts all thread blocks or none.
   void launch(CudaStream& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
               bool co_resident = false) const;
   // Whether co-resident kernels use programmatic dependent launch on this GPU.
   static bool uses_dependent_launch(const CudaInfo& info) { return info.exclusive && info.major >= 9; }
+  // Throws Error unless that many thread blocks fit on the GPU at the same time. REQUIRES: the lane's GPU is current.
+  void check_residency(const CudaStream& lane, int64_t blocks, int threads, int64_t shared_bytes) const;
 
  private:
   friend class CudaCode;
+  void reserve_shared(int64_t bytes) const;
+
   cudaKernel_t kernel_ = nullptr;
 };
 

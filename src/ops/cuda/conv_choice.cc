@@ -91,12 +91,8 @@ std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const Kerne
   Builder b;
   const Program as_it_is = b.take(Values{b.input(spec.out[0])});
   if (!add_finish(step, *made, body ? *body : as_it_is, 2)) return {};
-  // A separate launch, not a part of a persistent kernel: then several thread blocks share a multiprocessor.
-  return OwnConv{text_of(step), [step, &lane] {
-                   return [kernel = SteppedKernel(&lane, {step})](const void* const* in, void* const* out) {
-                     kernel(in, out);
-                   };
-                 }};
+  // Launched by itself, not a task of a persistent kernel: then several thread blocks share a multiprocessor.
+  return OwnConv{text_of(step), [step, &lane] { return LaunchedSteps(lane, {step}); }};
 }
 
 OwnConv by_own_kernel(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {

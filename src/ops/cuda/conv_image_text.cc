@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "base/digest.h"
-#include "ops/cuda/step.h"
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/text.h"
 
 namespace lockstep {
@@ -51,7 +51,6 @@ struct Windows {
 
 // Nothing where windows do not lie side by side, or are too large.
 std::optional<Windows> windows_of(ConvPass pass, const ConvSpec& s) {
-  constexpr int64_t kThin = 64;  // elements of a window that are gathered one by one
   const bool real = s.dtype == DType::f32 || s.dtype == DType::bf16 || s.dtype == DType::f16;
   const auto ones = [](const ConvSpec::Pair& pair) { return pair[0] == 1 && pair[1] == 1; };
   if (!real || s.groups != 1 || !ones(s.stride) || !ones(s.in_dilation)) return {};
@@ -66,11 +65,11 @@ std::optional<Windows> windows_of(ConvPass pass, const ConvSpec& s) {
     std::swap(x.depth, x.columns);
     for (size_t d = 0; d < 2; ++d) x.pad[d] = (s.kernel[d] - 1) * s.kernel_dilation[d] - s.pad_lo[d];
   }
-  if (x.pad[0] < 0 || x.pad[1] < 0 || x.ow > 256 || x.oh < 1 || x.ow < 1) return {};
+  if (x.pad[0] < 0 || x.pad[1] < 0 || x.ow > cost_model::kConvBandPixels || x.oh < 1 || x.ow < 1) return {};
   if (x.images * std::max(x.h * x.w, x.oh * x.ow) * std::max(x.depth, x.columns) >= INT32_MAX) return {};
   if (x.sum() * x.columns >= INT32_MAX) return {};
   x.thin = x.depth % (pass == ConvPass::filter_grad ? 16 : x.once()) != 0;
-  if (x.thin && x.sum() > kThin) return {};
+  if (x.thin && x.sum() > cost_model::kConvGatheredWindow) return {};
   return x;
 }
 
@@ -84,24 +83,23 @@ std::string named(const char* header, const char* what, const std::string& membe
 }  // namespace
 
 std::optional<GemmStep> conv_image_step(ConvPass pass, const ConvSpec& spec, int64_t shared_bytes) {
-  constexpr int64_t kMostPixels = 256, kMostDeep = 64, kMostSlot = 48 << 10, kMostStages = 8;
   std::optional<Windows> made = windows_of(pass, spec);
   if (!made) return {};
   Windows& x = *made;
   const int64_t each = 16 / x.size(), once = x.once();
   const bool transposed = pass == ConvPass::input_grad;
   x.step = x.thin ? x.depth : x.depth + each;  // rows of eight pixels are in different banks
-  x.set_band(kMostPixels / x.ow);
+  x.set_band(cost_model::kConvBandPixels / x.ow);
   const int64_t wide = x.columns > 32 ? 64 : x.columns > 16 ? 32 : x.columns > 8 ? 16 : 8;
   // What a step along the sum is: all of it; a part of one position of the window; or several positions, as many as
   // there is room for three times: a step costs the block a meeting.
   const auto slot_of = [&](int64_t deep) { return (transposed ? wide * (deep + each) : deep * (wide + 8)) * x.size(); };
   int64_t deep = up(x.sum(), 2 * once);
   if (!x.thin) {
-    for (deep = std::min(x.depth, kMostDeep); x.depth % deep != 0 || deep % once != 0;) --deep;
+    for (deep = std::min(x.depth, cost_model::kConvStageChannels); x.depth % deep != 0 || deep % once != 0;) --deep;
     const int64_t taps = x.kernel[0] * x.kernel[1];
     for (int64_t some = taps; some > 1 && deep == x.depth; --some)
-      if (taps % some == 0 && slot_of(some * deep) <= kMostSlot &&
+      if (taps % some == 0 && slot_of(some * deep) <= cost_model::kConvStageBytes &&
           x.patch_bytes() + 3 * slot_of(some * deep) <= shared_bytes)
         deep *= some;
   }
@@ -110,7 +108,7 @@ std::optional<GemmStep> conv_image_step(ConvPass pass, const ConvSpec& spec, int
   const int64_t steps = (x.sum() + deep - 1) / deep, slot = slot_of(deep);
   const int64_t sums = parts * warps * tall * 16 * (wide + 8) * 4;
   const int64_t stages =
-      std::clamp<int64_t>((shared_bytes - x.patch_bytes()) / slot, 2, std::min(steps + 1, kMostStages));
+      std::clamp<int64_t>((shared_bytes - x.patch_bytes()) / slot, 2, std::min(steps + 1, cost_model::kConvMostStages));
   GemmStep out;
   out.shared_bytes = std::max(x.patch_bytes() + stages * slot, sums);
   if (out.shared_bytes > shared_bytes || tall * wide > 128) return {};
@@ -126,7 +124,6 @@ std::optional<GemmStep> conv_image_step(ConvPass pass, const ConvSpec& spec, int
 }
 
 std::optional<ConvFilterStep> conv_filter_step(const ConvSpec& spec, int processors, int64_t shared_bytes) {
-  constexpr int64_t kMostUnits = 4;  // of 16 x 32 results, that a warp has
   std::optional<Windows> made = windows_of(ConvPass::filter_grad, spec);
   if (!made) return {};
   Windows& x = *made;
@@ -139,7 +136,8 @@ std::optional<ConvFilterStep> conv_filter_step(const ConvSpec& spec, int process
       static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(tiles * columns / 2, 1)))), columns,
       kStepThreads / 32);
   const int64_t parts = kStepThreads / 32 / warps, side_by_side = warps / columns;
-  const int64_t groups = (tiles + side_by_side * kMostUnits - 1) / (side_by_side * kMostUnits);
+  const int64_t groups =
+      (tiles + side_by_side * cost_model::kConvUnitsPerWarp - 1) / (side_by_side * cost_model::kConvUnitsPerWarp);
   const int64_t tiles_each = (tiles + groups - 1) / groups;
   const auto slot_bytes = [&] { return x.patch_bytes() + up(x.band * x.ow, x.once() * parts) * (wide + 8) * x.size(); };
   int64_t slots = 2;

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/text.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kRowWords = 16;             // of a row of a tile: its elements along the depth, two 16-bit floats a word
-constexpr int64_t kConvBlocks = 4 * 132;  // that keep a large GPU busy; more stretches are not made
-constexpr int64_t kLeastTiles = 8;        // along the depth, that are worth a stretch
+constexpr int kRowWords = 16;  // of a row of a tile: its elements along the depth, two 16-bit floats a word
 
 ConvSpec::Pair out_of(const ConvSpec& s) {
   ConvSpec::Pair out{};
@@ -92,10 +91,12 @@ ConvLayout conv_layout(ConvPass pass, const ConvSpec& s, ConvMath math) {
   };
   // Larger tiles are worth it where there is much to multiply; in f64 they do not fit the shared memory that every
   // kernel may have.
-  const bool large = s.dtype != DType::f64 && l.tile_cols >= 32 && l.depth >= 128 && blocks_of(128) >= kConvBlocks;
+  const bool large = s.dtype != DType::f64 && l.tile_cols >= 32 && l.depth >= cost_model::kConvLongSum &&
+                     blocks_of(128) >= cost_model::kConvBlocks;
   l.tile_rows = l.rows <= 32 ? 32 : large ? 128 : 64;
   const int64_t tiles = (l.depth + l.tile_depth - 1) / l.tile_depth, blocks = blocks_of(l.tile_rows);
-  l.splits = std::clamp<int64_t>(kConvBlocks / blocks, 1, std::max<int64_t>(tiles / kLeastTiles, 1));
+  l.splits = std::clamp<int64_t>(cost_model::kConvBlocks / blocks, 1,
+                                 std::max<int64_t>(tiles / cost_model::kConvTilesPerSplit, 1));
   l.tiles_each = (tiles + l.splits - 1) / l.splits;
   l.splits = (tiles + l.tiles_each - 1) / l.tiles_each;
   l.blocks = blocks * l.splits;

@@ -108,7 +108,7 @@ std::string ElementWriter::body() {
     stores += fmt::format("  {} = Store<{}>::of({});\n", fmt::format(fmt::runtime(wide ? "w{}.v[q]" : "out{}[i]"), o),
                           type, operand(p_.outputs[o]));
     made += fmt::format("  Side<{}, {}> w{};\n", type, options_.vector_width, o);
-    written += fmt::format("  write_side(out{}, i, w{});\n", o, o);
+    written += fmt::format("  store_vector(out{}, i, w{});\n", o, o);
   }
   if (!wide) return body_ + stores;
   return fmt::format("{}#pragma unroll\n  for (int q = 0; q < {}; ++q) {{\n{}{}  }}\n{}", made, options_.vector_width,
@@ -169,7 +169,7 @@ const std::string& ElementWriter::operand(ValueId v) {
   }
   fields_ += fmt::format("    Side<{}, {}> v{};\n", type, options_.vector_width, v);
   reads_ += reads_aligned_vector(read.view, shape_, options_.vector_width)
-                ? fmt::format("  read_side(r.v{}, in{}, {});\n", v, read.input, at("i"))
+                ? fmt::format("  load_vector(r.v{}, in{}, {});\n", v, read.input, at("i"))
                 : fmt::format("#pragma unroll\n  for (int q = 0; q < {}; ++q) r.v{}.v[q] = in{}[{}];\n",
                               options_.vector_width, v, read.input, at("(i + q)"));
   return name = fmt::format("load(r.v{}.v[q])", v);

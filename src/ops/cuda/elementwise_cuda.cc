@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "lane/cuda/gemm_cuda.h"
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/element_writer.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
@@ -18,9 +19,9 @@ namespace lockstep {
 namespace {
 
 // The entry for an operand that is computed, or null.
-const CudaSourced* find_operand(const std::vector<CudaSourced>& computed, size_t operand) {
-  const auto at =
-      std::find_if(computed.begin(), computed.end(), [&](const CudaSourced& each) { return each.operand == operand; });
+const ComputedOperand* find_operand(const std::vector<ComputedOperand>& computed, size_t operand) {
+  const auto at = std::find_if(computed.begin(), computed.end(),
+                               [&](const ComputedOperand& each) { return each.operand == operand; });
   return at == computed.end() ? nullptr : &*at;
 }
 
@@ -29,16 +30,16 @@ std::string name_of(size_t i, size_t operand) { return fmt::format("in{}_{}", i,
 
 // Adds parameters for the inputs from `first` on and the outputs.
 void add_parameters(CudaStep& step, const Program& body, size_t first, size_t operand,
-                    const std::vector<CudaSourced>& computed = {}) {
+                    const std::vector<ComputedOperand>& computed = {}) {
   const auto add = [&](const std::string& text, CudaStep::Argument argument) {
     step.parameters += (step.parameters.empty() ? "" : ", ") + text;
     step.arguments.push_back(argument);
   };
   for (size_t i = first; i < body.inputs.size(); ++i) {
-    if (const CudaSourced* own = find_operand(computed, operand + i - first)) {
-      for (size_t k = 0; k < own->source->operands.size(); ++k)
-        add(fmt::format("{} {}", own->source->types[k], name_of(i, own->source->operands[k])),
-            {CudaStep::Argument::operand, own->first + own->source->operands[k]});
+    if (const ComputedOperand* own = find_operand(computed, operand + i - first)) {
+      for (size_t k = 0; k < own->source.operands.size(); ++k)
+        add(fmt::format("{} {}", own->source.types[k], name_of(i, own->source.operands[k])),
+            {CudaStep::Argument::operand, own->first + own->source.operands[k]});
       continue;
     }
     add(fmt::format("const {}* in{}", memory_type(body.types[body.inputs[i]].dtype), i),
@@ -48,14 +49,18 @@ void add_parameters(CudaStep& step, const Program& body, size_t first, size_t op
     add(fmt::format("{}* out{}", memory_type(body.types[body.outputs[o]].dtype), o), {CudaStep::Argument::result, o});
 }
 
-}  // namespace
-
-namespace {
-
 // The maximum number of elements that a thread has in flight.
 int64_t most_together(const Program& body) {
-  constexpr size_t kMost = 8, kEquations = 96;  // per thread
-  return static_cast<int64_t>(std::clamp<size_t>(kEquations / (body.eqns.size() + body.inputs.size() + 1), 1, kMost));
+  const auto each = static_cast<int64_t>(body.eqns.size() + body.inputs.size() + 1);
+  return std::clamp<int64_t>(cost_model::kEquationsPerThread / each, 1, cost_model::kProgramElementsPerThread);
+}
+
+// The program of one equation.
+Program one_equation(const Op& op, Types in, const Attrs& attrs, Types out) {
+  Builder builder;
+  Values operands;
+  for (const Type& type : in) operands.push_back(builder.input(type));
+  return builder.take(builder.emit_typed(op, operands, attrs, out));
 }
 
 // A program as a step, for any division of its elements over threads.
@@ -84,10 +89,6 @@ struct WrittenProgram {
   }
 };
 
-}  // namespace
-
-namespace {
-
 // Four elements at a time. REQUIRES: all arrays are aligned to four elements.
 CudaStep wide_step(const Program& body, bool approximate) {
   ElementWriter writer(body, {.approximate = approximate, .vector_width = 4});
@@ -96,7 +97,8 @@ CudaStep wide_step(const Program& body, bool approximate) {
   const auto of_four = [&](const std::string& text) {
     return fmt::format("  [&](const {0} i) {{\n{1}  }}({0}(i) * 4u);\n", index_type(n), text);
   };
-  const auto elements = CudaElements::flat(n / 4, std::clamp<int64_t>(most_together(body) / 2, 1, 4));
+  const auto elements =
+      CudaElements::flat(n / 4, std::clamp<int64_t>(most_together(body) / 2, 1, cost_model::kVectorsPerThread));
   CudaStep step;
   step.name = "elementwise";
   step.prelude = "#include \"elementwise.cuh\"\nusing namespace lockstep;\n";
@@ -107,23 +109,31 @@ CudaStep wide_step(const Program& body, bool approximate) {
   return step;
 }
 
-// Whether computing `n` elements four at a time is worthwhile.
-bool worth_four(int64_t n) { return n % 4 == 0 && n >= 1 << 16; }
-
-// A program as a separate launch.
-Kernel elementwise_apart(const Program& body, CudaStream* lane, bool approximate) {
+// A program as a kernel of its own: four elements at a time if there are many and all arrays are aligned.
+Kernel elementwise_alone(const Program& body, CudaStream& stream, bool approximate) {
   const int64_t n = count(body.types[body.outputs[0]].shape);
-  CudaStep plain = elementwise_step(body, approximate);
-  if (!worth_four(n)) return SteppedKernel(lane, {std::move(plain)});
-  return [one = SteppedKernel(lane, {std::move(plain)}), four = SteppedKernel(lane, {wide_step(body, approximate)}),
-          body](const void* const* in, void* const* out) {
-    const auto begins_well = [&](const void* at, ValueId id) {
-      return reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(4 * size_of(body.types[id].dtype)) == 0;
+  if (n % 4 != 0 || n < cost_model::kFewestForVectors)
+    return LaunchedSteps(stream, {elementwise_step(body, approximate)});
+  struct State {
+    Program body;
+    CudaStream& stream;
+    bool approximate;
+    LaunchedSteps four;
+    std::optional<LaunchedSteps> one;  // made by the first call with other arrays
+  };
+  auto state = std::make_shared<State>(
+      State{body, stream, approximate, LaunchedSteps(stream, {wide_step(body, approximate)}), {}});
+  return [state](const void* const* in, void* const* out) {
+    State& s = *state;
+    const auto is_aligned = [&](const void* at, ValueId id) {
+      return reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(4 * size_of(s.body.types[id].dtype)) == 0;
     };
     bool all = true;
-    for (size_t i = 0; i < body.inputs.size(); ++i) all &= begins_well(in[i], body.inputs[i]);
-    for (size_t o = 0; o < body.outputs.size(); ++o) all &= begins_well(out[o], body.outputs[o]);
-    (all ? four : one)(in, out);
+    for (size_t i = 0; i < s.body.inputs.size(); ++i) all &= is_aligned(in[i], s.body.inputs[i]);
+    for (size_t o = 0; o < s.body.outputs.size(); ++o) all &= is_aligned(out[o], s.body.outputs[o]);
+    if (all) return s.four(in, out);
+    if (!s.one) s.one.emplace(s.stream, std::vector{elementwise_step(s.body, s.approximate)});
+    (*s.one)(in, out);
   };
 }
 
@@ -137,21 +147,21 @@ CudaStep elementwise_step(const Program& body, bool approximate) {
   return step;
 }
 
+TaskTraits::Ranges element_ranges(const Shape& shape) {
+  if (shape.empty()) return {};
+  return {.most = shape[0], .least = CudaElements::least_ranges(count(shape)), .own = {}, .by_warp = true};
+}
+
+std::optional<CudaElements> task_elements(const GpuTask& task, const Shape& shape, int64_t most) {
+  const int64_t n = count(shape);
+  if (n == 0 || !is_plain_row(task) || task.stage != TaskStage::whole) return {};
+  if (task.division == TaskDivision::tiles) return CudaElements::flat(n, most);
+  if (!element_ranges(shape).supports(task.division, task.count)) return {};
+  return CudaElements::in_ranges(n, most, task.count, task.division == TaskDivision::warps);
+}
+
 std::vector<size_t> own_inputs(const Program& body) { return WrittenProgram(body).own; }
 std::vector<size_t> in_place_inputs(const Program& body) { return WrittenProgram(body).step.in_place; }
-
-CudaRanges elementwise_ranges(const Program& body) {
-  const Shape& shape = body.types[body.outputs[0]].shape;
-  if (shape.empty()) return {};
-  const WrittenProgram written(body);
-  const int64_t n = count(shape), most = most_together(body);
-  return {.most = shape[0],
-          .least = CudaElements::least_ranges(n),
-          .own = written.own,
-          .step = [written, n, most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges)); },
-          .by_warp = [written, n,
-                      most](int64_t ranges) { return written.done(CudaElements::in_ranges(n, most, ranges, true)); }};
-}
 
 namespace {
 
@@ -164,13 +174,13 @@ bool is_only_rounded(const Program& body) {
 
 }  // namespace
 
-std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<CudaSourced>& computed) {
+std::optional<CudaSource> elementwise_source(const Program& body, const std::vector<ComputedOperand>& computed) {
   const Type& type = body.types[body.outputs[0]];
   const int64_t n = count(type.shape);
   if (body.outputs.size() != 1 || body.inputs.empty() || n >= INT32_MAX) return {};
   if (n % 4 != 0 && !is_only_rounded(body)) return {};  // a rounded operand is read as f32, or element by element
   ElementWriter writer(body, {.approximate = true});
-  for (const CudaSourced& each : computed) writer.compute_input(each.operand);
+  for (const ComputedOperand& each : computed) writer.compute_input(each.operand);
   const auto [text, value] = writer.only_result();
   if (!writer.is_possible()) return {};
   CudaSource out;
@@ -180,13 +190,13 @@ std::optional<CudaSource> elementwise_source(const Program& body, const std::vec
   out.equations = static_cast<int>(body.eqns.size());
   out.rounded = computed.empty() && is_only_rounded(body);
   for (size_t i = 0; i < body.inputs.size(); ++i) {
-    if (std::any_of(computed.begin(), computed.end(), [&](const CudaSourced& each) { return each.operand == i; }))
+    if (std::any_of(computed.begin(), computed.end(), [&](const ComputedOperand& each) { return each.operand == i; }))
       continue;
     out.operands.push_back(i);
     out.types.push_back(fmt::format("const {}*", memory_type(body.types[body.inputs[i]].dtype)));
   }
-  for (const CudaSourced& each : computed) {
-    const CudaSource& source = *each.source;
+  for (const ComputedOperand& each : computed) {
+    const CudaSource& source = each.source;
     for (size_t k = 0; k < source.operands.size(); ++k) {
       out.operands.push_back(each.first + source.operands[k]);
       out.types.push_back(source.types[k]);
@@ -226,29 +236,29 @@ std::optional<ElementFinish> element_finish(const Program& body, bool approximat
 }
 
 void add_body_parameters(CudaStep& step, const Program& body, size_t operand,
-                         const std::vector<CudaSourced>& computed) {
+                         const std::vector<ComputedOperand>& computed) {
   add_parameters(step, body, 1, operand, computed);
 }
 
 bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, size_t operand,
-                const std::vector<CudaSourced>& computed) {
+                const std::vector<ComputedOperand>& computed) {
   const auto element = element_finish(body, true, product.vector_width);
   if (!element) return false;
   step.prelude = "#include \"elementwise.cuh\"\n" + product.prelude;
   for (size_t i = 1; i < body.inputs.size(); ++i)
-    if (const CudaSourced* own = find_operand(computed, operand + i - 1))
-      step.body += fmt::format("  const auto in{} = computed<{}>({}{});\n", i, own->source->type,
-                               own->source->text(true), own->source->applied([&](size_t k) { return name_of(i, k); }));
+    if (const ComputedOperand* own = find_operand(computed, operand + i - 1))
+      step.body += fmt::format("  const auto in{} = computed<{}>({}{});\n", i, own->source.type, own->source.text(true),
+                               own->source.applied([&](size_t k) { return name_of(i, k); }));
   step.body += fmt::format(
       "  struct Read {{\n{}  }};\n  {}(block, a, b, {}, shared, [&](const uint32_t i, Read& r) {{\n{}  }}, [&](const "
       "uint32_t i, "
       "const float {}, const Read& r) {{\n{}  }}{});\n",
       element->fields, product.call, product.partial_bytes > 0 ? "partial" : "nullptr", element->reads,
       product.vector_width > 1 ? fmt::format("(&x)[{}]", product.vector_width) : "x", element->finish,
-      product.bring_a.empty() ? "" : ", early, [&] { meanwhile(); }");
-  if (!product.bring_a.empty() && step.early.empty())
-    step.early = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.bring_a)},
-                  {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.bring_b)}};
+      product.prefetch_a.empty() ? "" : ", prefetched, [&] { while_waiting(); }");
+  if (!product.prefetch_a.empty() && step.prefetches.empty())
+    step.prefetches = {{{step.arguments[0].index}, fmt::format("  {}(block, a, shared);\n", product.prefetch_a)},
+                       {{step.arguments[1].index}, fmt::format("  {}(block, b, shared);\n", product.prefetch_b)}};
   step.blocks = product.blocks;
   step.register_bound = product.register_bound;
   step.share = product.share;
@@ -256,7 +266,8 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
   if (product.partial_bytes > 0) {
     step.cooperative = true;
     step.parameters += ", float* partial";
-    step.arguments.push_back({CudaStep::Argument::own, 0});
+    step.arguments.push_back({CudaStep::Argument::workspace, 0});
+    step.workspaces = {product.partial_bytes};
   }
   add_body_parameters(step, body, operand, computed);
   return true;
@@ -270,7 +281,7 @@ Kernel then_body(std::function<void(const void* const* in, void* out)> compute, 
     BufferPtr whole;
     std::vector<const void*> in;
   };
-  auto state = std::make_shared<State>(State{std::move(compute), elementwise_apart(body, spec.cuda, true),
+  auto state = std::make_shared<State>(State{std::move(compute), elementwise_alone(body, *spec.cuda, true),
                                              spec.cuda->allocate(body.types[body.inputs[0]].bytes()),
                                              std::vector<const void*>(body.inputs.size())});
   return [state, own](const void* const* in, void* const* out) {
@@ -282,23 +293,64 @@ Kernel then_body(std::function<void(const void* const* in, void* out)> compute, 
 }
 
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec& spec) {
-  const int64_t n = count(body.types[body.outputs[0]].shape);
-  if (n == 0) return [](const void* const*, void* const*) {};
-  return SteppedKernel(
-      spec.cuda, {elementwise_step(body)}, {},
-      {.apart = worth_four(n) ? elementwise_apart(body, spec.cuda, false) : Kernel(),
-       .ranges = elementwise_ranges(body),
-       .source = [body](const std::vector<CudaSourced>& computed) { return elementwise_source(body, computed); }});
+  if (count(body.types[body.outputs[0]].shape) == 0) return [](const void* const*, void* const*) {};
+  return elementwise_alone(body, *spec.cuda, false);
 }
 
 Kernel fused_cuda(const KernelSpec& spec) { return elementwise_program_cuda(spec.attrs.program("body"), spec); }
 
 Kernel elementwise_cuda(const Op& op, const KernelSpec& spec) {
-  Builder builder;
-  Values in;
-  for (const Type& t : spec.in) in.push_back(builder.input(t));
-  const Values out = builder.emit_typed(op, in, spec.attrs, spec.out);
-  return elementwise_program_cuda(builder.take(out), spec);
+  return elementwise_program_cuda(one_equation(op, spec.in, spec.attrs, spec.out), spec);
 }
+
+namespace {
+
+// The program of an elementwise task.
+class TaskProgram {
+ public:
+  explicit TaskProgram(const GpuTask& task) {
+    if (const Attr* body = task.attrs.find("body")) {
+      program_ = std::get<ProgramPtr>(*body);
+      return;
+    }
+    std::vector<Type> in, out;
+    for (const TaskValue& value : task.in) in.push_back(value.type);
+    for (const TaskValue& value : task.out) out.push_back(value.type);
+    program_ = std::make_shared<const Program>(one_equation(*task.op, in, task.attrs, out));
+  }
+  const Program& operator*() const { return *program_; }
+
+  const Shape& shape() const { return program_->types[program_->outputs[0]].shape; }
+
+ private:
+  ProgramPtr program_;
+};
+
+std::optional<CudaStep> elementwise_task_step(const GpuTask& task, const GpuTarget&) {
+  const TaskProgram body(task);
+  const std::optional<CudaElements> elements = task_elements(task, body.shape(), most_together(*body));
+  if (!elements) return {};
+  if (task.division == TaskDivision::tiles) return elementwise_step(*body);
+  return WrittenProgram(*body).done(*elements);
+}
+
+TaskTraits elementwise_traits(const GpuTask& task, const GpuTarget&) {
+  const TaskProgram body(task);
+  TaskTraits traits;
+  traits.can_be_inlined = true;
+  traits.ranges = element_ranges(body.shape());
+  if (traits.ranges.most > 0) traits.ranges.own = own_inputs(*body);
+  return traits;
+}
+
+std::optional<CudaSource> elementwise_task_source(const GpuTask& task, const GpuTarget& target) {
+  const std::optional<std::vector<ComputedOperand>> computed = computed_operands(task, target);
+  return computed ? elementwise_source(*TaskProgram(task), *computed) : std::nullopt;
+}
+
+}  // namespace
+
+constinit const CudaTaskKind elementwise_task = {
+    .step = elementwise_task_step, .traits = elementwise_traits, .source = elementwise_task_source};
 
 }  // namespace lockstep

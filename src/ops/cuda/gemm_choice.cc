@@ -3,125 +3,155 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cuda/step.h"
+#include "ops/cuda/cost_model.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int kWarps = kStepThreads / 32;
-constexpr GemmChoice::Tile kTiles[] = {
-    {128, 128, 2, kWarps / 4, 1}, {128, 128, 4, kWarps / 4, 1}, {128, 64, 4, 2, kWarps / 8},
-    {64, 64, 1, 2, kWarps / 4},   {64, 64, 2, 2, kWarps / 4},   {64, 32, 2, 2, kWarps / 4},
-    {32, 32, 2, 2, kWarps / 4},   {16, 32, 1, 2, kWarps / 2},   {16, 16, 1, 2, kWarps / 2}};
-constexpr int64_t kSplits[] = {1, 2, 4, 8, 16};
-
 int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+int warps_of(const CudaTile& tile) { return tile.warp_rows * tile.warp_cols * tile.warp_parts; }
 
 // Bytes of an element in memory.
 int64_t stored(const GemmSpec& g, GemmOperand how) { return how == GemmOperand::rounded ? 4 : size_of(g.dtype); }
 
-// The layout of a tile in shared memory. Returns nullopt if it does not fit.
-std::optional<GemmChoice> laid_out(const GemmSpec& g, const GemmChoice::Tile& tile, int64_t splits, int processors,
-                                   int64_t shared_bytes, GemmSources sources) {
-  GemmChoice out{.tile = tile, .splits = splits};
-  // Using half of the warps reads a quarter less f32 data, which limits large tiles.
-  const bool half = tile.rows * tile.cols * tile.parts < kWarps;
-  if (half && size_of(g.dtype) == 2) return {};
+// The elements of a sum that the tensor cores add up in one step.
+int64_t k_step(const GemmSpec& g) { return 32 / size_of(g.dtype); }
+
+// The pipeline stages that a thread block goes through.
+int64_t stages_of_block(const GemmSpec& g, const CudaTile& tile) {
+  return ceil_div(ceil_div(g.k, tile.deep), tile.splits);
+}
+
+// The layout of a tile in shared memory. A depth and a number of stages of 0 are chosen. Returns nullopt if it does not
+// fit.
+std::optional<GemmChoice> laid_out(const GemmSpec& g, CudaTile tile, int processors, int64_t shared_bytes,
+                                   GemmSources sources) {
+  using namespace cost_model;
+  if (warps_of(tile) < kWarps && size_of(g.dtype) == 2) return {};
+  GemmChoice out;
   out.tiles = ceil_div(g.m, tile.tall) * ceil_div(g.n, tile.wide) * g.batch;
-  const int64_t least = 32 / size_of(g.dtype);
-  // Few large stages: each costs a __syncthreads(). All warps that share the sum have a part of each stage.
-  out.deep = std::max<int64_t>(least * (g.k >= 512 ? 8 : 4), least * tile.parts);
-  const int64_t steps = ceil_div(g.k, out.deep);
-  if (splits > 1 && (out.tiles * splits > processors || steps < splits)) return {};
-  const int64_t most = ceil_div(steps, splits);
+  // All warps that share the sum have a part of each stage.
+  if (tile.deep == 0)
+    tile.deep =
+        std::max<int64_t>(k_step(g) * (g.k >= kLongSum ? kStageSteps : kStageSteps / 2), k_step(g) * tile.warp_parts);
+  if (tile.splits > 1 && (out.tiles * tile.splits > processors || ceil_div(g.k, tile.deep) < tile.splits)) return {};
+  const int64_t most = stages_of_block(g, tile);
   const auto bytes_of = [&](GemmOperand how, bool deep_first, int64_t free) {
-    const int64_t size = stored(g, how), deep = how == GemmOperand::computed ? most * out.deep : out.deep;
+    const int64_t size = stored(g, how), deep = how == GemmOperand::computed ? most * tile.deep : tile.deep;
     const bool rounded = how == GemmOperand::rounded;  // see pad_of
     return (deep_first ? deep * (free + (rounded ? 4 : 8)) : free * (deep + (rounded ? 8 : 16 / size))) * size;
   };
   const int64_t a = bytes_of(sources.a, g.transpose_a, tile.tall), b = bytes_of(sources.b, !g.transpose_b, tile.wide);
   const int64_t held = (sources.a == GemmOperand::computed ? a : 0) + (sources.b == GemmOperand::computed ? b : 0);
   const int64_t stage = a + b - held;
-  // As many stages in flight as fit: their loads wait for the L2 cache.
-  const int64_t room = stage > 0 ? std::max<int64_t>(shared_bytes - held, 0) / stage : 2;
-  out.stages = std::clamp<int64_t>(most + 1, 2, std::clamp<int64_t>(room, 2, 6));
+  const int64_t room = stage > 0 ? std::max<int64_t>(shared_bytes - held, 0) / stage : kFewestStages;
+  if (tile.stages == 0)
+    tile.stages = std::clamp<int64_t>(most + 1, kFewestStages, std::clamp<int64_t>(room, kFewestStages, kMostStages));
   out.shared_bytes =
-      std::max<int64_t>(held + stage * std::min(out.stages, most), tile.parts * tile.tall * (tile.wide + 8) * 4);
+      std::max<int64_t>(held + stage * std::min(tile.stages, most), tile.warp_parts * tile.tall * (tile.wide + 8) * 4);
   if (out.shared_bytes > shared_bytes) return {};
+  out.tile = tile;
   return out;
 }
 
-// The number of load instructions per warp and k-step (16 elements of the sum, 8 for f32) for `tall` x 16 rows and
-// `wide` x 8 columns. Rounded operands need loads of two or four elements, and a conversion for each two.
+// The number of load instructions per warp and k-step for `tall` x 16 rows and `wide` x 8 columns.
 double loads_of(const GemmSpec& g, GemmSources sources, double tall, double wide) {
-  if (size_of(g.dtype) == 4) return 3 * tall + 1.75 * wide;
-  const bool round_a = sources.a == GemmOperand::rounded, round_b = sources.b == GemmOperand::rounded;
-  return tall * (!round_a ? 1 : g.transpose_a ? 6 : 8) + wide * (!round_b ? 0.5 : g.transpose_b ? 4 : 3);
+  using namespace cost_model;
+  if (size_of(g.dtype) == 4) return kLoadsF32.rows * tall + kLoadsF32.columns * wide;
+  const auto loads = [](GemmOperand how, bool transpose) -> const OperandLoads& {
+    return how != GemmOperand::rounded ? kLoads16 : transpose ? kLoadsRoundedTransposed : kLoadsRounded;
+  };
+  return tall * loads(sources.a, g.transpose_a).rows + wide * loads(sources.b, g.transpose_b).columns;
 }
 
-// The estimated time in nanoseconds: the data that a thread block moves, the instructions of its warps (measured on an
-// H200), and the exchange of partial sums. Among equal times, the choice that uses less of the GPU is cheaper.
+// The passes after the first in which a thread block computes `free` rows or columns of an operand.
+double further_passes(const GemmSpec& g, const CudaTile& tile, GemmOperand operand, int64_t free) {
+  const int64_t held = free * stages_of_block(g, tile) * tile.deep;
+  return operand == GemmOperand::computed ? static_cast<double>(ceil_div(held, cost_model::kComputedAtOnce) - 1) : 0.0;
+}
+
+// The estimated time: the data that a thread block moves, the instructions of its warps, and the exchange of partial
+// sums.
 double cost_of(const GemmSpec& g, const GemmChoice& how, int processors, GemmSources sources) {
-  const GemmChoice::Tile& tile = how.tile;
-  const bool half = size_of(g.dtype) == 2;
-  const auto splits = static_cast<double>(how.splits), area = static_cast<double>(tile.tall * tile.wide);
+  using namespace cost_model;
+  const CudaTile& tile = how.tile;
+  const auto splits = static_cast<double>(tile.splits), area = static_cast<double>(tile.tall * tile.wide);
   const double in =
       static_cast<double>((tile.tall * stored(g, sources.a) + tile.wide * stored(g, sources.b)) * g.k) / splits;
-  const double moved = in + area * 8 / splits + (how.splits > 1 ? area * 8 : 0);
-  const double tall = static_cast<double>(tile.tall) / tile.rows / 16,
-               wide = static_cast<double>(tile.wide) / tile.cols / 8;
+  const double moved = in + area * kEpilogueBytes / splits + (tile.splits > 1 ? area * kPartialSumBytes : 0);
+  const double tall = static_cast<double>(tile.tall) / tile.warp_rows / 16,
+               wide = static_cast<double>(tile.wide) / tile.warp_cols / 8;
   const double each = tall * wide + loads_of(g, sources, tall, wide);
   const double instructions =
-      static_cast<double>(g.k) / (half ? 16 : 8) / tile.parts / splits * each + in / (16 * kStepThreads) * 7;
-  const auto steps = static_cast<double>(ceil_div(ceil_div(g.k, how.deep), how.splits));
-  const double busy = static_cast<double>(tile.rows * tile.cols * tile.parts) / kWarps;
-  const double block = 700 + std::max(moved / 50, instructions * 8 * busy) + steps * 100 +
-                       (how.splits > 1 ? 300 + 60 * splits + 0.22 * area : 0);
+      static_cast<double>(g.k) / static_cast<double>(k_step(g)) / tile.warp_parts / splits * each +
+      in / (16 * kStepThreads) * kCopyInstructions;
+  const auto stages = static_cast<double>(stages_of_block(g, tile));
+  const double busy = static_cast<double>(warps_of(tile)) / kWarps;
+  const double block = kBlockTime + std::max(moved / kL2BytesPerNanosecond, instructions * kInstructionTime * busy) +
+                       stages * kStageTime +
+                       (tile.splits > 1 ? kSplitTime + kTimePerSplit * splits + kSplitTimePerElement * area : 0);
   const double blocks = static_cast<double>(how.tiles) * splits;
-  // A thread computes 8 x 4 elements of an operand at a time, each with two dependent loads.
-  const auto times = [&](GemmOperand operand, int64_t free) {
-    const int64_t held = free * ceil_div(ceil_div(g.k, how.deep), how.splits) * how.deep;
-    return operand == GemmOperand::computed ? static_cast<double>(ceil_div(held, int64_t{32} * kStepThreads) - 1) : 0.0;
-  };
-  const double computed = 1500 * (times(sources.a, tile.tall) + times(sources.b, tile.wide));
-  return computed + block * (0.9 * std::ceil(blocks / processors) + 0.1 * blocks / processors);
+  const double computed = kComputedPassTime * (further_passes(g, tile, sources.a, tile.tall) +
+                                               further_passes(g, tile, sources.b, tile.wide));
+  return computed + block * (kRoundsShare * std::ceil(blocks / processors) + kBlocksShare * blocks / processors);
 }
 
 // Whether thread blocks can exchange values of complete rows; the estimated time of the exchange.
 bool can_exchange(const GemmSpec& g, const GemmChoice& how, int processors) {
-  return how.tiles * how.splits <= processors && has_whole_rows(g, how);
+  return how.blocks() <= processors && has_whole_rows(g, how);
 }
-double exchange_cost(const GemmSpec& g, const GemmChoice& how, int64_t exchanged) {
-  return static_cast<double>(how.tile.tall / how.splits * (g.n / how.tile.wide) * exchanged * 8) / 50;
+double exchange_cost(const GemmSpec& g, const CudaTile& tile, int64_t exchanged) {
+  return static_cast<double>(tile.tall / tile.splits * (g.n / tile.wide) * exchanged * cost_model::kExchangedBytes) /
+         cost_model::kL2BytesPerNanosecond;
+}
+
+// Whether kernels exist for a tile that the cost model has not chosen.
+bool is_known_tile(const GemmSpec& g, const CudaTile& tile) {
+  using namespace cost_model;
+  const auto same_shape = [&](const CudaTile& each) {
+    return each.tall == tile.tall && each.wide == tile.wide && each.warp_rows == tile.warp_rows &&
+           each.warp_cols == tile.warp_cols && each.warp_parts == tile.warp_parts;
+  };
+  return std::any_of(std::begin(kGemmTiles), std::end(kGemmTiles), same_shape) &&
+         std::find(std::begin(kGemmSplits), std::end(kGemmSplits), tile.splits) != std::end(kGemmSplits) &&
+         tile.deep >= 0 && tile.deep % (k_step(g) * tile.warp_parts) == 0 &&
+         (tile.stages == 0 || (tile.stages >= kFewestStages && tile.stages <= kMostStages));
 }
 
 }  // namespace
 
 bool has_whole_rows(const GemmSpec& g, const GemmChoice& how) {
-  return g.batch == 1 && g.m % how.tile.tall == 0 && g.n % how.tile.wide == 0 && how.tile.tall % how.splits == 0;
+  const CudaTile& tile = how.tile;
+  return g.batch == 1 && g.m % tile.tall == 0 && g.n % tile.wide == 0 && tile.tall % tile.splits == 0;
 }
 
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources,
-                                       int64_t exchanged) {
+                                       int64_t exchanged, const std::optional<CudaTile>& fixed) {
+  const auto with = [&](const CudaTile& tile) {
+    std::optional<GemmChoice> choice = laid_out(spec, tile, processors, shared_bytes, sources);
+    if (!choice || (exchanged > 0 && !can_exchange(spec, *choice, processors))) return std::optional<GemmChoice>();
+    choice->nanoseconds = cost_of(spec, *choice, processors, sources) + exchange_cost(spec, choice->tile, exchanged);
+    return choice;
+  };
+  if (fixed) return is_known_tile(spec, *fixed) ? with(*fixed) : std::nullopt;
   std::optional<GemmChoice> best;
-  for (const GemmChoice::Tile& tile : kTiles)
-    for (const int64_t splits : kSplits) {
-      std::optional<GemmChoice> choice = laid_out(spec, tile, splits, processors, shared_bytes, sources);
-      if (!choice || (exchanged > 0 && !can_exchange(spec, *choice, processors))) continue;
-      choice->nanoseconds = cost_of(spec, *choice, processors, sources) + exchange_cost(spec, *choice, exchanged);
-      if (!best || choice->nanoseconds < best->nanoseconds) best = choice;
+  for (CudaTile tile : cost_model::kGemmTiles)
+    for (const int64_t splits : cost_model::kGemmSplits) {
+      tile.splits = splits;
+      const std::optional<GemmChoice> choice = with(tile);
+      if (choice && (!best || choice->nanoseconds < best->nanoseconds)) best = choice;
     }
   return best;
 }
 
 bool is_worth_rounding(const GemmSpec& spec, int processors, int64_t shared_bytes, GemmSources sources) {
-  constexpr double kLittle = 1500;  // about the time to round a million elements first, and for a grid barrier
   double most = 0;
   GemmSources read = sources;
   for (GemmOperand* each : {&read.a, &read.b})
     if (*each == GemmOperand::rounded) {
       *each = GemmOperand::read;
-      most += kLittle;
+      most += cost_model::kRoundingTime;
     }
   const std::optional<GemmChoice> with = choose_tiles(spec, processors, shared_bytes, sources),
                                   without = choose_tiles(spec, processors, shared_bytes, read);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lane/cpu/gemm.h"
+#include "ops/cuda/step.h"
 
 namespace lockstep {
 
@@ -19,29 +20,25 @@ struct GemmSources {
 };
 
 struct GemmChoice {
-  // A tile of the result, and how the warps of a thread block divide it: its rows, its columns, and the sum. They may
-  // be fewer than all warps.
-  struct Tile {
-    int64_t tall, wide;
-    int rows, cols, parts;
-  } tile{};
-  int64_t splits = 1;        // thread blocks that share each sum (split-K): a power of two
-  int64_t deep = 0;          // elements of the sum per pipeline stage
-  int64_t stages = 0;        // of the pipeline
+  CudaTile tile = {};
   int64_t tiles = 0;         // of the complete result
   int64_t shared_bytes = 0;  // per thread block
   double nanoseconds = 0;    // estimated
+
+  int64_t blocks() const { return tiles * tile.splits; }
 };
 
 // Whether each thread block finishes complete rows of a tile, and the tiles divide the result evenly.
 bool has_whole_rows(const GemmSpec& spec, const GemmChoice& choice);
 
-// Selects tiles for a GPU with `processors` multiprocessors and `shared_bytes` of shared memory per thread block.
-// Returns nullopt if no tile fits. At most `processors` thread blocks share a sum. `exchanged`: floats per row that
-// each thread block sends to all thread blocks with the same rows (CudaSpread). If not 0, all thread blocks must be
-// resident at the same time and have complete rows.
+// Selects the tile with the shortest estimated time (cost_model.h), for a GPU with `processors` multiprocessors and
+// `shared_bytes` of shared memory per thread block. Returns nullopt if no tile fits. At most `processors` thread blocks
+// share a sum. `exchanged`: floats per row that each thread block sends to all thread blocks with the same rows
+// (TaskForm::exchange). If not 0, all thread blocks must be resident at the same time and have complete rows.
+// `fixed`: the tile to use instead, if it is one of the cost model's and fits; `deep` and `stages` of 0 are chosen.
 std::optional<GemmChoice> choose_tiles(const GemmSpec& spec, int processors, int64_t shared_bytes,
-                                       GemmSources sources = {}, int64_t exchanged = 0);
+                                       GemmSources sources = {}, int64_t exchanged = 0,
+                                       const std::optional<CudaTile>& fixed = {});
 
 // Reading f32 doubles the bytes that each thread block loads. Whether that takes little longer than reading operands
 // that an earlier step has rounded.

@@ -1,5 +1,6 @@
-// The GPU kernels of the rows: the values of their `cuda` columns if CUDA is built in. A kernel takes pointers to GPU
-// memory and enqueues its work on the lane of its KernelSpec. Kernels are prepared and called by the lane's thread.
+// The GPU kernels of the rows: the values of their `cuda` and `cuda_task` columns if CUDA is built in. A kernel takes
+// pointers to GPU memory and enqueues its work on the lane of its KernelSpec. Kernels are prepared and called by the
+// lane's thread. Kinds of tasks are constants with pure functions (task.h), safe from any thread.
 #pragma once
 
 #include <string>
@@ -60,6 +61,33 @@ Kernel random_bits_cuda(const KernelSpec&);
 Kernel threefry_cuda(const KernelSpec&);
 Kernel scan_cuda(const KernelSpec&);
 Kernel cond_cuda(const KernelSpec&);
+
+// The tasks of elementwise ops, views, `full`, and of the row `fused`, whose program is its attribute "body".
+extern const CudaTaskKind elementwise_task;
+extern const CudaTaskKind einsum_task;  // of the rows einsum and einsum_fused
+extern const CudaTaskKind reduce_sum_task, reduce_prod_task, reduce_max_task, reduce_min_task, reduce_all_task,
+    reduce_any_task;
+constexpr const CudaTaskKind* reduce_task(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::sum:
+      return &reduce_sum_task;
+    case ReduceKind::prod:
+      return &reduce_prod_task;
+    case ReduceKind::max:
+      return &reduce_max_task;
+    case ReduceKind::min:
+      return &reduce_min_task;
+    case ReduceKind::all:
+      return &reduce_all_task;
+    case ReduceKind::any:
+      break;
+  }
+  return &reduce_any_task;
+}
+extern const CudaTaskKind argmax_task, argmin_task;
+extern const CudaTaskKind iota_task, gather_task, scatter_add_task, concatenate_task, pad_task, dynamic_slice_task,
+    update_slice_task;
+extern const CudaTaskKind random_bits_task, threefry_task;
 
 // The kernel of an elementwise program; of a single row that is elementwise or a view.
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec&);

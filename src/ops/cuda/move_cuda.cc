@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "ops/cuda/cost_model.h"
+#include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
@@ -11,74 +12,74 @@
 namespace lockstep {
 namespace {
 
-// A kernel that computes element by element, at most `most` per thread: `body` sets x, element i. `own`: operands of
-// which a range of the result along its first dimension needs only the same range.
-Kernel per_element(const KernelSpec& spec, const std::string& parameters, const std::string& body, int64_t most = 4,
-                   std::vector<size_t> own = {}, decltype(SteppedWays::source) source = {}, Kernel apart = {}) {
-  const int64_t n = count(spec.out[0].shape);
-  if (n == 0) return [](const void* const*, void* const*) {};
-  const char* type = memory_type(spec.out[0].dtype);
+// How the elements of a row's result are computed.
+struct Move {
+  std::string body;                                    // sets x to element i
+  int64_t most = cost_model::kMovedElementsPerThread;  // elements in flight per thread
+};
+using MoveText = Move (*)(const GpuTask&);
+
+const Type& operand_type(const GpuTask& task, size_t k) { return task.in[k].type; }
+const Type& result_type(const GpuTask& task) { return task.out[0].type; }
+
+// A step without text. Operands are parameters: "const float* in0, float* out0".
+CudaStep move_step(const GpuTask& task) {
   CudaStep step;
   step.name = "move";
   step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
-  step.parameters = fmt::format("{}{}* out0", parameters, type);
-  if (!parameters.empty())
-    for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
+  for (size_t k = 0; k < task.in.size(); ++k) {
+    step.parameters += fmt::format("const {}* in{}, ", memory_type(operand_type(task, k).dtype), k);
+    step.arguments.push_back({CudaStep::Argument::operand, k});
+  }
+  step.parameters += fmt::format("{}* out0", memory_type(result_type(task).dtype));
   step.arguments.push_back({CudaStep::Argument::result, 0});
-  const auto done = [step, type, body](const CudaElements& elements) {
-    CudaStep out = step;
-    out.body = elements.text(type, fmt::format("{} x{{}};\n{}  r = x;\n", type, body), "  out0[i] = r;\n");
-    out.blocks = elements.blocks();
-    return out;
-  };
-  const auto elements = CudaElements::flat(n, most);
-  CudaStep flat = done(elements);
-  flat.elements = n;
-  flat.each = elements.of_thread;
-  CudaRanges ranges;
-  if (spec.out[0].rank() > 0)
-    ranges = {
-        .most = spec.out[0].shape[0],
-        .least = CudaElements::least_ranges(n),
-        .own = std::move(own),
-        .step = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count)); },
-        .by_warp = [done, n, most](int64_t count) { return done(CudaElements::in_ranges(n, most, count, true)); }};
-  return SteppedKernel(spec.cuda, {std::move(flat)}, {},
-                       {.apart = std::move(apart), .ranges = std::move(ranges), .source = std::move(source)});
+  return step;
 }
 
-// Operands as parameters: "const float* in0, ".
-std::string parameters(Types in) {
-  std::string out;
-  for (size_t k = 0; k < in.size(); ++k) out += fmt::format("const {}* in{}, ", memory_type(in[k].dtype), k);
-  return out;
+template <MoveText kText>
+std::optional<CudaStep> move_task_step(const GpuTask& task, const GpuTarget&) {
+  if (count(result_type(task).shape) == 0) return {};
+  const Move move = kText(task);
+  const std::optional<CudaElements> elements = task_elements(task, result_type(task).shape, move.most);
+  if (!elements) return {};
+  const char* type = memory_type(result_type(task).dtype);
+  CudaStep step = move_step(task);
+  step.body = elements->text(type, fmt::format("{} x{{}};\n{}  r = x;\n", type, move.body), "  out0[i] = r;\n");
+  step.blocks = elements->blocks();
+  if (task.division != TaskDivision::tiles) return step;
+  step.elements = elements->n;
+  step.each = elements->of_thread;
+  return step;
 }
 
-// Moves vectors of `side` consecutive elements if the arrays are aligned to them; otherwise runs `plain`. `find` sets
-// `from` to the address of the source of element `i`.
-Kernel moved_wide(const KernelSpec& spec, int64_t side, const std::string& find, Kernel plain) {
-  const std::string type = fmt::format("Side<{}, {}>", memory_type(spec.out[0].dtype), side);
-  const int64_t n = count(spec.out[0].shape);
-  const auto elements = CudaElements::flat(n / side, 4);
-  CudaStep step;
-  step.name = "move";
-  step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
-  step.parameters = fmt::format("{}{}* out0", parameters(spec.in), memory_type(spec.out[0].dtype));
-  for (size_t k = 0; k < spec.in.size(); ++k) step.arguments.push_back({CudaStep::Argument::operand, k});
-  step.arguments.push_back({CudaStep::Argument::result, 0});
+TaskTraits move_traits(const GpuTask& task, const GpuTarget&) {
+  TaskTraits traits;
+  traits.ranges = element_ranges(result_type(task).shape);
+  return traits;
+}
+
+template <MoveText kText>
+constexpr CudaTaskKind kMoveTask = {.step = move_task_step<kText>, .traits = move_traits};
+
+// Moves vectors of `side` consecutive elements if the arrays are aligned to them; otherwise runs the task's step.
+// `find` sets `from` to the address of the source of element `i`.
+Kernel moved_wide(const GpuTask& task, int64_t side, const std::string& find, CudaStream& stream) {
+  const std::string type = fmt::format("Side<{}, {}>", memory_type(result_type(task).dtype), side);
+  const int64_t n = count(result_type(task).shape);
+  const auto elements = CudaElements::flat(n / side, cost_model::kMovedElementsPerThread);
+  CudaStep step = move_step(task);
   step.body = elements.text(
       type,
       fmt::format("  [&](const {0} i) {{\n{1}  r = *reinterpret_cast<const {2}*>(from);\n  }}({0}(i) * {3}u);\n",
                   index_type(n), find, type, side),
       fmt::format("  *reinterpret_cast<{}*>(out0 + {}(i) * {}u) = r;\n", type, index_type(n), side));
   step.blocks = elements.blocks();
-  return [wide = SteppedKernel(spec.cuda, {std::move(step)}), plain = std::move(plain)](const void* const* in,
-                                                                                        void* const* out) {
-    const bool even = (reinterpret_cast<uintptr_t>(in[0]) | reinterpret_cast<uintptr_t>(out[0])) % 16 == 0;
-    if (even)
-      wide(in, out);
-    else
-      plain(in, out);
+  // `plain` is made by the first call with other arrays.
+  return [wide = LaunchedSteps(stream, {std::move(step)}), plain = Kernel(), task, &stream](const void* const* in,
+                                                                                            void* const* out) mutable {
+    if ((reinterpret_cast<uintptr_t>(in[0]) | reinterpret_cast<uintptr_t>(out[0])) % 16 == 0) return wide(in, out);
+    if (!plain) plain = launch_alone(gather_task, task, stream);
+    plain(in, out);
   };
 }
 
@@ -103,18 +104,13 @@ std::string starts_text(const Shape& x, const Shape& block, int64_t batch_dims, 
   return out;
 }
 
-}  // namespace
-
-Kernel full_cuda(const KernelSpec& spec) { return elementwise_cuda(full_op, spec); }
-
-Kernel iota_cuda(const KernelSpec& spec) {
-  const Type& type = spec.out[0];
-  const auto dim = static_cast<size_t>(spec.attrs.integer("dim"));
+Move iota_text(const GpuTask& task) {
+  const Type& type = result_type(task);
+  const auto dim = static_cast<size_t>(task.attrs.integer("dim"));
   const int64_t inner = dense_strides(type.shape)[dim];
-  const int64_t first = spec.attrs.find("start") ? spec.attrs.integer("start") : 0;
-  return per_element(spec, "",
-                     fmt::format("  x = Store<{}>::of(math::cast<{}>(int64_t(i / {}u % {}u) + {}ll));\n",
-                                 memory_type(type.dtype), register_name(type.dtype), inner, type.shape[dim], first));
+  const int64_t first = task.attrs.find("start") ? task.attrs.integer("start") : 0;
+  return {.body = fmt::format("  x = Store<{}>::of(math::cast<{}>(int64_t(i / {}u % {}u) + {}ll));\n",
+                              memory_type(type.dtype), register_name(type.dtype), inner, type.shape[dim], first)};
 }
 
 // The number of elements per 16-byte vector, if contiguous rows of `row` elements divide into such vectors; else 1.
@@ -125,7 +121,7 @@ int64_t move_vector_width(int64_t row, DType dtype) {
 
 // Complete rows of a table, four elements at a time, at indices that are read or computed.
 std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
-                                      const std::vector<CudaSourced>& computed) {
+                                      const std::vector<ComputedOperand>& computed) {
   const int64_t rows = table.shape[0], row = count(table.shape) / std::max<int64_t>(rows, 1);
   if (rows == 0 || row == 0 || row % 4 != 0 || computed.size() > 1) return {};
   const char* type = memory_type(table.dtype);
@@ -139,7 +135,7 @@ std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
     out.types.push_back(fmt::format("const {}*", memory_type(indices.dtype)));
     out.body = fmt::format("  const auto y = in1[i / {}u];\n", row);
   } else {
-    const CudaSource& source = *computed[0].source;
+    const CudaSource& source = computed[0].source;
     if (computed[0].operand != 1 || source.one.empty()) return {};
     for (size_t k = 0; k < source.operands.size(); ++k) {
       out.operands.push_back(computed[0].first + source.operands[k]);
@@ -159,62 +155,80 @@ std::optional<CudaSource> rows_source(const Type& table, const Type& indices,
   return out;
 }
 
+// Whether complete rows of a table are gathered.
+bool gathers_rows(const GpuTask& task) {
+  return task.attrs.integer("axis") == 0 && task.attrs.integer("batch_dims") == 0 && operand_type(task, 1).rank() > 0;
+}
+
 // x [batch, pre, n, post], indices [batch, places], slices [batch, pre, places, post].
-Kernel gather_cuda(const KernelSpec& spec) {
-  const Type &x = spec.in[0], &indices = spec.in[1];
-  const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");
-  const int64_t pre = extent(x.shape, batch_dims, axis), n = x.shape[static_cast<size_t>(axis)];
-  const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
-  const bool rows = axis == 0 && batch_dims == 0 && indices.rank() > 0;
-  decltype(SteppedWays::source) source;
-  if (rows)
-    source = [x, indices](const std::vector<CudaSourced>& computed) { return rows_source(x, indices, computed); };
-  const std::string find = fmt::format(
+struct Places {
+  int64_t pre, n, post, places;
+
+  explicit Places(const GpuTask& task) {
+    const Type &x = operand_type(task, 0), &indices = operand_type(task, 1);
+    const int64_t axis = task.attrs.integer("axis"), batch_dims = task.attrs.integer("batch_dims");
+    pre = extent(x.shape, batch_dims, axis);
+    n = x.shape[static_cast<size_t>(axis)];
+    post = extent(x.shape, axis + 1, x.rank());
+    places = extent(indices.shape, batch_dims, indices.rank());
+  }
+};
+
+// Sets `from` to the address of the source of element `i`.
+std::string gather_address(const GpuTask& task) {
+  const Places p(task);
+  return fmt::format(
       "  const uint64_t row = i / {post}u, outer = row / {places}u;\n"
       "  int64_t at = in1[outer / {pre}u * {places}u + row % {places}u];\n"
       "  at = at < 0 ? 0 : at > {last}ll ? {last}ll : at;\n"
       "  const {type}* const from = in0 + (outer * {n}u + at) * {post}u + i % {post}u;\n",
-      fmt::arg("post", post), fmt::arg("places", places), fmt::arg("pre", pre), fmt::arg("last", n - 1),
-      fmt::arg("n", n), fmt::arg("type", memory_type(x.dtype)));
-  const std::string body = find + "  x = *from;\n";
-  Kernel apart;
-  if (const int64_t side = move_vector_width(post, x.dtype); side > 1 && places > 0)
-    apart = moved_wide(spec, side, find, per_element(spec, parameters(spec.in), body));
-  return per_element(spec, parameters(spec.in), body, 4, rows ? std::vector<size_t>{1} : std::vector<size_t>(),
-                     std::move(source), std::move(apart));
+      fmt::arg("post", p.post), fmt::arg("places", p.places), fmt::arg("pre", p.pre), fmt::arg("last", p.n - 1),
+      fmt::arg("n", p.n), fmt::arg("type", memory_type(operand_type(task, 0).dtype)));
+}
+
+Move gather_text(const GpuTask& task) { return {.body = gather_address(task) + "  x = *from;\n"}; }
+
+TaskTraits gather_traits(const GpuTask& task, const GpuTarget& target) {
+  TaskTraits traits = move_traits(task, target);
+  traits.can_be_inlined = gathers_rows(task);
+  if (gathers_rows(task)) traits.ranges.own = {1};
+  return traits;
+}
+
+std::optional<CudaSource> gather_source(const GpuTask& task, const GpuTarget& target) {
+  if (!gathers_rows(task)) return {};
+  const std::optional<std::vector<ComputedOperand>> computed = computed_operands(task, target);
+  return computed ? rows_source(operand_type(task, 0), operand_type(task, 1), *computed) : std::nullopt;
 }
 
 // Each element adds its own updates in the order of the indices, so the result is deterministic.
-Kernel scatter_add_cuda(const KernelSpec& spec) {
-  const Type &x = spec.in[0], &indices = spec.in[1];
-  const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");
-  const int64_t pre = extent(x.shape, batch_dims, axis), n = x.shape[static_cast<size_t>(axis)];
-  const int64_t post = extent(x.shape, axis + 1, x.rank()), places = extent(indices.shape, batch_dims, indices.rank());
-  return per_element(
-      spec, parameters(spec.in),
-      fmt::format("  const uint64_t row = i / {post}u, outer = row / {n}u;\n"
-                  "  const {index}* at = in1 + outer / {pre}u * {places}u;\n"
-                  "  const {memory}* from = in2 + outer * {places}u * {post}u + i % {post}u;\n"
-                  "  {type} sum = load(in0[i]);\n"
-                  "  for (uint64_t p = 0; p < {places}u; ++p)\n"
-                  "    if (int64_t(at[p]) == int64_t(row % {n}u)) sum = math::add(sum, load(from[p * {post}u]));\n"
-                  "  x = Store<{memory}>::of(sum);\n",
-                  fmt::arg("post", std::max<int64_t>(post, 1)), fmt::arg("n", std::max<int64_t>(n, 1)),
-                  fmt::arg("pre", std::max<int64_t>(pre, 1)), fmt::arg("places", places),
-                  fmt::arg("index", memory_type(indices.dtype)), fmt::arg("memory", memory_type(x.dtype)),
-                  fmt::arg("type", register_name(x.dtype))),
-      1);
+Move scatter_add_text(const GpuTask& task) {
+  const Places p(task);
+  const Type& x = operand_type(task, 0);
+  return {.body = fmt::format(
+              "  const uint64_t row = i / {post}u, outer = row / {n}u;\n"
+              "  const {index}* at = in1 + outer / {pre}u * {places}u;\n"
+              "  const {memory}* from = in2 + outer * {places}u * {post}u + i % {post}u;\n"
+              "  {type} sum = load(in0[i]);\n"
+              "  for (uint64_t p = 0; p < {places}u; ++p)\n"
+              "    if (int64_t(at[p]) == int64_t(row % {n}u)) sum = math::add(sum, load(from[p * {post}u]));\n"
+              "  x = Store<{memory}>::of(sum);\n",
+              fmt::arg("post", std::max<int64_t>(p.post, 1)), fmt::arg("n", std::max<int64_t>(p.n, 1)),
+              fmt::arg("pre", std::max<int64_t>(p.pre, 1)), fmt::arg("places", p.places),
+              fmt::arg("index", memory_type(operand_type(task, 1).dtype)), fmt::arg("memory", memory_type(x.dtype)),
+              fmt::arg("type", register_name(x.dtype))),
+          .most = 1};
 }
 
-Kernel concatenate_cuda(const KernelSpec& spec) {
-  const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
-  const Shape& shape = spec.out[0].shape;
+Move concatenate_text(const GpuTask& task) {
+  const auto axis = static_cast<size_t>(task.attrs.integer("axis"));
+  const Shape& shape = result_type(task).shape;
   const int64_t inner = std::max<int64_t>(dense_strides(shape)[axis], 1), n = std::max<int64_t>(shape[axis], 1);
   std::string body =
       fmt::format("  const uint64_t outer = i / {}u, k = i / {}u % {}u, rest = i % {}u;\n", inner * n, inner, n, inner);
   int64_t at = 0;
-  for (size_t o = 0; o < spec.in.size(); ++o) {
-    const int64_t own = spec.in[o].shape[axis];
+  for (size_t o = 0; o < task.in.size(); ++o) {
+    const int64_t own = operand_type(task, o).shape[axis];
     if (own == 0) continue;
     body +=
         fmt::format("  if (k >= {at}u && k < {end}u) x = in{o}[(outer * {own}u + (k - {at}u)) * {inner}u + rest];\n",
@@ -222,12 +236,12 @@ Kernel concatenate_cuda(const KernelSpec& spec) {
                     fmt::arg("inner", inner));
     at += own;
   }
-  return per_element(spec, parameters(spec.in), body);
+  return {.body = body};
 }
 
-Kernel pad_cuda(const KernelSpec& spec) {
-  const Shape &x = spec.in[0].shape, &y = spec.out[0].shape;
-  const Dims &lo = spec.attrs.ints("lo"), &interior = spec.attrs.ints("interior");
+Move pad_text(const GpuTask& task) {
+  const Shape &x = operand_type(task, 0).shape, &y = result_type(task).shape;
+  const Dims &lo = task.attrs.ints("lo"), &interior = task.attrs.ints("interior");
   const Dims strides = dense_strides(x);
   std::string body = coordinates(y, "i"), inside = "true", at = "0";
   for (size_t d = 0; d < x.size(); ++d) {
@@ -237,12 +251,12 @@ Kernel pad_cuda(const KernelSpec& spec) {
                           fmt::arg("step", step), fmt::arg("n", x[d]));
     at += fmt::format(" + p{} / {}ll * {}ll", d, step, strides[d]);
   }
-  return per_element(spec, parameters(spec.in), body + fmt::format("  x = {} ? in0[{}] : in1[0];\n", inside, at));
+  return {.body = body + fmt::format("  x = {} ? in0[{}] : in1[0];\n", inside, at)};
 }
 
-Kernel dynamic_slice_cuda(const KernelSpec& spec) {
-  const int64_t k = spec.attrs.integer("batch_dims");
-  const Shape &x = spec.in[0].shape, &block = spec.out[0].shape;
+Move dynamic_slice_text(const GpuTask& task) {
+  const int64_t k = task.attrs.integer("batch_dims");
+  const Shape &x = operand_type(task, 0).shape, &block = result_type(task).shape;
   const Dims strides = dense_strides(x);
   std::string body = fmt::format("  const uint64_t b = i / {}u;\n",
                                  std::max<int64_t>(extent(block, k, static_cast<int64_t>(block.size())), 1));
@@ -251,12 +265,12 @@ Kernel dynamic_slice_cuda(const KernelSpec& spec) {
   for (size_t d = 0; d < x.size(); ++d)
     at += static_cast<int64_t>(d) < k ? fmt::format(" + d{} * {}ll", d, strides[d])
                                       : fmt::format(" + (d{} + s{}) * {}ll", d, d, strides[d]);
-  return per_element(spec, parameters(spec.in), body + fmt::format("  x = in0[{}];\n", at));
+  return {.body = body + fmt::format("  x = in0[{}];\n", at)};
 }
 
-Kernel update_slice_cuda(const KernelSpec& spec) {
-  const int64_t k = spec.attrs.integer("batch_dims");
-  const Shape &x = spec.in[0].shape, &block = spec.in[1].shape;
+Move update_slice_text(const GpuTask& task) {
+  const int64_t k = task.attrs.integer("batch_dims");
+  const Shape &x = operand_type(task, 0).shape, &block = operand_type(task, 1).shape;
   const Dims strides = dense_strides(block);
   std::string body = fmt::format("  const uint64_t b = i / {}u;\n",
                                  std::max<int64_t>(extent(x, k, static_cast<int64_t>(x.size())), 1));
@@ -267,7 +281,35 @@ Kernel update_slice_cuda(const KernelSpec& spec) {
     if (static_cast<int64_t>(d) >= k) inside += fmt::format(" && {} >= 0 && {} < {}ll", p, p, block[d]);
     at += fmt::format(" + {} * {}ll", p, strides[d]);
   }
-  return per_element(spec, parameters(spec.in), body + fmt::format("  x = {} ? in1[{}] : in0[i];\n", inside, at));
+  return {.body = body + fmt::format("  x = {} ? in1[{}] : in0[i];\n", inside, at)};
 }
+
+}  // namespace
+
+constinit const CudaTaskKind iota_task = kMoveTask<iota_text>;
+constinit const CudaTaskKind gather_task = {
+    .step = move_task_step<gather_text>, .traits = gather_traits, .source = gather_source};
+constinit const CudaTaskKind scatter_add_task = kMoveTask<scatter_add_text>;
+constinit const CudaTaskKind concatenate_task = kMoveTask<concatenate_text>;
+constinit const CudaTaskKind pad_task = kMoveTask<pad_text>;
+constinit const CudaTaskKind dynamic_slice_task = kMoveTask<dynamic_slice_text>;
+constinit const CudaTaskKind update_slice_task = kMoveTask<update_slice_text>;
+
+Kernel full_cuda(const KernelSpec& spec) { return elementwise_cuda(full_op, spec); }
+Kernel iota_cuda(const KernelSpec& spec) { return launch_alone(iota_task, task_of(spec), *spec.cuda); }
+Kernel gather_cuda(const KernelSpec& spec) {
+  const GpuTask task = task_of(spec);
+  if (count(spec.out[0].shape) == 0) return launch_alone(gather_task, task, *spec.cuda);
+  const int64_t side = move_vector_width(Places(task).post, spec.in[0].dtype);
+  return side > 1 ? moved_wide(task, side, gather_address(task), *spec.cuda)
+                  : launch_alone(gather_task, task, *spec.cuda);
+}
+Kernel scatter_add_cuda(const KernelSpec& spec) { return launch_alone(scatter_add_task, task_of(spec), *spec.cuda); }
+Kernel concatenate_cuda(const KernelSpec& spec) { return launch_alone(concatenate_task, task_of(spec), *spec.cuda); }
+Kernel pad_cuda(const KernelSpec& spec) { return launch_alone(pad_task, task_of(spec), *spec.cuda); }
+Kernel dynamic_slice_cuda(const KernelSpec& spec) {
+  return launch_alone(dynamic_slice_task, task_of(spec), *spec.cuda);
+}
+Kernel update_slice_cuda(const KernelSpec& spec) { return launch_alone(update_slice_task, task_of(spec), *spec.cuda); }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lane/cuda/cuda_stream.h"
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/step.h"
@@ -73,15 +74,12 @@ CudaStep per_vector(const char* parameters, int64_t count, const std::string& ca
   return step;
 }
 
-// The largest window that a thread can hold in registers, in pixels.
-constexpr int64_t kMostPixels = 16;
-
 // The gradient of max_pool followed by a program of its elements. Returns nullopt if the program needs other
 // elements than its own.
 std::optional<CudaStep> max_grad_finish_step(const Geometry& g, const Program& body) {
   const auto element = element_finish(body);
   if (!element) return {};
-  const bool tiles = g.tiles() && g.o.window[0] * g.o.window[1] <= kMostPixels;
+  const bool tiles = g.tiles() && g.o.window[0] * g.o.window[1] <= cost_model::kWindowPixelsPerThread;
   const std::string functions = fmt::format(
       "  struct Read {{\n{}  }};\n  const auto reads = [&](const Index i, Read& r) {{\n{}  }};\n"
       "  const auto finish = [&](const Index i, const R x, const Read& r) {{\n{}  }};\n",
@@ -133,12 +131,6 @@ std::optional<CudaStep> finish_step(PoolPass pass, const KernelSpec& spec) {
   return step;
 }
 
-// A separate launch, not a part of a persistent kernel: then several thread blocks share a multiprocessor.
-Kernel apart(CudaStream* lane, CudaStep step) {
-  return
-      [kernel = SteppedKernel(lane, {std::move(step)})](const void* const* in, void* const* out) { kernel(in, out); };
-}
-
 }  // namespace
 
 std::string pool_text(PoolPass pass, const KernelSpec& spec) {
@@ -146,13 +138,14 @@ std::string pool_text(PoolPass pass, const KernelSpec& spec) {
   return text_of(step ? *step : plain_step(pass, spec));
 }
 
+// Launched by itself, not a task of a persistent kernel: then several thread blocks share a multiprocessor.
 Kernel pool_kernel_cuda(PoolPass pass, const KernelSpec& spec) {
   if (count(spec.out[0].shape) == 0) return [](const void* const*, void* const*) {};
-  if (!spec.attrs.find("body")) return apart(spec.cuda, plain_step(pass, spec));
-  if (auto step = finish_step(pass, spec)) return apart(spec.cuda, *std::move(step));
-  return then_body(
-      [plain = apart(spec.cuda, plain_step(pass, spec))](const void* const* in, void* out) { plain(in, &out); }, 3,
-      spec.attrs.program("body"), spec);
+  if (!spec.attrs.find("body")) return LaunchedSteps(*spec.cuda, {plain_step(pass, spec)});
+  if (auto step = finish_step(pass, spec)) return LaunchedSteps(*spec.cuda, {*std::move(step)});
+  return then_body([plain = LaunchedSteps(*spec.cuda, {plain_step(pass, spec)})](const void* const* in,
+                                                                                 void* out) { plain(in, &out); },
+                   3, spec.attrs.program("body"), spec);
 }
 
 }  // namespace lockstep

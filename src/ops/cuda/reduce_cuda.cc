@@ -4,20 +4,18 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/step.h"
+#include "ops/cuda/task.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
 
 namespace lockstep {
 namespace {
 
+using cost_model::kReduceElementsPerBlock, cost_model::kReduceElementsPerThread;
+
 constexpr int kReduceThreads = kStepThreads;
-constexpr int64_t kReduceBlocks = 512;  // thread blocks; enough for any GPU
-constexpr int64_t kReduceWide = 128;    // the same if each has four times as much in flight
-constexpr int64_t kReduceTogether = 16;
-constexpr int64_t kReduceStretch = kReduceThreads * kReduceTogether;  // elements too few for another thread block
-constexpr int64_t kReduceFew = 4096;                                  // elements for which one thread block is enough
 
 struct Texts {
   const char* combine;   // of a and b
@@ -83,17 +81,23 @@ ReduceLayout layout_of(const Axes& split, DType dtype) {
   ReduceLayout out;
   out.results = count(split.kept);
   out.length = count(split.gone);
-  if (out.results <= kReduceThreads && out.results * out.length <= kReduceFew) {
+  if (out.results <= kReduceThreads && out.results * out.length <= cost_model::kReduceInOneBlock) {
     out.across = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(out.results, 1))));
     return out;
   }
   // Adjacent threads should read adjacent elements (coalescing).
   const bool rows = !split.at_gone.strides.empty() && split.at_gone.strides.back() == 1;
-  out.across = rows ? (out.length >= 128 ? 1 : out.length >= 32 ? 8 : 32) : 32;
-  if (!rows && out.results * out.length >= kReduceWide * kReduceStretch && reads_four(split, dtype)) out.wide = 4;
+  out.across = rows ? (out.length >= cost_model::kReduceLongRow    ? 1
+                       : out.length >= cost_model::kReduceShortRow ? 8
+                                                                   : 32)
+                    : 32;
+  if (!rows && out.results * out.length >= cost_model::kReduceVectorBlocks * kReduceElementsPerBlock &&
+      reads_four(split, dtype))
+    out.wide = 4;
   const int64_t blocks = std::max<int64_t>((out.results + out.of_block() - 1) / out.of_block(), 1);
-  const int64_t most = std::max<int64_t>(out.length * out.of_block() / kReduceStretch, 1);
-  out.splits = std::clamp<int64_t>((out.wide > 1 ? kReduceWide : kReduceBlocks) / blocks, 1, most);
+  const int64_t most = std::max<int64_t>(out.length * out.of_block() / kReduceElementsPerBlock, 1);
+  out.splits = std::clamp<int64_t>(
+      (out.wide > 1 ? cost_model::kReduceVectorBlocks : cost_model::kReduceBlocks) / blocks, 1, most);
   return out;
 }
 
@@ -102,8 +106,9 @@ std::string thread_sums_text(const Texts& t, const Axes& split, const ReduceLayo
   const int down = kReduceThreads / l.across;
   const int64_t stretch = (l.length + l.splits - 1) / l.splits;
   // Elements that a thread has in flight.
-  const int64_t together = std::clamp<int64_t>((stretch + down - 1) / down, 1,
-                                               l.wide * size_of(from) > 8 ? kReduceTogether / 2 : kReduceTogether);
+  const int64_t together =
+      std::clamp<int64_t>((stretch + down - 1) / down, 1,
+                          l.wide * size_of(from) > 8 ? kReduceElementsPerThread / 2 : kReduceElementsPerThread);
   return fmt::format(
       R"(  {type}* const part = reinterpret_cast<{type}*>(shared);
   const uint32_t tx = threadIdx.x % {across}u, ty = threadIdx.x / {across}u;
@@ -167,6 +172,7 @@ CudaStep step_of(const Texts& t, const Axes& split, const ReduceLayout& l, DType
   step.name = "reduce";
   step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, {}* out", memory_type(from), to);
+  step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
   step.blocks = l.blocks();
   step.shared_bytes = kReduceThreads * l.wide * size_of(is_16_bit(from) ? DType::f32 : from);
   step.body = thread_sums_text(t, split, l, from) + block_sums_text(l, from, to);
@@ -204,98 +210,121 @@ CudaStep row_step(const Texts& t, const Axes& split, DType dtype, int64_t result
   return step;
 }
 
-// Range by range: rows by warps. If the first dimension is reduced: all columns of a range at a time, or as many as
-// leave a few threads for each.
-CudaRanges ranges_of(const Texts& t, const Axes& split, const Shape& shape, const Dims& axes, DType dtype) {
-  constexpr int64_t kColumns = 16, kMostColumns = 128, kMostRows = 1024;
-  const int64_t results = count(split.kept), length = count(split.gone);
-  if (split.kept.empty() || length == 0) return {};
-  const auto rows = [=](int warps) {
-    return [=](int64_t ranges) {
-      CudaStep step = row_step(t, split, dtype, results / ranges, length, warps);
-      step.blocks = ranges;
-      return step;
-    };
-  };
-  if (!contains(axes, 0))
-    return {.most = shape[0],
-            .least = CudaElements::least_ranges(results * length),
-            .own = {0},
-            .step = rows(kReduceThreads / 32),
-            .by_warp = rows(1)};
-  if (length > kMostRows || results % kColumns != 0) return {};
-  return {
-      .most = results / kColumns,
-      .least = CudaElements::least_ranges(results * length),
-      .own = {},
-      .step = [=](int64_t ranges) {
-        const int64_t columns = results / ranges;
-        int64_t across = kColumns;
-        while (across < kMostColumns && columns % (2 * across) == 0) across *= 2;
-        const ReduceLayout layout{.across = static_cast<int>(across), .results = results, .length = length};
-        CudaStep step = step_of(t, split, layout, dtype, memory_type(dtype));
-        step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
-        step.blocks = ranges;
-        step.body = fmt::format(
-            "  for (uint32_t c = 0; c < {n}u; ++c) [&](const uint32_t block) {{\n{body}  __syncthreads();\n  }}(block "
-            "* {n}u + c);\n",
-            fmt::arg("n", columns / across), fmt::arg("body", step.body));
-        return step;
-      }};
+// A task's reduction.
+struct TaskReduction {
+  DType dtype;
+  const Shape& shape;
+  const Dims axes;
+  Axes split;
+  ReduceLayout layout;
+
+  explicit TaskReduction(const GpuTask& task)
+      : dtype(task.in[0].type.dtype),
+        shape(task.in[0].type.shape),
+        axes(task.stage == TaskStage::combine ? Dims{0} : task.attrs.ints("axes")),
+        split(shape, axes),
+        layout(layout_of(split, dtype)) {
+    if (task.stage == TaskStage::combine) layout.splits = 1;
+  }
+
+  // Partial results have the register type: f32 for 16-bit floats.
+  Type partial() const { return {is_16_bit(dtype) ? DType::f32 : dtype, {layout.splits, layout.results}}; }
+  bool along_rows() const { return !contains(axes, 0); }
+};
+
+TaskTraits::Ranges ranges_of(const TaskReduction& r) {
+  const int64_t results = r.layout.results, length = r.layout.length;
+  if (r.split.kept.empty() || results == 0 || length == 0) return {};
+  const int64_t least = CudaElements::least_ranges(results * length);
+  if (r.along_rows()) return {.most = r.shape[0], .least = least, .own = {0}, .by_warp = true};
+  if (length > cost_model::kMostRangeRows || results % cost_model::kRangeColumns != 0) return {};
+  return {.most = results / cost_model::kRangeColumns, .least = least, .own = {}};
 }
+
+// If the first dimension is reduced: all columns of a range at a time, or as many as leave a few threads for each.
+CudaStep columns_step(const Texts& t, const TaskReduction& r, int64_t ranges) {
+  const int64_t columns = r.layout.results / ranges;
+  int64_t across = cost_model::kRangeColumns;
+  while (across < cost_model::kMostRangeColumns && columns % (2 * across) == 0) across *= 2;
+  const ReduceLayout layout{.across = static_cast<int>(across), .results = r.layout.results, .length = r.layout.length};
+  CudaStep step = step_of(t, r.split, layout, r.dtype, memory_type(r.dtype));
+  step.blocks = ranges;
+  step.body = fmt::format(
+      "  for (uint32_t c = 0; c < {n}u; ++c) [&](const uint32_t block) {{\n{body}  __syncthreads();\n  }}(block "
+      "* {n}u + c);\n",
+      fmt::arg("n", columns / across), fmt::arg("body", step.body));
+  return step;
+}
+
+// Range by range, or rows by warps.
+std::optional<CudaStep> divided_step(const Texts& t, const TaskReduction& r, const GpuTask& task) {
+  if (task.stage != TaskStage::whole || !ranges_of(r).supports(task.division, task.count)) return {};
+  if (!r.along_rows()) return columns_step(t, r, task.count);
+  const int warps = task.division == TaskDivision::warps ? 1 : kReduceThreads / 32;
+  CudaStep step = row_step(t, r.split, r.dtype, r.layout.results / task.count, r.layout.length, warps);
+  step.blocks = task.count;
+  return step;
+}
+
+template <ReduceKind kR>
+std::optional<CudaStep> reduce_step(const GpuTask& task, const GpuTarget&) {
+  const TaskReduction r(task);
+  if (r.layout.results == 0 || !is_plain_row(task)) return {};
+  const Texts texts = texts_of(kR, r.dtype);
+  if (task.division != TaskDivision::tiles) return divided_step(texts, r, task);
+  if (task.stage == TaskStage::combine)
+    return step_of(texts, r.split, r.layout, r.dtype, memory_type(task.out[0].type.dtype));
+  if (r.layout.splits == 1 && task.stage == TaskStage::partial) return {};
+  if (r.layout.splits == 1) return step_of(texts, r.split, r.layout, r.dtype, memory_type(r.dtype));
+  CudaStep step = step_of(texts, r.split, r.layout, r.dtype, register_name(r.dtype));
+  if (task.stage == TaskStage::whole) step.partial = r.partial();
+  return step;
+}
+
+template <ReduceKind kR>
+TaskTraits reduce_traits(const GpuTask& task, const GpuTarget&) {
+  if (task.stage != TaskStage::whole) return {};
+  const TaskReduction r(task);
+  TaskTraits traits;
+  traits.ranges = ranges_of(r);
+  if (kR != ReduceKind::sum) return traits;
+  traits.sums_all = r.dtype == DType::f32 && r.layout.results == 1;
+  traits.sums_columns = (r.dtype == DType::f32 || is_16_bit(r.dtype)) && r.shape.size() == 2 && r.axes == Dims{0};
+  return traits;
+}
+
+template <ReduceKind kR>
+constexpr CudaTaskKind kReduceTask = {.step = reduce_step<kR>, .traits = reduce_traits<kR>};
 
 }  // namespace
 
+constinit const CudaTaskKind reduce_sum_task = kReduceTask<ReduceKind::sum>;
+constinit const CudaTaskKind reduce_prod_task = kReduceTask<ReduceKind::prod>;
+constinit const CudaTaskKind reduce_max_task = kReduceTask<ReduceKind::max>;
+constinit const CudaTaskKind reduce_min_task = kReduceTask<ReduceKind::min>;
+constinit const CudaTaskKind reduce_all_task = kReduceTask<ReduceKind::all>;
+constinit const CudaTaskKind reduce_any_task = kReduceTask<ReduceKind::any>;
+
 Kernel reduce_kernel_cuda(ReduceKind r, const KernelSpec& spec) {
-  using Argument = CudaStep::Argument;
-  const DType dtype = spec.in[0].dtype;
-  const Axes split(spec.in[0].shape, spec.attrs.ints("axes"));
-  const ReduceLayout layout = layout_of(split, dtype);
-  if (layout.results == 0) return [](const void* const*, void* const*) {};
-  const Texts texts = texts_of(r, dtype);
-  CudaRanges ranges = ranges_of(texts, split, spec.in[0].shape, spec.attrs.ints("axes"), dtype);
-  SteppedWays ways{.ranges = std::move(ranges)};
-  if (r == ReduceKind::sum && dtype == DType::f32 && layout.results == 1)
-    ways.of_added_up = [texts, lane = spec.cuda] {
-      const Axes all({kPartialSums}, {0});
-      CudaStep step = step_of(texts, all, layout_of(all, DType::f32), DType::f32, "float");
-      step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
-      return SteppedKernel(lane, {std::move(step)});
-    };
-  if (r == ReduceKind::sum && (dtype == DType::f32 || is_16_bit(dtype)) && spec.in[0].rank() == 2 &&
-      spec.attrs.ints("axes") == Dims{0})
-    ways.adds_columns = spec.in[0];
-  if (layout.splits == 1) {
-    CudaStep step = step_of(texts, split, layout, dtype, memory_type(dtype));
-    step.arguments = {{Argument::operand, 0}, {Argument::result, 0}};
-    return SteppedKernel(spec.cuda, {std::move(step)}, {}, std::move(ways));
-  }
-  // Partial results have the register type: f32 for 16-bit floats.
-  const DType wide = dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype;
-  CudaStep first = step_of(texts, split, layout, dtype, register_name(dtype));
-  first.arguments = {{Argument::operand, 0}, {Argument::own, 0}};
-  const Axes rest({layout.splits, layout.results}, {0});
-  ReduceLayout last = layout_of(rest, wide);
-  last.splits = 1;
-  CudaStep second = step_of(texts, rest, last, wide, memory_type(dtype));
-  second.arguments = {{Argument::own, 0}, {Argument::result, 0}};
-  return SteppedKernel(spec.cuda, {std::move(first), std::move(second)},
-                       {spec.cuda->allocate(layout.splits * layout.results * size_of(wide))}, std::move(ways));
+  return launch_alone(*reduce_task(r), task_of(spec), *spec.cuda);
 }
 
+namespace {
+
 // One warp per result, or one thread if there are few elements.
-Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
-  const Type& x = spec.in[0];
-  const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
-  const int64_t n = x.shape[axis], inner = dense_strides(x.shape)[axis], results = count(spec.out[0].shape);
-  if (results == 0) return [](const void* const*, void* const*) {};
+template <bool kGreatest>
+std::optional<CudaStep> arg_step(const GpuTask& task, const GpuTarget&) {
+  const Type& x = task.in[0].type;
+  const auto axis = static_cast<size_t>(task.attrs.integer("axis"));
+  const int64_t n = x.shape[axis], inner = dense_strides(x.shape)[axis], results = count(task.out[0].type.shape);
+  if (results == 0 || !is_plain_row(task) || task.stage != TaskStage::whole || task.division != TaskDivision::tiles)
+    return {};
   CudaStep step;
   step.name = "arg";
   step.prelude = "#include \"elements.cuh\"\nusing namespace lockstep;\n";
   step.parameters = fmt::format("const {}* in, int32_t* out", memory_type(x.dtype));
   step.arguments = {{CudaStep::Argument::operand, 0}, {CudaStep::Argument::result, 0}};
-  constexpr int64_t kAlone = 16;
-  const int64_t lanes = n <= kAlone ? 1 : 32, at_once = kReduceThreads / lanes;
+  const int64_t lanes = n <= cost_model::kArgElementsPerThread ? 1 : 32, at_once = kReduceThreads / lanes;
   step.blocks = (results + at_once - 1) / at_once;
   step.body = fmt::format(
       R"(  const uint64_t o = uint64_t(block) * {at_once}u + threadIdx.x / {lanes}u;
@@ -327,9 +356,18 @@ Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
 )",
       fmt::arg("at_once", at_once), fmt::arg("lanes", lanes), fmt::arg("memory", memory_type(x.dtype)),
       fmt::arg("type", register_name(x.dtype)), fmt::arg("results", results), fmt::arg("n", n),
-      fmt::arg("inner", inner), fmt::arg("beyond", greatest ? ">" : "<"),
+      fmt::arg("inner", inner), fmt::arg("beyond", kGreatest ? ">" : "<"),
       fmt::arg("shuffled", x.dtype == DType::boolean || x.dtype == DType::u8 ? "int(best)" : "best"));
-  return SteppedKernel(spec.cuda, {std::move(step)});
+  return step;
+}
+
+}  // namespace
+
+constinit const CudaTaskKind argmax_task = {.step = arg_step<true>};
+constinit const CudaTaskKind argmin_task = {.step = arg_step<false>};
+
+Kernel arg_kernel_cuda(bool greatest, const KernelSpec& spec) {
+  return launch_alone(greatest ? argmax_task : argmin_task, task_of(spec), *spec.cuda);
 }
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ struct RoundsKernel {
 // The sub-program that a KernelSpec's `compile` returns for a GPU. Found with std::function's target().
 struct SubProgram {
   Kernel run;
-  // Returns nullopt if each round must be launched separately.
+  // Returns nullopt if each round must be launched separately. REQUIRES: called while the kernel of the row is prepared.
   std::function<std::optional<RoundsKernel>(const CudaRounds&)> rounds;
 
   void operator()(const void* const* in, void* const* out) const { run(in, out); }

@@ -4,19 +4,19 @@
 
 #include <algorithm>
 
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 
 namespace lockstep {
 
 std::optional<RowProduct> row_product(const GemmSpec& g) {
-  constexpr int64_t kMostElements = 16384;  // of the second matrix, which every block reads
-  constexpr int64_t kMostRows = 4;          // of a block, which reads it for each
+  using cost_model::kRowProductElements, cost_model::kRowProductRows;
   const bool real = g.dtype == DType::f32 || g.dtype == DType::bf16 || g.dtype == DType::f16;
-  if (!real || g.batch != 1 || g.transpose_a || g.k < 1 || g.n < 1 || g.k * g.n > kMostElements) return {};
+  if (!real || g.batch != 1 || g.transpose_a || g.k < 1 || g.n < 1 || g.k * g.n > kRowProductElements) return {};
   if ((g.lda != GemmSpec::kDense && g.lda != g.k) || (g.ldc != GemmSpec::kDense && g.ldc != g.n)) return {};
   if (g.m * std::max(g.n, g.k) >= INT32_MAX || g.ldb >= INT32_MAX / std::max(g.n, g.k)) return {};
-  return RowProduct{.most = g.m, .least = (g.m + kMostRows - 1) / kMostRows};
+  return RowProduct{.most = g.m, .least = (g.m + kRowProductRows - 1) / kRowProductRows};
 }
 
 GemmStep row_product_step(const GemmSpec& g, int64_t count, bool rounded) {

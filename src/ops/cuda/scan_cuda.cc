@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "lane/cuda/code.h"
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
@@ -13,7 +14,6 @@ namespace {
 
 constexpr int kScanThreads = 256;
 constexpr int64_t kScanStretch = 2048;  // elements per thread block
-constexpr int64_t kShort = 32;          // lines too short for a thread block
 
 // An array as [outer, n, inner], n along the axis: `lines` = outer * inner.
 struct ScanLines {
@@ -26,7 +26,7 @@ struct ScanLines {
     n = shape[static_cast<size_t>(axis)];
     inner = extent(shape, axis + 1, spec.in[0].rank());
     lines = extent(shape, 0, axis) * inner;
-    walked = n <= kShort || (inner >= 32 && lines >= 16384);
+    walked = n <= cost_model::kScanShortLine || (inner >= 32 && lines >= cost_model::kScanManyLines);
   }
   int64_t stretches() const { return (n + kScanStretch - 1) / kScanStretch; }
 };

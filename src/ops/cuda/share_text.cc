@@ -8,7 +8,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr int64_t kMostFew = 32;  // columns: a lane each
+constexpr int64_t kMostFew = 32;  // columns: one lane of a warp each
 
 GemmStep shared_step(const std::string& call) {
   GemmStep out;
@@ -24,16 +24,17 @@ std::string types_of(const GemmSpec& g, bool rounded) {
 }
 
 std::string sums_of(const GemmSpec& g, int64_t cols, bool rounded) {
-  return fmt::format("SharedSums<{}, {}, {}, {}>{{told, now, place}}", types_of(g, rounded), cols, g.k / cols, g.n);
+  return fmt::format("SharedSums<{}, {}, {}, {}>{{messages, now, place}}", types_of(g, rounded), cols, g.k / cols, g.n);
 }
 
 }  // namespace
 
-CudaSpread::Kind spread_kind(const GemmSpec& g) {
+TaskTraits::Spread::Kind spread_kind(const GemmSpec& g) {
+  using Spread = TaskTraits::Spread;
   const bool dense = g.ldb == GemmSpec::kDense || g.ldb == (g.transpose_b ? g.k : g.n);
-  if (!dense) return CudaSpread::none;
-  if (!g.transpose_b) return g.n <= kMostFew ? CudaSpread::sums : CudaSpread::none;
-  return g.k <= kMostFew ? CudaSpread::columns : CudaSpread::none;
+  if (!dense) return Spread::none;
+  if (!g.transpose_b) return g.n <= kMostFew ? Spread::sums : Spread::none;
+  return g.k <= kMostFew ? Spread::columns : Spread::none;
 }
 
 GemmStep shared_sums_step(const GemmSpec& g, int64_t cols, bool rounded) {

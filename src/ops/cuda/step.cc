@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "lane/cuda/code.h"
+#include "ops/cuda/cost_model.h"
 #include "ops/cuda/text.h"
 
 namespace lockstep {
@@ -15,8 +15,8 @@ std::string text_of(const CudaStep& step) {
       "{}extern \"C\" __global__ void __launch_bounds__({}) f({}) {{\n"
       "  extern __shared__ __align__(16) char shared[];\n"
       "  const uint32_t block = blockIdx.x;\n{}{}}}\n",
-      step.prelude, kStepThreads, step.parameters, step.early.empty() ? "" : "  constexpr uint32_t early = 0;\n",
-      step.body);
+      step.prelude, kStepThreads, step.parameters,
+      step.prefetches.empty() ? "" : "  constexpr uint32_t prefetched = 0;\n", step.body);
 }
 
 std::vector<std::pair<std::string, std::string>> parameters_of(const CudaStep& step) {
@@ -45,8 +45,8 @@ std::string CudaSource::applied(const std::function<std::string(size_t operand)>
 }
 
 CudaElements CudaElements::flat(int64_t n, int64_t most) {
-  constexpr int64_t kProcessors = 132;  // multiprocessors of a large GPU
-  const int64_t together = n <= kStepThreads * most ? kStepThreads : kStepThreads * kProcessors;
+  using cost_model::kElementProcessors;
+  const int64_t together = n <= kStepThreads * most ? kStepThreads : kStepThreads * kElementProcessors;
   const int64_t each = std::clamp<int64_t>((n + together - 1) / together, 1, most);
   return {n, each * kStepThreads, each};
 }
@@ -57,8 +57,8 @@ CudaElements CudaElements::in_ranges(int64_t n, int64_t most, int64_t count, boo
 }
 
 int64_t CudaElements::least_ranges(int64_t n) {
-  constexpr int64_t kMost = 32;
-  return (n + kStepThreads * kMost - 1) / (kStepThreads * kMost);
+  constexpr int64_t kMost = kStepThreads * cost_model::kRangeElementsPerThread;
+  return (n + kMost - 1) / kMost;
 }
 
 std::string CudaElements::text(const std::string& state, const std::string& read, const std::string& finish) const {
@@ -80,80 +80,47 @@ std::string CudaElements::text(const std::string& state, const std::string& read
       fmt::arg("rest", once ? "" : "  }\n"));
 }
 
-struct SteppedKernel::State {
-  CudaStream* lane;
+struct LaunchedSteps::State {
+  CudaStream& stream;
   std::vector<CudaStep> steps;
-  std::vector<BufferPtr> own;
-  SteppedWays ways;
-  // Compiled on first use: not needed if the steps become part of a persistent kernel.
-  std::vector<CudaFunction> functions;
+  std::vector<std::string> texts;
+  std::vector<std::vector<BufferPtr>> workspaces;  // by step
+  std::vector<CudaFunction> functions;             // loaded by the first call
   std::vector<const void*> pointers;
   std::vector<void*> arguments;
 };
 
-SteppedKernel::SteppedKernel(CudaStream* lane, std::vector<CudaStep> steps, std::vector<BufferPtr> own,
-                             SteppedWays ways)
-    : state_(std::make_shared<State>(State{lane, std::move(steps), std::move(own), std::move(ways), {}, {}, {}})) {
+LaunchedSteps::LaunchedSteps(CudaStream& stream, std::vector<CudaStep> steps, std::vector<BufferPtr> workspaces)
+    : state_(std::make_shared<State>(State{stream, std::move(steps), {}, {}, {}, {}, {}})) {
   size_t most = 0;
-  for (const CudaStep& step : state_->steps) most = std::max(most, step.arguments.size());
+  for (const CudaStep& step : state_->steps) {
+    most = std::max(most, step.arguments.size());
+    begin_kernel(state_->texts.emplace_back(text_of(step)), stream);
+    std::vector<BufferPtr>& own = state_->workspaces.emplace_back(workspaces);
+    if (!own.empty()) continue;
+    for (const int64_t bytes : step.workspaces) {
+      own.push_back(stream.allocate(bytes));
+      stream.clear(own.back()->data(), bytes);
+    }
+  }
   state_->pointers.resize(most);
   state_->arguments.resize(most);
 }
 
-SteppedKernel SteppedKernel::on(int processors) const {
-  return state_->ways.remake ? state_->ways.remake(processors) : *this;
-}
-
-const std::vector<CudaStep>& SteppedKernel::steps() const { return state_->steps; }
-const CudaRanges& SteppedKernel::ranges() const { return state_->ways.ranges; }
-const CudaSpread& SteppedKernel::spread() const {
-  static const auto* const none = new CudaSpread;
-  return state_->ways.spread ? *state_->ways.spread : *none;
-}
-std::optional<SteppedKernel> SteppedKernel::with_exchange(int64_t exchanged) const {
-  return state_->ways.with_exchange ? state_->ways.with_exchange(exchanged) : std::nullopt;
-}
-bool SteppedKernel::is_source() const { return state_->ways.source != nullptr; }
-std::optional<CudaSource> SteppedKernel::source(const std::vector<CudaSourced>& operands) const {
-  return state_->ways.source ? state_->ways.source(operands) : std::nullopt;
-}
-std::optional<SteppedKernel> SteppedKernel::sourced(const std::vector<CudaSourced>& operands) const {
-  return state_->ways.sourced ? state_->ways.sourced(operands) : std::nullopt;
-}
-std::optional<SteppedKernel> SteppedKernel::adding(size_t result) const {
-  return state_->ways.adding ? state_->ways.adding(result) : std::nullopt;
-}
-bool SteppedKernel::adds_up() const { return state_->ways.of_added_up != nullptr; }
-SteppedKernel SteppedKernel::of_added_up() const { return state_->ways.of_added_up(); }
-std::optional<Type> SteppedKernel::adds_columns() const { return state_->ways.adds_columns; }
-std::optional<size_t> SteppedKernel::by_columns() const { return state_->ways.by_columns; }
-std::optional<SteppedKernel> SteppedKernel::with_columns(const CudaColumns& columns) const {
-  return state_->ways.with_columns ? state_->ways.with_columns(columns) : std::nullopt;
-}
-const void* SteppedKernel::own(size_t index) const { return state_->own[index]->data(); }
-const std::vector<BufferPtr>& SteppedKernel::memory() const { return state_->own; }
-CudaStream* SteppedKernel::lane() const { return state_->lane; }
-
-void SteppedKernel::begin() const {
-  if (state_->ways.apart) return;
-  for (const CudaStep& step : state_->steps) begin_kernel(text_of(step), *state_->lane);
-}
-
-void SteppedKernel::operator()(const void* const* in, void* const* out) const {
+void LaunchedSteps::operator()(const void* const* in, void* const* out) const {
+  using Argument = CudaStep::Argument;
   State& s = *state_;
-  if (s.ways.apart) return s.ways.apart(in, out);
-  while (s.functions.size() < s.steps.size())
-    s.functions.push_back(kernel_of(text_of(s.steps[s.functions.size()]), *s.lane));
+  while (s.functions.size() < s.steps.size()) s.functions.push_back(kernel_of(s.texts[s.functions.size()], s.stream));
   for (size_t i = 0; i < s.steps.size(); ++i) {
     const CudaStep& step = s.steps[i];
     for (size_t k = 0; k < step.arguments.size(); ++k) {
-      const CudaStep::Argument& argument = step.arguments[k];
-      s.pointers[k] = argument.kind == CudaStep::Argument::operand  ? in[argument.index]
-                      : argument.kind == CudaStep::Argument::result ? out[argument.index]
-                                                                    : own(argument.index);
+      const Argument& argument = step.arguments[k];
+      s.pointers[k] = argument.kind == Argument::operand  ? in[argument.index]
+                      : argument.kind == Argument::result ? out[argument.index]
+                                                          : s.workspaces[i][argument.index]->data();
       s.arguments[k] = &s.pointers[k];
     }
-    s.functions[i].launch(*s.lane, step.blocks, kStepThreads, s.arguments.data(), step.shared_bytes);
+    s.functions[i].launch(s.stream, step.blocks, kStepThreads, s.arguments.data(), step.shared_bytes);
   }
 }
 

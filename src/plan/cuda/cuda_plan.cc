@@ -1,10 +1,8 @@
 #include "plan/cuda/cuda_plan.h"
 
 #include "hardware/gpu_launch.h"
-#include "ops/cuda/step.h"
 #include "passes/passes.h"
 #include "plan/cuda/cuda_planner.h"
-#include "plan/cuda/whole_kernel.h"
 
 namespace lockstep {
 
@@ -37,10 +35,7 @@ bool CudaPlan::make_sections() {
 }
 
 void CudaPlan::compile_in_background() const {
-  for (const Instruction& each : instructions_) {
-    if (const auto* stepped = each.kernel.target<SteppedKernel>()) stepped->begin();
-    if (const auto* persistent = each.kernel.target<detail::PersistentKernel>()) persistent->compile_in_background();
-  }
+  for (const auto& kernel : persistent_kernels_) kernel->compile_in_background();
 }
 
 void CudaPlan::run(const void* const* in, void* const* out) {

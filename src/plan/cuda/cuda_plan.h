@@ -1,5 +1,5 @@
 // CudaPlan: the execution plan of a lowered program on a GPU. Small instructions are joined into persistent kernels
-// (whole_kernel.h), and the stretches between collectives are captured as graphs. run() returns when the work is
+// (schedule.h, persistent_kernel.h), and the stretches between collectives are captured as graphs. run() returns when the work is
 // enqueued. Run it from one thread at a time.
 #pragma once
 
@@ -9,6 +9,8 @@
 
 #include "ops/cuda/rounds.h"
 #include "plan/cuda/graph_cache.h"
+#include "plan/cuda/persistent_kernel.h"
+#include "plan/cuda/schedule.h"
 #include "plan/plan.h"
 
 namespace lockstep {
@@ -20,10 +22,15 @@ class CudaPlan final : public Plan {
 
   void run(const void* const* in, void* const* out) override;
   void compile_in_background() const override;
+  std::string schedule() const override { return print(schedule_); }
 
   // Makes the kernel of SubProgram::rounds: a sub-program repeated for several rounds. Returns nullopt if each round
   // must be launched separately.
-  static std::optional<RoundsKernel> rounds(const Program&, Pool&, CudaStream&, const CudaRounds&);
+  struct Rounds {
+    RoundsKernel kernel;
+    detail::KernelSchedule schedule;
+  };
+  static std::optional<Rounds> rounds(const Program&, Pool&, CudaStream&, const CudaRounds&);
 
  private:
   friend class CudaPlanner;
@@ -47,6 +54,8 @@ class CudaPlan final : public Plan {
 
   CudaStream& stream_;
   const size_t inputs_;
+  detail::GpuSchedule schedule_;
+  std::vector<std::shared_ptr<detail::PersistentKernel>> persistent_kernels_;
   std::vector<BufferPtr> device_constants_;
   BufferPtr device_arena_;
   std::vector<Section> sections_;

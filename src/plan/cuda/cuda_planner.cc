@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "ops/cuda/kernels.h"
-#include "ops/cuda/step.h"
-#include "plan/cuda/whole_kernel.h"
+#include "ops/cuda/rounds.h"
+#include "plan/cuda/persistent_kernel.h"
 
 namespace lockstep {
 namespace {
@@ -38,12 +40,6 @@ Kernel through_host(const Op& op, const KernelSpec& spec, const KernelSpec& host
 
 }  // namespace
 
-// Reused memory would create dependencies between instructions that could otherwise share a phase (whole_kernel.h).
-bool CudaPlanner::avoids_reuse(int64_t bytes) const {
-  constexpr int64_t kNoReuseBytes = int64_t{64} << 20;
-  return bytes <= kNoReuseBytes;
-}
-
 const void* CudaPlanner::constant_memory(size_t index, const BufferPtr& host) {
   if (plan_.device_constants_.size() <= index) plan_.device_constants_.resize(index + 1);
   BufferPtr& copy = plan_.device_constants_[index];  // made on first use, when the constant has been computed
@@ -61,9 +57,13 @@ Kernel CudaPlanner::prepare_kernel(const Op& op, const KernelSpec& host, std::st
   spec.compile = [this, &waits](const Program& sub) -> Kernel {
     std::shared_ptr<CudaPlan> plan = lockstep::compile(sub, pool(), stream_);
     add_sub_plan(*plan, waits);
+    prepared_->bodies.push_back(plan->schedule_.kernels);
     return SubProgram{[plan](const void* const* in, void* const* out) { plan->run(in, out); },
-                      [sub, stream = &stream_, pool = &pool()](const CudaRounds& rounds) {
-                        return CudaPlan::rounds(sub, *pool, *stream, rounds);
+                      [this, sub](const CudaRounds& rounds) -> std::optional<RoundsKernel> {
+                        std::optional<CudaPlan::Rounds> made = CudaPlan::rounds(sub, pool(), stream_, rounds);
+                        if (!made) return {};
+                        prepared_->bodies.back() = {std::move(made->schedule)};
+                        return std::move(made->kernel);
                       }};
   };
   Kernel kernel;
@@ -73,6 +73,7 @@ Kernel CudaPlanner::prepare_kernel(const Op& op, const KernelSpec& host, std::st
     kernel = elementwise_cuda(op, spec);
   if (kernel) return kernel;
   text += " on the host";
+  prepared_->on_host = true;
   waits = true;
   KernelSpec on_host = host;
   on_host.alias = {};  // operands and results are copied to separate memory
@@ -83,8 +84,7 @@ Kernel CudaPlanner::copy_kernel(int64_t bytes) const {
   return [&stream = stream_, bytes](const void* const* in, void* const* out) { stream.copy(out[0], in[0], bytes); };
 }
 
-void CudaPlanner::finish(const std::vector<InstructionMemory>& memory) {
-  join(memory);
+void CudaPlanner::finish() {
   if (plan_.make_sections()) add_stable_buffers();
 }
 
@@ -99,43 +99,31 @@ void CudaPlanner::add_stable_buffers() {
     if (plan_.donated_input_[j] < 0) add(false, j, bytes(program().outputs[j]));
 }
 
-void CudaPlanner::join(const std::vector<InstructionMemory>& memory) {
-  std::vector<detail::GpuInstruction> all;
-  for (size_t i = 0; i < memory.size(); ++i)
-    all.push_back({&plan_.instructions_[i].kernel, memory[i].in, memory[i].out, memory[i].escapes});
-  std::vector<CudaPlan::Instruction> after;
-  std::vector<CudaPlan::PointerRef> moved(plan_.instructions_.size());  // by instruction: where its operands begin
-  std::vector<size_t> results(plan_.instructions_.size());
-  const auto keep = [&](size_t i) {
-    moved[i] = {after.size(), 0, false};
-    after.push_back(std::move(plan_.instructions_[i]));
-  };
-  size_t next = 0;
-  for (detail::JoinedInstructions& one : detail::join_instructions(stream_, all)) {
-    for (; next < one.first; ++next) keep(next);
-    CudaPlan::Instruction instruction;
-    instruction.kernel = std::move(one.kernel);
-    instruction.label = "persistent kernel";
-    instruction.text = " " + one.text;
-    for (; next < one.first + one.count; ++next) {
-      CudaPlan::Instruction& part = plan_.instructions_[next];
-      moved[next] = {after.size(), instruction.in.size(), false};
-      results[next] = instruction.out.size();
-      instruction.in.insert(instruction.in.end(), part.in.begin(), part.in.end());
-      instruction.out.insert(instruction.out.end(), part.out.begin(), part.out.end());
-      instruction.text += fmt::format("\n  {}{}", part.op->name, part.text);
-    }
-    after.push_back(std::move(instruction));
+void CudaPlanner::add_persistent_kernel(const detail::KernelSchedule& kernel, size_t rows) {
+  CudaPlan::Instruction instruction;
+  const auto& persistent =
+      plan_.persistent_kernels_.emplace_back(std::make_shared<detail::PersistentKernel>(stream_, kernel));
+  instruction.kernel = [persistent](const void* const*, void* const* values) { persistent->run(values); };
+  instruction.label = "persistent kernel";
+  instruction.text = fmt::format(" of {} rows in {} phases{}\n", rows, kernel.phases.size(),
+                                 persistent->prefetches_ahead() ? ", some of the first prefetched ahead" : "") +
+                     print(kernel, true);
+  std::vector<ValueId> values;
+  for (const TaskValue& value : persistent->values()) values.push_back(value.id);
+  add_instruction(std::move(instruction), values);
+}
+
+void CudaPlanner::add_instructions() {
+  for (const Eqn* eqn : steps())
+    if (is_constant(*eqn)) add_instruction(*eqn);
+  for (size_t k = 0; k < rows().size(); ++k) {
+    detail::KernelSchedule& kernel = plan_.schedule_.kernels[k];
+    prepared_ = &kernel;
+    if (kernel.library)
+      add_instruction(*rows()[k][0]);
+    else
+      add_persistent_kernel(kernel, rows()[k].size());
   }
-  for (; next < plan_.instructions_.size(); ++next) keep(next);
-  plan_.instructions_ = std::move(after);
-  const auto move_pointer = [&](CudaPlan::PointerRef& ref) {
-    const size_t from = ref.instruction;
-    ref.instruction = moved[from].instruction;
-    ref.index += ref.is_result ? results[from] : moved[from].index;
-  };
-  for (CudaPlan::Patch& patch : plan_.patches_) move_pointer(patch.pointer);
-  for (CudaPlan::ArenaPatch& patch : plan_.arena_patches_) move_pointer(patch.pointer);
 }
 
 }  // namespace lockstep

@@ -22,21 +22,21 @@ template <class T>
 using Four = Side<T, 4>;
 // Loads and stores such a vector; element by element if `from` is not memory but behaves like it.
 template <class T, int kCount, class From>
-inline void read_side(Side<T, kCount>& x, const From& from, uint64_t i) {
+inline void load_vector(Side<T, kCount>& x, const From& from, uint64_t i) {
 #pragma unroll
   for (int q = 0; q < kCount; ++q) x.v[q] = from[i + q];
 }
 template <class T, int kCount>
-inline void read_side(Side<T, kCount>& x, const T* const& from, uint64_t i) {
+inline void load_vector(Side<T, kCount>& x, const T* const& from, uint64_t i) {
   x = *reinterpret_cast<const Side<T, kCount>*>(from + i);
 }
 template <class T, int kCount, class To>
-inline void write_side(const To& to, uint64_t i, const Side<T, kCount>& x) {
+inline void store_vector(const To& to, uint64_t i, const Side<T, kCount>& x) {
 #pragma unroll
   for (int q = 0; q < kCount; ++q) to[i + q] = x.v[q];
 }
 template <class T, int kCount>
-inline void write_side(T* const& to, uint64_t i, const Side<T, kCount>& x) {
+inline void store_vector(T* const& to, uint64_t i, const Side<T, kCount>& x) {
   *reinterpret_cast<Side<T, kCount>*>(to + i) = x;
 }
 // The values that of(i, x) computes, with the interface of an array.

@@ -18,6 +18,6 @@ constexpr int group_of(int own, int bytes) {
 }
 
 // Called while a thread block waits for the partial sums of others. The default does nothing.
-inline void meanwhile() {}
+inline void while_waiting() {}
 
 }  // namespace lockstep

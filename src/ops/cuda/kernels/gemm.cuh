@@ -39,7 +39,7 @@ struct Gemm {
   static constexpr int kLine = S::kWide + (F::kSpreadB ? 4 : 8), kTile = S::kTall * kLine;
   static constexpr int kShare = S::kTall * S::kWide / S::kSplits;  // elements of the tile that a thread block finishes
   static constexpr int kMmaThreads = S::kWarpRows * S::kWarpCols * S::kParts * 32;  // threads that multiply
-  static constexpr int kAdders = kMmaThreads < S::kThreads ? S::kThreads - kMmaThreads : S::kThreads;
+  static constexpr int kColumnSumThreads = kMmaThreads < S::kThreads ? S::kThreads - kMmaThreads : S::kThreads;
   static_assert(kBytesA + kBytesB <= S::kShared && S::kParts * kTile * 4 <= S::kShared,
                 "more shared memory than was requested");
 
@@ -63,18 +63,18 @@ struct Gemm {
   using ComputedA = ComputedTile<T, S::kThreads, S::kTall, kHeldA, S::kTransposeA, kStepA, S::kM, S::kK, S::kLeadA>;
   using ComputedB = ComputedTile<T, S::kThreads, S::kWide, kHeldB, !S::kTransposeB, kStepB, S::kN, S::kK, S::kLeadB>;
 
-  // The sum of a column of the tile, from Summed::parts.
+  // The sum of a column of the tile, from ColumnSummed::parts.
   static float column_sum(const float* parts, int col) {
     float x = 0;
 #pragma unroll
-    for (int q = 0; q < kAdders / S::kWide; ++q) x += parts[q * S::kWide + col];
+    for (int q = 0; q < kColumnSumThreads / S::kWide; ++q) x += parts[q * S::kWide + col];
     return x;
   }
 
   // Prefetches the first tiles of one operand, or computes it. REQUIRES: no other code uses the shared memory until
   // run().
   template <class A>
-  static void bring_a(uint32_t block, const A& a, char* shared) {
+  static void prefetch_a(uint32_t block, const A& a, char* shared) {
     const Place at(block);
     if constexpr (S::kSourceA)
       ComputedA::fill(a, reinterpret_cast<T*>(shared), at.row, at.first() * S::kDeep);
@@ -82,7 +82,7 @@ struct Gemm {
       prefetch<kSizeA>(LoaderA(a + int64_t(at.batch) * S::kStrideA, at.row), at, reinterpret_cast<InA*>(shared));
   }
   template <class B>
-  static void bring_b(uint32_t block, const B& b, char* shared) {
+  static void prefetch_b(uint32_t block, const B& b, char* shared) {
     const Place at(block);
     InB* const to = reinterpret_cast<InB*>(shared + kBytesA);
     if constexpr (S::kSourceB)
@@ -92,11 +92,11 @@ struct Gemm {
   }
 
   // `a`, `b`: pointers, or functions that compute elements (ComputedTile). `partial`: global memory in which thread
-  // blocks exchange partial sums, all zero before and after; unused if kSplits is 1. `early`: bits 0 and 1 say
+  // blocks exchange partial sums, all zero before and after; unused if kSplits is 1. `prefetched`: bits 0 and 1 say
   // whether a and b were prefetched. Calls then() when the thread block has computed its part of the product.
   template <class Read, class A, class B, class Reader, class Finish, class Then>
   static void run(uint32_t block, const A& a, const B& b, float* partial, char* shared, const Reader& read,
-                  const Finish& finish, uint32_t early, const Then& then) {
+                  const Finish& finish, uint32_t prefetched, const Then& then) {
     const Place own(block);
     const auto [split, whole, batch, row, col] = own;
     const uint32_t row0 = row, col0 = col;
@@ -126,7 +126,7 @@ struct Gemm {
       }
     };
     if constexpr (kEarly) read_group(0);
-    multiply(a, b, own, early, shared);
+    multiply(a, b, own, prefetched, shared);
     const auto add_parts = [&](uint32_t place, float(&x)[kSide]) {
 #pragma unroll
       for (int p = 0; p < S::kParts; ++p) {
@@ -216,7 +216,7 @@ struct Gemm {
   // Computes the thread block's part of the sums and stores it to shared memory, so that adjacent threads then finish
   // adjacent elements.
   template <class A, class B>
-  static void multiply(const A& a, const B& b, const Place& at, uint32_t early, char* shared) {
+  static void multiply(const A& a, const B& b, const Place& at, uint32_t prefetched, char* shared) {
     const InA* read_a = nullptr;
     const InB* read_b = nullptr;
     if constexpr (!S::kSourceA) read_a = a + int64_t(at.batch) * S::kStrideA;
@@ -242,20 +242,20 @@ struct Gemm {
     const InB* const first_b =
         slots_b + (warp_col * (S::kTransposeB ? kStepB : 1) + part * kOnceB + F::lane_offset_b(lane));
     float c[kI][kJ][4] = {};
-    // kAdders / kWide threads add up a column: those that do not multiply, if there are any.
+    // kColumnSumThreads / kWide threads add up a column: those that do not multiply, if there are any.
     constexpr bool kAdds = requires { b.parts; };
-    const int adder = int(threadIdx.x) - (S::kThreads - kAdders);
+    const int adder = int(threadIdx.x) - (S::kThreads - kColumnSumThreads);
     const bool adds = kAdds && at.row == 0 && adder >= 0;
     float added = 0;
 #pragma unroll 1
     for (int s = 0; s < S::kStages - 1; ++s) {
-      if (s < count) fetch(s, !(early & 1u), !(early & 2u));
+      if (s < count) fetch(s, !(prefetched & 1u), !(prefetched & 2u));
       commit();
     }
     if constexpr (S::kSourceA)
-      if (!(early & 1u)) ComputedA::fill(a, slots_a, at.row, first * S::kDeep);
+      if (!(prefetched & 1u)) ComputedA::fill(a, slots_a, at.row, first * S::kDeep);
     if constexpr (S::kSourceB)
-      if (!(early & 2u)) ComputedB::fill(b, slots_b, at.col, first * S::kDeep);
+      if (!(prefetched & 2u)) ComputedB::fill(b, slots_b, at.col, first * S::kDeep);
 #pragma unroll 1
     for (int step = 0; step < count; ++step) {
       wait_for<S::kStages - 2>();
@@ -268,7 +268,7 @@ struct Gemm {
       const InB* const from_b =
           first_b + (S::kSourceB ? step * (S::kDeep / F::kDeep * kOnceB) : step % S::kStages * kSizeB);
       if constexpr (kAdds) {
-        constexpr int kRows = S::kDeep / (kAdders / S::kWide);
+        constexpr int kRows = S::kDeep / (kColumnSumThreads / S::kWide);
         if (adds) {
           const InB* const rows =
               slots_b + step % S::kStages * kSizeB + adder / S::kWide * kRows * kStepB + adder % S::kWide;

@@ -10,11 +10,11 @@ namespace lockstep {
 inline void arrive(uint64_t* word, uint64_t& all) {
   all += gridDim.x;
   __syncthreads();
-  if (threadIdx.x == 0) count_one(word);
+  if (threadIdx.x == 0) add_release(word);
 }
 // Waits until all blocks have arrived. Called by all threads.
 inline void wait_for_all(uint64_t* word, uint64_t all) {
-  if (threadIdx.x == 0) wait_until(word, all);
+  if (threadIdx.x == 0) wait_acquire(word, all);
   __syncthreads();
 }
 

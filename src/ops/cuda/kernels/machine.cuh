@@ -7,7 +7,7 @@
 // patterns, and no others. Both rely on the PTX memory model; accesses are "strong" at GPU scope.
 //
 // 1. Data and flag in one word (partial_sums.cuh). The writer stores a word with store_relaxed(), and the reader
-//    polls it with look_at(). The word itself says whether the data is there, so no order between different words is
+//    polls it with load_relaxed(). The word itself says whether the data is there, so no order between different words is
 //    needed, and no fence:
 //    - Gemm: the complement of an f32, which is never zero. Zero means "not there yet". The reader stores zero again
 //      when it has consumed the word. The memory is zeroed before the first launch.
@@ -17,8 +17,8 @@
 //    the writer's next store.
 //
 // 2. Data, then a counter (grid_barrier.cuh). All threads of a block write any data with plain stores.
-//    __syncthreads() orders these before thread 0's count_one(), a release. A reader's thread 0 executes
-//    wait_until(), an acquire: once it observes a counter value that includes the increment, the release synchronizes
+//    __syncthreads() orders these before thread 0's add_release(), a release. A reader's thread 0 executes
+//    wait_acquire(), an acquire: once it observes a counter value that includes the increment, the release synchronizes
 //    with it. __syncthreads() extends the order to the other threads of the reader's block. Therefore plain loads
 //    after the barrier see all plain stores that any block executed before it. Releases and acquires are cumulative,
 //    so this includes what the writer had itself observed.
@@ -173,31 +173,31 @@ inline void store_relaxed(uint32_t* to, uint32_t word) {
 inline void store_relaxed(uint64_t* to, uint64_t word) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
-inline uint32_t look_at(const uint32_t* from) {
+inline uint32_t load_relaxed(const uint32_t* from) {
   uint32_t word;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
   return word;
 }
-inline uint64_t look_at(const uint64_t* from) {
+inline uint64_t load_relaxed(const uint64_t* from) {
   uint64_t word;
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
   return word;
 }
-inline void look_at(const void* from, uint32_t (&words)[4]) {
+inline void load_relaxed(const void* from, uint32_t (&words)[4]) {
   asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "l"(from)
                : "memory");
 }
 // Adds one to a counter, with release semantics at GPU scope.
-inline void count_one(uint64_t* word) {
+inline void add_release(uint64_t* word) {
   asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(word) : "memory");
 }
 // Waits until a counter has reached `count`, with acquire semantics at GPU scope. An acquiring load invalidates the L1
 // cache, so only the last one acquires.
-inline void wait_until(const uint64_t* word, uint64_t count) {
+inline void wait_acquire(const uint64_t* word, uint64_t count) {
 #if __CUDACC_VER_MAJOR__ >= 13 && __CUDA_ARCH__ >= 900
-  while (look_at(word) < count) {
+  while (load_relaxed(word) < count) {
   }
   asm volatile("fence.acquire.gpu;" ::: "memory");
 #else
@@ -210,13 +210,13 @@ inline void wait_until(const uint64_t* word, uint64_t count) {
 // Programmatic dependent launch (CudaFunction::launch): a kernel may start before the previous one has ended.
 //
 // Waits until the previous kernel has ended and its writes are visible.
-inline void after_the_last() {
+inline void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 // Allows the next kernel to start once all thread blocks have called this or ended.
-inline void before_the_next() {
+inline void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

@@ -20,12 +20,12 @@ inline void publish(float* to, const float4& x) {
 template <uint32_t kCount>
 inline void poll(const float* from, uint32_t (&words)[kCount]) {
   if constexpr (kCount == 4) {
-    look_at(from, words);
+    load_relaxed(from, words);
   } else if constexpr (kCount == 2) {
-    const uint64_t both = look_at(reinterpret_cast<const uint64_t*>(from));
+    const uint64_t both = load_relaxed(reinterpret_cast<const uint64_t*>(from));
     words[0] = uint32_t(both), words[1] = uint32_t(both >> 32);
   } else {
-    words[0] = look_at(reinterpret_cast<const uint32_t*>(from));
+    words[0] = load_relaxed(reinterpret_cast<const uint32_t*>(from));
   }
 }
 // Resets kCount consecutive words after their sums were consumed.

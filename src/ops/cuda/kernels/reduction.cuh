@@ -5,7 +5,7 @@
 namespace lockstep {
 
 // A result whose elements are added to the thread's sum instead of being written.
-struct AddUp {
+struct SumOutput {
   float* sum;
   struct Element {
     float* sum;
@@ -16,7 +16,7 @@ struct AddUp {
 // Writes the sum of x over the threads of the thread block to to[block]. The array has kCount sums, of which thread
 // blocks write the first `blocks`; block 0 clears the rest.
 template <int kThreads, int kCount>
-inline void give_sum(float x, float* to, uint32_t block, uint32_t blocks, char* shared) {
+inline void write_block_sum(float x, float* to, uint32_t block, uint32_t blocks, char* shared) {
   const auto warp_sum = [](float y) {
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) y += __shfl_xor_sync(0xffffffffu, y, d);
@@ -38,7 +38,7 @@ inline void give_sum(float x, float* to, uint32_t block, uint32_t blocks, char* 
 // An operand B whose columns are added up during the product, by the thread blocks of the first rows. `parts`: floats
 // in shared memory for the threads' sums (Gemm::column_sum).
 template <class T>
-struct Summed {
+struct ColumnSummed {
   const T* of;
   float* parts;
 };
@@ -47,7 +47,7 @@ inline const T* matrix_of(const T* x) {
   return x;
 }
 template <class T>
-inline const T* matrix_of(const Summed<T>& x) {
+inline const T* matrix_of(const ColumnSummed<T>& x) {
   return x.of;
 }
 

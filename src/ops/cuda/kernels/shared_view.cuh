@@ -7,7 +7,7 @@ namespace lockstep {
 // Reads a block of a matrix from shared memory by the indices of the whole matrix. The matrix has kWidth columns; the
 // block has kCols of them and begins at (row, col).
 template <class T, int kWidth, int kCols>
-struct Near {
+struct SharedView {
   const T* at;
   uint32_t row, col;
   const T& operator[](uint32_t i) const { return at[(i / kWidth - row) * kCols + (i % kWidth - col)]; }
@@ -15,7 +15,7 @@ struct Near {
 
 // Writes elements both to such a block in shared memory (`near`) and to the whole matrix in global memory (`to`).
 template <class T, int kWidth, int kCols>
-struct Both {
+struct SharedAndGlobal {
   T *to, *near;
   uint32_t row, col;
   struct Element {

@@ -47,7 +47,7 @@ struct SharedSums {
 #pragma unroll
       for (int u = 0; u < kPerThread; ++u) {
         const int q = part + u * kParts;
-        words[u] = part < kParts && q < kAcross ? look_at(from + q * kN) : uint64_t(now) << 32;
+        words[u] = part < kParts && q < kAcross ? load_relaxed(from + q * kN) : uint64_t(now) << 32;
       }
 #pragma unroll
       for (int u = 0; u < kPerThread; ++u) all &= uint32_t(words[u] >> 32) == now;

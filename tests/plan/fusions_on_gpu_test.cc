@@ -160,7 +160,7 @@ TEST(FusionsOnGpu, ColumnSumsAreExact) {
     const Program program = fuse(b.take(out));
     const HostArrays got = planned_on_gpu(program, in), wanted = eager(program, in);
     for (size_t o = 0; o < got.size(); ++o) EXPECT_EQ(got[o].values(), wanted[o].values()) << "result " << o;
-    const std::string text = compile(program, test_pool(), CudaStream::local())->describe();
+    const std::string text = compile(program, test_pool(), CudaStream::local())->schedule();
     const bool is_one = text.find("sums columns {") != std::string::npos;
     EXPECT_TRUE(is_one || c.m != 1024) << text;
     together += is_one;

@@ -62,7 +62,8 @@ struct OperandLoads {
 };
 constexpr OperandLoads kLoadsF32 = {3, 1.75};
 constexpr OperandLoads kLoads16 = {1, 0.5};
-// Of 16-bit products whose operand is f32 in memory: loads of two or four elements, and a conversion for each two.
+// The same if the operand of a 16-bit product is f32 in memory: loads of two or four elements, and a conversion for
+// each two.
 constexpr OperandLoads kLoadsRounded = {8, 3};
 // The same for a transposed matrix.
 constexpr OperandLoads kLoadsRoundedTransposed = {6, 4};
@@ -187,7 +188,7 @@ constexpr int64_t kConvUnitsPerWarp = 4;
 
 // Pooling.
 
-// Pixels of a window whose gradients a thread holds in registers.
+// The largest window of which a thread holds all gradients in registers, in pixels.
 constexpr int64_t kWindowPixelsPerThread = 16;
 
 // Persistent kernels: which rows they contain.

@@ -223,7 +223,7 @@ std::optional<CudaStep> step_in_tiles(const TaskProduct& product) {
   return step;
 }
 
-// The ranges of a product whose operands are all read, without `own`: row by row, if the second matrix is small.
+// The ranges of a product that reads all its operands: row by row, if the second matrix is small. Does not set `own`.
 TaskTraits::Ranges ranges_if_read(const TaskProduct& product) {
   const std::optional<RowProduct> rows = row_product(product.gemm);
   const Shape& shape = product.result_shape();

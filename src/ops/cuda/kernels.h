@@ -62,7 +62,7 @@ Kernel threefry_cuda(const KernelSpec&);
 Kernel scan_cuda(const KernelSpec&);
 Kernel cond_cuda(const KernelSpec&);
 
-// The tasks of elementwise ops, views, `full`, and of the row `fused`, whose program is its attribute "body".
+// The tasks of elementwise ops, views, `full`, and of the row `fused`. The attribute "body" of `fused` is its program.
 extern const CudaTaskKind elementwise_task;
 extern const CudaTaskKind einsum_task;  // of the rows einsum and einsum_fused
 extern const CudaTaskKind reduce_sum_task, reduce_prod_task, reduce_max_task, reduce_min_task, reduce_all_task,

@@ -99,15 +99,15 @@ void CudaPlanner::add_stable_buffers() {
     if (plan_.donated_input_[j] < 0) add(false, j, bytes(program().outputs[j]));
 }
 
-void CudaPlanner::add_persistent_kernel(const detail::KernelSchedule& kernel, size_t rows) {
+void CudaPlanner::add_persistent_kernel(const detail::KernelSchedule& kernel, const std::vector<const Eqn*>& rows) {
   CudaPlan::Instruction instruction;
   const auto& persistent =
       plan_.persistent_kernels_.emplace_back(std::make_shared<detail::PersistentKernel>(stream_, kernel));
   instruction.kernel = [persistent](const void* const*, void* const* values) { persistent->run(values); };
   instruction.label = "persistent kernel";
-  instruction.text = fmt::format(" of {} rows in {} phases{}\n", rows, kernel.phases.size(),
-                                 persistent->prefetches_ahead() ? ", some of the first prefetched ahead" : "") +
-                     print(kernel, true);
+  instruction.text = fmt::format(" of {} rows in {} phases{}:", rows.size(), kernel.phases.size(),
+                                 persistent->prefetches_ahead() ? ", some of the first prefetched ahead" : "");
+  for (const Eqn* row : rows) instruction.text += fmt::format(" {}", row->op->name);
   std::vector<ValueId> values;
   for (const TaskValue& value : persistent->values()) values.push_back(value.id);
   add_instruction(std::move(instruction), values);
@@ -122,7 +122,7 @@ void CudaPlanner::add_instructions() {
     if (kernel.library)
       add_instruction(*rows()[k][0]);
     else
-      add_persistent_kernel(kernel, rows()[k].size());
+      add_persistent_kernel(kernel, rows()[k]);
   }
 }
 

@@ -23,7 +23,7 @@ class CudaPlanner final : public SchedulePlanner {
   void finish() override;
 
  private:
-  void add_persistent_kernel(const detail::KernelSchedule& kernel, size_t rows);
+  void add_persistent_kernel(const detail::KernelSchedule& kernel, const std::vector<const Eqn*>& rows);
   // Gives small inputs and outputs device memory of the plan.
   void add_stable_buffers();
 

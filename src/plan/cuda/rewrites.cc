@@ -19,7 +19,7 @@ constexpr Rewrite kRewrites[] = {
      "a product and what needs its complete rows are one task; partial sums are exchanged"},
     {"split_reductions", split_reductions, "reductions to few results become two tasks", false},
     {"assign_phases", assign_phases, "tasks get the earliest possible phase", false},
-    {"balance_phases", balance_phases, "small tasks move out of phases whose products use all of the GPU"},
+    {"balance_phases", balance_phases, "small tasks move out of phases in which products use all of the GPU"},
     {"assign_processors", assign_processors, "the tasks of a phase share the multiprocessors"},
     {"prefetch_operands", prefetch_operands, "thread blocks prefetch operands while they wait for a phase"},
 };

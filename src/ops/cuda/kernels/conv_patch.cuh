@@ -1,5 +1,5 @@
-// Bands of images in shared memory, for convolutions whose windows overlap: each element is loaded once, however many
-// windows contain it.
+// Bands of images in shared memory, for convolutions with overlapping windows: each element is loaded once, although
+// several windows contain it.
 #pragma once
 #include "mma.cuh"
 

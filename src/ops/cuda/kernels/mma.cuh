@@ -5,7 +5,7 @@
 namespace lockstep {
 
 // Prepares an f32 for the tensor cores, which read its upper 19 bits (TF32) and ignore the rest. The factor moves the
-// truncated value to within 0.7 ulp (of TF32) of x, above as often as below, and keeps values whose lower bits are
+// truncated value to within 0.7 ulp (of TF32) of x, above as often as below, and does not change x if its lower bits are
 // zero. Rounding to nearest takes eight times as long.
 inline uint32_t tf32(uint32_t x) { return __float_as_uint(__uint_as_float(x) * 1.0003384f); }
 
@@ -34,8 +34,8 @@ inline void store_floats(float* to, const float* x) {
     *to = x[0];
 }
 
-// The fragments of A and B of one warp: kTall x 16 rows by kWide x 8 columns, kDeep elements of the sum. An operand
-// whose type in shared memory (InA, InB) is f32 is rounded to T.
+// The fragments of A and B of one warp: kTall x 16 rows by kWide x 8 columns, kDeep elements of the sum. An operand that
+// is f32 in shared memory (InA, InB) is rounded to T.
 //
 // If a stored row of f32 runs across the sum, adjacent floats belong to different rows (columns) of the fragments. A
 // thread then loads them together (kSpreadA, kSpreadB), and row() and col() say where the result's elements are.

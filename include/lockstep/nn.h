@@ -7,8 +7,12 @@
 // Activations (relu, gelu, silu, tanh) are in lockstep/math.h, pools in lockstep/convolution.h. Safe from any thread.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "lockstep/array.h"
 #include "lockstep/convolution.h"
+#include "lockstep/state.h"
 
 namespace lockstep::nn {
 
@@ -37,10 +41,26 @@ Array apply(const LayerNorm&, const Array& x, double epsilon = 1e-5);
 // [n, ...] -> [n, rest].
 Array flatten(const Array& x);
 
-// Whether a model is being trained, and the random key for dropout.
+// The next values of the nn::State arrays that a model was called with. Not thread-safe.
+class StateUpdates {
+ public:
+  // The last update of a state; the state itself if there was none.
+  Array value(const Array& state) const;
+
+ private:
+  friend struct Mode;
+  std::vector<std::pair<Array, Array>> updates_;  // state, next value
+};
+
+// How a model is called: to train or to predict.
 struct Mode {
   bool training = false;
-  Array key = {};  // defined when training
+  Array key = {};                   // the random key for dropout; defined when training
+  DType compute = f32;              // the type of activations
+  StateUpdates* updates = nullptr;  // receives the next values of states; null: they are dropped
+
+  // Assigns the next value of a state, from the next step on. `state` must be the array that the loss was called with.
+  void update(const State& state, const Array& value) const;
 };
 // Each element becomes 0 with probability `rate` and is divided by 1 - rate otherwise. Returns x when not training.
 // `site` must be different for each dropout of a model. Throws Error unless 0 <= rate < 1.

@@ -69,6 +69,19 @@ Array flatten(const Array& x) {
   return lockstep::flatten(x.rank() == 1 ? expand_dims(x, 1) : x, 1);
 }
 
+void Mode::update(const State& state, const Array& value) const {
+  if (value.type().shape != state.type().shape || value.dtype() != state.dtype())
+    throw_error("nn::Mode::update: the state is {}, its next value {}; both must have one type", to_string(state.type()),
+                to_string(value.type()));
+  if (updates) updates->updates_.emplace_back(state, value);
+}
+
+Array StateUpdates::value(const Array& state) const {
+  for (auto each = updates_.rbegin(); each != updates_.rend(); ++each)
+    if (each->first.node() == state.node()) return each->second;
+  return state;
+}
+
 Array dropout(const Mode& mode, int64_t site, const Array& x, double rate) {
   if (!(rate >= 0 && rate < 1)) throw_error("nn::dropout: the rate is {}; it must be at least 0 and less than 1", rate);
   if (!mode.training || rate == 0) return x;

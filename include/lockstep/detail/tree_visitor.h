@@ -13,6 +13,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/detail/fields.h"
+#include "lockstep/state.h"
 
 namespace lockstep::detail {
 
@@ -42,13 +43,14 @@ template <class T>
 inline constexpr bool is_static_value = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
 
 // The callbacks of a visitor; array(a) must be added. size(n) gets the number of elements of a container,
-// key(k) a key of a map. enter(name) and leave() surround each child.
+// key(k) a key of a map. enter(name) and leave() surround each child. state(a) precedes array(a) for an nn::State.
 struct VisitorBase {
   template <class T>
   void static_value(const T&) {}
   template <class T>
   void key(const T&) {}
   void size(size_t) {}
+  void state(const Array&) {}
   template <class Name>
   void enter(const Name&) {}
   void leave() {}
@@ -60,6 +62,9 @@ void visit_tree(T& tree, Visitor& v) {
   using U = std::remove_const_t<T>;
   if constexpr (std::is_same_v<U, Array>) {
     v.array(tree);
+  } else if constexpr (std::is_same_v<U, nn::State>) {
+    v.state(tree);
+    v.array(static_cast<std::conditional_t<std::is_const_v<T>, const Array, Array>&>(tree));
   } else if constexpr (is_static_value<U>) {
     v.static_value(tree);
   } else if constexpr (is_vector<U> || is_std_array<U>) {
@@ -151,6 +156,25 @@ struct EachPath : PathVisitor {
 template <class T, class F>
 void for_each_path(T& tree, F&& f) {
   EachPath<std::remove_reference_t<F>> visitor(f);
+  visit_tree(tree, visitor);
+}
+
+template <class F>
+struct EachLeaf : PathVisitor {
+  F& f;
+  bool is_state = false;
+  explicit EachLeaf(F& function) : f(function) {}
+  void state(const Array&) { is_state = true; }
+  template <class A>
+  void array(A& a) {
+    f(static_cast<const std::string&>(path), a, std::exchange(is_state, false));
+  }
+};
+
+// Calls f(path, array, is_state) for every leaf, in order; is_state: the leaf is an nn::State.
+template <class T, class F>
+void for_each_leaf(T& tree, F&& f) {
+  EachLeaf<std::remove_reference_t<F>> visitor(f);
   visit_tree(tree, visitor);
 }
 

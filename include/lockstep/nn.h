@@ -7,6 +7,7 @@
 // Activations (relu, gelu, silu, tanh) are in lockstep/math.h, pools in lockstep/convolution.h. Safe from any thread.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,11 @@ namespace lockstep::nn {
 
 struct Dense {
   Array w, b;  // [in, out], [out]
+};
+// As Dense, but the bias is optional. The result has the type of x; weights are converted to it.
+struct Linear {
+  Array w;                 // [in, out]
+  std::optional<Array> b;  // [out]
 };
 struct Conv2d {
   Array w, b;  // [kh, kw, in, out], [out]

@@ -53,6 +53,7 @@ constexpr Limits fraction() { return {.low = 0, .high = 1, .high_open = true}; }
 
 // Headings of the help.
 inline constexpr std::string_view kData = "Model and data";
+inline constexpr std::string_view kModel = "Sizes of gpt and vit";
 inline constexpr std::string_view kDevices = "Devices";
 inline constexpr std::string_view kLength = "Length of the run";
 inline constexpr std::string_view kOptimizer = "Optimizer";
@@ -132,7 +133,7 @@ std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text);
 ShardingPlan make_sharding_plan(const TrainConfig& config);
 
 // Throws Error when this configuration cannot resume a run that had the `saved` values: the model, data set, pixel
-// normalization, seed, batch size and optimizer must be equal. Names the key and both values.
+// normalization, sizes of the model, seed, batch size and optimizer must be equal. Names the key and both values.
 void check_same_run(const TrainConfig& config, const ConfigMap& saved);
 
 // The optimizer with its schedule for a run of `total_steps` steps. REQUIRES: validate(config) passed.

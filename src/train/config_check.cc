@@ -8,7 +8,7 @@
 #include "base/names.h"
 #include "lockstep/alarms.h"
 #include "lockstep/data.h"
-#include "lockstep/models.h"
+#include "lockstep/loggers.h"
 #include "lockstep/precision.h"
 #include "sharding/device_table.h"
 #include "train/config.h"
@@ -31,14 +31,48 @@ void check_limits(const TrainConfig& config) {
       throw_error("{}: {}", key.name, problem);
 }
 
+// What a data set contains, and so which models can train on it.
+enum class DataKind { images, text, table };
+
+constexpr std::pair<std::string_view, DataKind> kFileKinds[] = {
+    {"text:", DataKind::text}, {"tokens:", DataKind::text}, {"images:", DataKind::images}, {"csv:", DataKind::table}};
+constexpr std::string_view kTextSets[] = {"moby-dick", "sotu"};
+
+// The prefix of a data set that is a kind of files with a path, such as "text:"; empty for others.
+std::string_view file_kind(std::string_view dataset) {
+  for (const auto& [prefix, kind] : kFileKinds)
+    if (dataset.starts_with(prefix)) return prefix;
+  return "";
+}
+
+DataKind data_kind(std::string_view dataset) {
+  for (const auto& [prefix, kind] : kFileKinds)
+    if (dataset.starts_with(prefix)) return kind;
+  const bool text = std::find(std::begin(kTextSets), std::end(kTextSets), dataset) != std::end(kTextSets);
+  return text ? DataKind::text : DataKind::images;
+}
+
+std::vector<std::string> named_datasets() {
+  std::vector<std::string> out = dataset_names();
+  for (const std::string_view name : {"synthetic", "cifar10", "moby-dick", "sotu"})
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.emplace_back(name);
+  return out;
+}
+
 void check_dataset(const std::string& dataset) {
+  if (const std::string_view kind = file_kind(dataset); !kind.empty()) {
+    if (dataset.size() == kind.size())
+      throw_error("dataset: \"{}\" has no path; give one, such as {}PATH", dataset, kind);
+    return;
+  }
   const auto commas = std::count(dataset.begin(), dataset.end(), ',');
   if (commas == 0) {
-    std::vector<std::string> known = dataset_names();
-    known.emplace_back("synthetic");
+    const std::vector<std::string> known = named_datasets();
     if (std::find(known.begin(), known.end(), dataset) == known.end())
-      throw_error("dataset: unknown data set \"{}\";{} choose {}, or give two or four IDX files separated by commas",
-                  dataset, suggestion(dataset, known), fmt::join(known, ", "));
+      throw_error(
+          "dataset: unknown data set \"{}\";{} choose {}, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give "
+          "two or four IDX files separated by commas",
+          dataset, suggestion(dataset, known), fmt::join(known, ", "));
     return;
   }
   const bool empty_path = dataset.front() == ',' || dataset.back() == ',' || dataset.find(",,") != std::string::npos;
@@ -46,10 +80,35 @@ void check_dataset(const std::string& dataset) {
     throw_error("dataset: \"{}\" is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS", dataset);
 }
 
+// gpt needs text and mlp also accepts tables; the other models need images.
+void check_model_fits_data(const TrainConfig& config) {
+  const DataKind kind = data_kind(config.dataset);
+  if (config.model == "gpt" && kind != DataKind::text)
+    throw_error("dataset: {} is not text, which model gpt needs; choose moby-dick, sotu, text:PATH or tokens:FILE",
+                config.dataset);
+  if (config.model != "gpt" && kind == DataKind::text)
+    throw_error("dataset: {} is text, and model {} does not train on text; choose model gpt", config.dataset,
+                config.model);
+  if (kind == DataKind::table && !config.model.starts_with("mlp"))
+    throw_error("dataset: {} is a table, and model {} needs images; choose model mlp", config.dataset, config.model);
+}
+
 void check_data_dir(const TrainConfig& config) {
-  const bool has_files = config.dataset != "synthetic" && config.dataset.find(',') == std::string::npos;
+  const bool has_files = config.dataset != "synthetic" && config.dataset.find(',') == std::string::npos &&
+                         file_kind(config.dataset).empty();
   if (!has_files && !config.data_dir.empty())
     throw_error("data_dir: \"{}\" has no effect with dataset {}; remove data_dir", config.data_dir, config.dataset);
+}
+
+void check_validation(const TrainConfig& config) {
+  const std::string& text = config.validation;
+  double share = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+  const bool number = !text.empty() && end == text.data() + text.size() && error != std::errc::invalid_argument;
+  if (number && !(error == std::errc() && share > 0 && share < 1))
+    throw_error("validation: {} is not a share above 0 and below 1; give one such as 0.1, or a path", text);
+  if (config.patience > 0 && text.empty())
+    throw_error("patience: {} has no effect without a validation set; set validation, such as 0.1", config.patience);
 }
 
 void check_stream(const TrainConfig& config) {
@@ -93,13 +152,17 @@ void check_devices(const TrainConfig& config) {
 
 // Checks metric names before training, so that a misspelled expectation does not waste a run.
 void check_expectations(const TrainConfig& config) {
-  for (const std::string& text : config.expect)
-    is_met(parse_expectation(text), {{"loss", 0},
-                                     {"accuracy", 0},
-                                     {"test_loss", 0},
-                                     {"test_accuracy", 0},
-                                     {"grad_norm", 0},
-                                     {"examples_per_second", 0}});
+  std::vector<std::string> metrics = {"loss"};
+  if (config.model == "gpt")
+    metrics.insert(metrics.end(), {"perplexity", "bits_per_byte"});
+  else
+    metrics.emplace_back("accuracy");
+  Scalars known;
+  for (const std::string_view set : {"", "test_", "validation_"})
+    for (const std::string& metric : metrics)
+      if (set != "validation_" || !config.validation.empty()) known.emplace_back(fmt::format("{}{}", set, metric), 0);
+  known.insert(known.end(), {{"grad_norm", 0}, {"examples_per_second", 0}});
+  for (const std::string& text : config.expect) is_met(parse_expectation(text), known);
 }
 
 // Throws Error if the setting `name` is not at its default although the setting `chooser` has none of the values
@@ -112,6 +175,20 @@ void check_used(const TrainConfig& config, std::string_view name, std::string_vi
   if (value == text_of({}, *key) || std::find(users.begin(), users.end(), chosen) != users.end()) return;
   throw_error("{}: {} has no effect with {} {}; choose {} {}, or remove {}", name, value, chooser, chosen, chooser,
               fmt::join(users, " or "), name);
+}
+
+void check_model_sizes(const TrainConfig& config) {
+  for (const std::string_view name : {"size", "kv_heads", "context", "tokenizer"})
+    check_used(config, name, "model", {"gpt"});
+  for (const std::string_view name : {"layers", "heads", "width"}) check_used(config, name, "model", {"gpt", "vit"});
+  if (!config.size.empty()) check_one_of("size", config.size, {"char", "124m"});
+  if (config.heads > 0 && config.width % config.heads != 0)
+    throw_error("width: {} is not a multiple of heads ({}); change one of them", config.width, config.heads);
+  if (config.kv_heads > 0 && config.heads % config.kv_heads != 0)
+    throw_error("kv_heads: {} does not divide heads ({}); choose a divisor", config.kv_heads, config.heads);
+  if (!config.tokenizer.empty() && config.dataset.starts_with("tokens:"))
+    throw_error("tokenizer: {} has no effect with dataset {}, which holds tokens; remove tokenizer", config.tokenizer,
+                config.dataset);
 }
 
 void check_optimizer(const TrainConfig& config) {
@@ -161,9 +238,12 @@ void check_loggers(const TrainConfig& config) {
 
 void validate(const TrainConfig& config) {
   check_limits(config);
-  check_one_of("model", config.model, model_names());
+  check_one_of("model", config.model, {"mlp", "mlp1024", "cnn", "vit", "resnet18", "gpt"});
   check_dataset(config.dataset);
+  check_model_fits_data(config);
   check_data_dir(config);
+  check_validation(config);
+  check_model_sizes(config);
   check_stream(config);
   check_length(config);
   check_devices(config);
@@ -212,7 +292,8 @@ ShardingPlan make_sharding_plan(const TrainConfig& config) {
 
 void check_same_run(const TrainConfig& config, const ConfigMap& saved) {
   for (const std::string_view name :
-       {"model", "dataset", "pixel_mean", "pixel_sd", "seed", "batch_size", "optimizer"}) {
+       {"model", "dataset", "pixel_mean", "pixel_sd", "validation", "size", "layers", "heads", "kv_heads", "width",
+        "context", "tokenizer", "seed", "batch_size", "optimizer"}) {
     const ConfigKey* key = find_config_key(name);
     LOCKSTEP_CHECK(key, "{}", name);
     const auto before = saved.find(std::string(name));

@@ -171,7 +171,8 @@ TEST(TrainErrors, MissingOrTooLittleData) {
                         dir.path()));
   expect_refused({"--dataset", "mnits"}, 2,
                  "train: dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, "
-                 "synthetic, or give two or four IDX files separated by commas");
+                 "synthetic, cifar10, moby-dick, sotu, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give "
+                 "two or four IDX files separated by commas");
 }
 
 TEST(TrainErrors, FoldersThatAreNotWritable) {

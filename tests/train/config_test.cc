@@ -55,10 +55,10 @@ TEST(Config, MetavarsListTheKnownNames) {
         out.back() += c;
     return out;
   };
-  std::vector<std::string> models = model_names(), listed = values("model");
-  std::sort(models.begin(), models.end());
-  std::sort(listed.begin(), listed.end());
-  EXPECT_EQ(listed, models);
+  const std::vector<std::string> models = values("model");
+  for (const std::string& name : model_names()) EXPECT_EQ(std::ranges::count(models, name), 1) << name;
+  for (const std::string& name : models)
+    validate(with({{"model", name}, {"dataset", name == "gpt" ? "text:file" : "mnist"}}));
   for (const std::string& name : values("optimizer")) EXPECT_EQ(to_string(optimizer_kind(name)), name);
   for (const std::string& name : values("schedule")) EXPECT_EQ(to_string(schedule_kind(name)), name);
   for (const std::string& name : values("precision")) EXPECT_EQ(to_string(precision_of(name)), name);
@@ -224,6 +224,53 @@ TEST(Config, RoundTripsThroughYamlAndMaps) {
   }
 }
 
+TEST(Config, DataMustFitTheModel) {
+  expect_invalid({{"model", "gpt"}},
+                 "dataset: mnist is not text, which model gpt needs; choose moby-dick, sotu, text:PATH or tokens:FILE");
+  expect_invalid({{"dataset", "moby-dick"}},
+                 "dataset: moby-dick is text, and model mlp does not train on text; choose model gpt");
+  expect_invalid({{"dataset", "tokens:a.bin"}, {"model", "cnn"}},
+                 "dataset: tokens:a.bin is text, and model cnn does not train on text; choose model gpt");
+  expect_invalid({{"dataset", "csv:a.csv"}, {"model", "cnn"}},
+                 "dataset: csv:a.csv is a table, and model cnn needs images; choose model mlp");
+  expect_invalid({{"dataset", "text:"}, {"model", "gpt"}},
+                 "dataset: \"text:\" has no path; give one, such as text:PATH");
+  expect_invalid({{"dataset", "images:a"}, {"data_dir", "d"}}, "data_dir: \"d\" has no effect with dataset images:a");
+  validate(with({{"dataset", "images:a,b"}, {"model", "resnet18"}}));  // a comma is part of the path
+  validate(with({{"dataset", "sotu"}, {"model", "gpt"}, {"data_dir", "d"}}));
+}
+
+TEST(Config, ValidationIsAShareOrAPath) {
+  for (const char* text : {"0", "1", "1.5", "-0.1", "1e999", "nan"})
+    expect_invalid({{"validation", text}}, "validation: " + std::string(text) +
+                                               " is not a share above 0 and below 1; give one such as 0.1, or a path");
+  for (const char* text : {"0.1", "1e-3", "held_out", "0.1.csv"}) validate(with({{"validation", text}}));
+  expect_invalid({{"patience", "3"}}, "patience: 3 has no effect without a validation set; set validation");
+  validate(with({{"patience", "3"}, {"validation", "0.1"}}));
+  validate(with({{"validation", "0.1"}, {"expect", "validation_loss<1"}}));
+  expect_invalid({{"expect", "validation_loss<1"}}, "validation_loss");
+}
+
+TEST(Config, ModelSizesAreChecked) {
+  const auto gpt = [](ConfigMap values) {
+    values.insert({{"model", "gpt"}, {"dataset", "sotu"}});
+    return values;
+  };
+  validate(with(gpt({{"size", "124m"}, {"heads", "12"}, {"kv_heads", "4"}, {"width", "768"}, {"context", "64"}})));
+  validate(with({{"model", "vit"}, {"layers", "4"}, {"heads", "3"}}));
+  expect_invalid(gpt({{"size", "huge"}}), "size: unknown value \"huge\"; choose char or 124m");
+  expect_invalid(gpt({{"layers", "1001"}}), "layers: \"1001\" is not a whole number from 0 to 1000");
+  expect_invalid(gpt({{"heads", "5"}, {"width", "64"}}), "width: 64 is not a multiple of heads (5)");
+  expect_invalid(gpt({{"heads", "6"}, {"kv_heads", "4"}}), "kv_heads: 4 does not divide heads (6); choose a divisor");
+  expect_invalid({{"layers", "2"}},
+                 "layers: 2 has no effect with model mlp; choose model gpt or vit, or remove layers");
+  expect_invalid({{"model", "vit"}, {"context", "8"}}, "context: 8 has no effect with model vit; choose model gpt");
+  expect_invalid({{"model", "gpt"}, {"dataset", "tokens:a.bin"}, {"tokenizer", "bytes"}},
+                 "tokenizer: bytes has no effect with dataset tokens:a.bin, which holds tokens; remove tokenizer");
+  validate(with(gpt({{"expect", "test_bits_per_byte<2"}})));
+  expect_invalid(gpt({{"expect", "test_accuracy>0"}}), "test_accuracy");
+}
+
 TEST(Config, InvalidValuesAreRejected) {
   expect_invalid({{"model", "mpl"}}, "model: unknown value \"mpl\"; choose ");
   expect_invalid({{"optimizer", "admw"}}, "did you mean \"adamw\"?");
@@ -231,7 +278,8 @@ TEST(Config, InvalidValuesAreRejected) {
   expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16 or float16");
   expect_invalid({{"dataset", "mnits"}},
                  "dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, synthetic, "
-                 "or give two or four IDX files separated by commas");
+                 "cifar10, moby-dick, sotu, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give two or four "
+                 "IDX files separated by commas");
   for (const char* paths : {"a,b,c", "a,", ",b", "a,,b,c", "a,b,c,d,e"})
     expect_invalid({{"dataset", paths}}, "is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS");
   expect_invalid({{"accumulate", "200"}}, "accumulate: a batch of 128 examples cannot be split into 200 micro-batches");

@@ -24,15 +24,16 @@
 
 #include "lockstep/array.h"
 #include "lockstep/nn.h"
+#include "lockstep/transformer.h"
 
 namespace lockstep {
 
 // The sizes and the variant of a model. The defaults are GPT-2's form; Llama is
 // {.norm = rms, .position = rotary, .feed_forward = swiglu, .bias = false, .tied = false, .norm_epsilon = 1e-6}.
 struct GptConfig {
-  enum class Norm : uint8_t { layer, rms };
+  using Norm = nn::NormKind;
+  using FeedForward = nn::FeedForwardKind;
   enum class Position : uint8_t { learned, rotary };
-  enum class FeedForward : uint8_t { gelu_exact, gelu_tanh, swiglu };
 
   int64_t vocabulary = 0;  // number of tokens; must be set
   int64_t context = 1024;  // the longest sequence, in tokens
@@ -52,10 +53,8 @@ struct GptConfig {
   double rope_base = 10000;    // rotary: the base of the wavelengths ("rope_theta")
   double norm_epsilon = 1e-5;  // is added to variances
 
-  // The values of the fields with a default of 0.
-  int64_t resolved_kv_heads() const;
-  int64_t resolved_head_width() const;
-  int64_t resolved_hidden() const;
+  // The configuration of the blocks, with the values of fields that are 0 here. Throws Error where check() does.
+  nn::TransformerConfig blocks() const;
 };
 
 // A named size: "char" (6 layers, 6 heads, 384 wide, 256 tokens), "char-small" (4 layers, 4 heads, 128 wide, 64 tokens;
@@ -68,26 +67,12 @@ std::vector<std::string> gpt_config_names();
 // Throws Error, naming the field, when a value is out of range or two do not fit.
 void check(const GptConfig& config);
 
-struct GptNorm {
-  Array scale;                // [width]
-  std::optional<Array> bias;  // [width]; layer norm with `bias` only
-};
-// Weights are [in, out]: y = x w + b. h = heads, k = kv_heads, e = head_width.
-struct GptBlock {
-  GptNorm attention_norm;
-  nn::Linear qkv;         // [width, (h + 2k) e]: the outputs are h heads of queries, k of keys, k of values
-  nn::Linear projection;  // [h e, width]
-  GptNorm feed_forward_norm;
-  std::optional<nn::Linear> gate;  // swiglu only: [width, hidden]
-  nn::Linear up;                   // [width, hidden]
-  nn::Linear down;                 // [hidden, width]. gelu: down(gelu(up(x))); swiglu: down(silu(gate(x)) * up(x))
-};
-// The parameters. Rotary positions rotate the pairs (i, i + e/2) of a head, as Hugging Face's Llama does.
+// The parameters. See nn::TransformerBlock for the order of heads in its weights, and nn::rotary() for positions.
 struct Gpt {
   Array token_embedding;                    // [vocabulary, width]
   std::optional<Array> position_embedding;  // [context, width]; learned positions only
-  std::vector<GptBlock> blocks;
-  GptNorm norm;
+  std::vector<nn::TransformerBlock> blocks;
+  nn::TransformerNorm norm;
   std::optional<Array> output;  // [width, vocabulary]; unless tied
 };
 
@@ -100,9 +85,10 @@ Gpt create_gpt(const GptConfig& config, const Array& key);
 // it.
 Array apply(const GptConfig& config, const Gpt& gpt, const Array& tokens, const nn::Mode& mode);
 
-// The keys and values of earlier tokens: one array [b, context, kv_heads, head_width] per layer.
+// The keys and values of earlier tokens: a pair of arrays [b, context, kv_heads, head_width] per
+// layer.
 struct GptCache {
-  std::vector<Array> keys, values;
+  std::vector<nn::KeyValueCache> layers;
 };
 // A cache of zeros. `dtype` should be mode.compute of the calls.
 GptCache create_cache(const GptConfig& config, int64_t batch, DType dtype = f32);

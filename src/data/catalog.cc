@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <array>
+
 #include "base/check.h"
 #include "data/idx.h"
 #include "lockstep/data.h"
@@ -10,13 +12,13 @@ namespace lockstep::detail {
 namespace {
 
 // The four files of MNIST and Fashion-MNIST; checksums in the order of DatasetSpec::files.
-std::array<FileSpec, 4> standard_files(const std::array<std::string, 4>& sums) {
-  return {{
+std::vector<FileSpec> standard_files(const std::array<std::string, 4>& sums) {
+  return {
       {"train-images-idx3-ubyte", {60000, 28, 28}, sums[0]},
       {"train-labels-idx1-ubyte", {60000}, sums[1]},
       {"t10k-images-idx3-ubyte", {10000, 28, 28}, sums[2]},
       {"t10k-labels-idx1-ubyte", {10000}, sums[3]},
-  }};
+  };
 }
 
 }  // namespace
@@ -53,6 +55,7 @@ const DatasetSpec& find_dataset(std::string_view name) {
 }
 
 int64_t file_size(const FileSpec& file) {
+  if (file.shape.empty()) return file.size;
   return static_cast<int64_t>(idx_header(file.shape).size()) + count(file.shape);
 }
 

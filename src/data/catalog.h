@@ -1,8 +1,8 @@
-// The catalog of named data sets: their files with shapes and checksums, and their sources. Immutable, safe from any
+// The catalog of named data sets: their files with sizes and checksums, and their sources. Immutable, safe from any
 // thread.
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,17 +13,22 @@ namespace lockstep::detail {
 
 struct FileSpec {
   std::string name;  // "train-images-idx3-ubyte"
-  Shape shape;
-  std::string md5;  // of the raw file
+  Shape shape;       // of an IDX file; empty: a file of another format
+  std::string md5;   // of the raw file
+  int64_t size = 0;  // bytes of a file of another format
 };
+
+enum class DatasetKind { images, text };
 
 struct DatasetSpec {
   std::string name;
   int64_t classes = 0;
-  std::array<FileSpec, 4> files;     // train images, train labels, test images, test labels
+  std::vector<FileSpec> files;       // of images in IDX files: train images, train labels, test images, test labels
   std::vector<std::string> folders;  // where packages of the operating system install them
   std::vector<std::string> mirrors;  // URLs to which NAME.gz is appended
-  std::string npm_package;           // "name@version", with the files in its folder data/; may be empty
+  std::string npm_package;           // "name@version"; may be empty
+  std::string npm_folder = "data";   // where the package has the files; empty: its top folder
+  DatasetKind kind = DatasetKind::images;
 };
 
 const std::vector<DatasetSpec>& catalog();

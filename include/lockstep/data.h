@@ -42,7 +42,7 @@ struct DataEvent {
 };
 
 struct DataOptions {
-  // A folder with the four files, raw or .gz. If given, no other source is used. For fetch_dataset: the folder to store
+  // A folder with the files, raw or .gz. If given, no other source is used. For fetch_dataset: the folder to store
   // them in.
   std::string dir = {};
   // The cache for fetched files, with one folder per data set. Empty: $LOCKSTEP_CACHE_DIR, else
@@ -57,7 +57,7 @@ struct DataOptions {
   std::function<void(const DataEvent&)> progress = {};
 };
 
-// The names of the data sets that consist of files: "mnist", "fashion-mnist".
+// The names of the data sets that consist of files: images ("mnist", "fashion-mnist") and text ("moby-dick", "sotu").
 std::vector<std::string> dataset_names();
 
 // Loads a data set into memory. Names:
@@ -86,7 +86,7 @@ DatasetFiles dataset_files(std::string_view name, const DataOptions& options = {
 // patterns. The same seed gives the same images on every machine. Throws Error for a negative number.
 Dataset synthetic_digits(int64_t train, int64_t test, uint64_t seed = 0);
 
-// Ensures that options.dir, or the cache, contains the four files with correct checksums. Fetches files that are
+// Ensures that options.dir, or the cache, contains all files of a set with correct checksums. Fetches files that are
 // missing or wrong. Returns the folder. Throws as load_dataset does.
 std::string fetch_dataset(std::string_view name, const DataOptions& options = {});
 
@@ -99,7 +99,7 @@ struct DataCheck {
   std::string problem;  // empty when the file is correct
 };
 
-// Verifies the checksums of the four files in options.dir, or in the cache. Does not fetch or change anything.
+// Verifies the checksums of all files in options.dir, or in the cache. Does not fetch or change anything.
 std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& options = {});
 
 // Loads images and labels of any size from two IDX files, raw or .gz, without checksums. Images must have three

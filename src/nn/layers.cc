@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "lockstep/create.h"
+#include "lockstep/indexing.h"
 #include "lockstep/initializers.h"
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
@@ -22,6 +23,17 @@ Dense dense(const Array& key, int64_t in, int64_t out) {
   return {initializers::he_normal(key, {in, out}), zeros({out})};
 }
 
+Linear linear(const Array& key, int64_t in, int64_t out, bool bias) {
+  check_sizes("linear", in, out);
+  return {initializers::he_normal(key, {in, out}), bias ? std::optional(zeros({out})) : std::nullopt};
+}
+
+Embedding embedding(const Array& key, int64_t count, int64_t features) {
+  if (count < 1 || features < 1)
+    throw_error("nn::embedding: {} rows of {} features; both must be positive", count, features);
+  return {initializers::normal(key, {count, features}, 0.02)};
+}
+
 Conv2d conv2d(const Array& key, Extent2d kernel, int64_t in, int64_t out) {
   check_sizes("conv2d", in, out);
   if (kernel.height < 1 || kernel.width < 1)
@@ -42,6 +54,28 @@ Array apply(const Dense& layer, const Array& x) {
     throw_error("nn::apply: x {} has {} features, but w {} takes {}; give [..., {}]", to_string(x.shape()),
                 x.rank() == 0 ? 0 : x.shape(-1), to_string(layer.w.shape()), layer.w.shape(0), layer.w.shape(0));
   return dot(x, layer.w) + layer.b;
+}
+
+Array apply(const Linear& layer, const Array& x) {
+  if (layer.w.rank() != 2 || (layer.b && layer.b->shape() != Shape{layer.w.shape(-1)}))
+    throw_error("nn::apply: a linear layer has w {} and b {}; they must be [in, out] and [out]",
+                to_string(layer.w.shape()), layer.b ? to_string(layer.b->shape()) : "none");
+  if (x.rank() == 0 || x.shape(-1) != layer.w.shape(0))
+    throw_error("nn::apply: x {} has {} features, but w {} takes {}; give [..., {}]", to_string(x.shape()),
+                x.rank() == 0 ? 0 : x.shape(-1), to_string(layer.w.shape()), layer.w.shape(0), layer.w.shape(0));
+  const DType dtype = is_floating(x.dtype()) ? x.dtype() : layer.w.dtype();
+  const Array y = dot(astype(x, dtype), astype(layer.w, dtype));
+  return layer.b ? y + astype(*layer.b, dtype) : y;
+}
+
+Array apply(const Embedding& layer, const Array& rows) {
+  if (layer.table.rank() != 2)
+    throw_error("nn::apply: an embedding has the table {}; it must be [count, features]",
+                to_string(layer.table.shape()));
+  if (!is_integer(rows.dtype()))
+    throw_error("nn::apply: an embedding takes integers, not {}; convert them with astype(x, i32)",
+                to_string(rows.type()));
+  return take(layer.table, rows);
 }
 
 Array apply(const Conv2d& layer, const Array& x, const Conv2dOptions& options) {
@@ -71,8 +105,8 @@ Array flatten(const Array& x) {
 
 void Mode::update(const State& state, const Array& value) const {
   if (value.type().shape != state.type().shape || value.dtype() != state.dtype())
-    throw_error("nn::Mode::update: the state is {}, its next value {}; both must have one type", to_string(state.type()),
-                to_string(value.type()));
+    throw_error("nn::Mode::update: the state is {}, its next value {}; both must have one type",
+                to_string(state.type()), to_string(value.type()));
   if (updates) updates->updates_.emplace_back(state, value);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/printable.h"
 
 namespace lockstep {
 namespace {
@@ -41,16 +42,16 @@ std::string_view trimmed(std::string_view text) {
 
 // An empty text is an empty list. Other texts must not contain empty elements.
 template <class T>
-std::string assign_elements(TrainConfig& config, T TrainConfig::*member, std::string_view text, char separator) {
-  T out;
+std::string read_elements(T& out, std::string_view text, char separator) {
+  T elements;
   for (size_t at = 0; !text.empty() && at <= text.size();) {
     const size_t end = std::min(text.find(separator, at), text.size());
     const std::string_view part = trimmed(text.substr(at, end - at));
     if (part.empty()) return empty_element(text);
-    out.emplace_back(part);
+    elements.emplace_back(part);
     at = end + 1;
   }
-  config.*member = std::move(out);
+  out = std::move(elements);
   return "";
 }
 
@@ -89,9 +90,9 @@ bool parse_value(std::string_view text, Switch& out) {
   return false;
 }
 
+// Replaces `out` by the value that the text contains. Returns the reason why it contains none, else an empty string.
 template <class T>
-std::string assign_value(TrainConfig& config, T TrainConfig::*member, std::string_view text, const Limits& limits,
-                         std::string_view kind) {
+std::string read_number(T& out, std::string_view text, const Limits& limits, std::string_view kind) {
   if constexpr (std::is_same_v<T, Integer> || std::is_same_v<T, Unsigned>)
     if (exceeds_type<T>(trimmed(text)))
       return fmt::format("\"{}\" is too large; the maximum is {}", text, std::numeric_limits<T>::max());
@@ -102,31 +103,91 @@ std::string assign_value(TrainConfig& config, T TrainConfig::*member, std::strin
     good = good && std::isfinite(number) && within(limits, number);
   }
   if (!good) return fmt::format("\"{}\" is not {}{}", text, kind, describe_limits(limits));
-  config.*member = value;
+  out = value;
   return "";
 }
+
+std::string read_setting(Text& out, const ConfigKey& key, std::string_view text) {
+  const auto* const row = std::get_if<const detail::SettingRow*>(&key.member);
+  if (row && !(*row)->choices.empty() && std::ranges::find((*row)->choices, text) == (*row)->choices.end()) {
+    const std::string meant = suggestion(text, (*row)->choices);
+    return fmt::format("\"{}\" is not one of {}{}{}", text, fmt::join((*row)->choices, ", "), meant.empty() ? "" : ";",
+                       meant);
+  }
+  out = text;
+  return "";
+}
+std::string read_setting(List& out, const ConfigKey&, std::string_view text) { return read_elements(out, text, ','); }
+std::string read_setting(Rules& out, const ConfigKey&, std::string_view text) { return read_elements(out, text, ';'); }
+std::string read_setting(Integer& out, const ConfigKey& key, std::string_view text) {
+  return read_number(out, text, key.limits, "a whole number");
+}
+std::string read_setting(Unsigned& out, const ConfigKey& key, std::string_view text) {
+  Limits limits = key.limits;
+  limits.low = std::max(limits.low, 0.0);
+  return read_number(out, text, limits, "a whole number");
+}
+std::string read_setting(Number& out, const ConfigKey& key, std::string_view text) {
+  return read_number(out, text, key.limits, "a number");
+}
+std::string read_setting(Switch& out, const ConfigKey&, std::string_view text) {
+  return read_number(out, text, any(), "true or false");
+}
+
+std::string text_of_value(const Text& value) { return value; }
+std::string text_of_value(const List& value) { return fmt::format("{}", fmt::join(value, ",")); }
+std::string text_of_value(const Rules& value) { return fmt::format("{}", fmt::join(value, ";")); }
+template <class T>
+requires(std::is_arithmetic_v<T>) std::string text_of_value(T value) { return fmt::format("{}", value); }
+
+// The value of a setting of the user's program.
+const SettingValue& user_value(const TrainConfig& config, const detail::SettingRow& row) {
+  const auto found = config.user.find(row.name);
+  return found == config.user.end() ? row.initial : found->second;
+}
+
+// The entry of to_map() that names the user's program.
+constexpr const char* kProgramEntry = "program";
 
 }  // namespace
 
 std::string ConfigKey::flag() const { return "--" + replaced(name, '_', '-'); }
 
+bool ConfigKey::is_switch() const {
+  if (const auto* row = std::get_if<const detail::SettingRow*>(&member))
+    return std::holds_alternative<Switch>((*row)->initial);
+  return std::holds_alternative<Switch TrainConfig::*>(member);
+}
+
 char ConfigKey::separator() const {
   if (std::holds_alternative<Rules TrainConfig::*>(member)) return ';';
+  if (const auto* row = std::get_if<const detail::SettingRow*>(&member))
+    return std::holds_alternative<List>((*row)->initial) ? ',' : '\0';
   return std::holds_alternative<List TrainConfig::*>(member) ? ',' : '\0';
 }
 
-std::span<const ConfigKey> config_keys() { return kKeys; }
+std::span<const ConfigKey> built_in_config_keys() { return kKeys; }
+
+std::span<const ConfigKey> config_keys() {
+  return is_user_program() ? std::span<const ConfigKey>(user_program_keys()) : kKeys;
+}
 
 const ConfigKey* find_config_key(std::string_view name) {
   const std::string wanted = replaced(name, '-', '_');
-  for (const ConfigKey& key : kKeys)
+  for (const ConfigKey& key : config_keys())
     if (key.name == wanted) return &key;
   return nullptr;
 }
 
+void throw_unknown_key(std::string_view where, std::string_view name) {
+  if (const std::string reason = why_not_in_user_program(name); !reason.empty())
+    throw_error("{}: {}; remove it", where, reason);
+  throw_error("{}: unknown key \"{}\";{} see `{} --help`", where, name, suggest_config_key(name), train_command());
+}
+
 std::string suggest_config_key(std::string_view wrong) {
   std::vector<std::string> names;
-  for (const ConfigKey& key : kKeys) names.emplace_back(key.name);
+  for (const ConfigKey& key : config_keys()) names.emplace_back(key.name);
   return suggestion(wrong, names);
 }
 
@@ -135,34 +196,41 @@ std::string empty_element(std::string_view text) {
 }
 
 List elements_of(const TrainConfig& config, const ConfigKey& key) {
-  if (const auto* m = std::get_if<Rules TrainConfig::*>(&key.member)) return config.**m;
-  if (const auto* m = std::get_if<List TrainConfig::*>(&key.member)) return config.**m;
-  return {};
+  return std::visit(Overload{[&](Rules TrainConfig::*m) -> List { return config.*m; },
+                             [&](List TrainConfig::*m) { return config.*m; },
+                             [&](const detail::SettingRow* row) {
+                               const List* list = std::get_if<List>(&user_value(config, *row));
+                               return list ? *list : List();
+                             },
+                             [](auto) { return List(); }},
+                    key.member);
 }
 
 std::string text_of(const TrainConfig& config, const ConfigKey& key) {
-  return std::visit(Overload{[&](Text TrainConfig::*m) { return config.*m; },
-                             [&](List TrainConfig::*m) { return fmt::format("{}", fmt::join(config.*m, ",")); },
-                             [&](Rules TrainConfig::*m) { return fmt::format("{}", fmt::join(config.*m, ";")); },
-                             [&](auto m) { return fmt::format("{}", config.*m); }},
+  return std::visit(Overload{[&](const detail::SettingRow* row) {
+                               return std::visit([](const auto& value) { return text_of_value(value); },
+                                                 user_value(config, *row));
+                             },
+                             [&](auto m) { return text_of_value(config.*m); }},
                     key.member);
 }
 
 std::string assign(TrainConfig& config, const ConfigKey& key, std::string_view text) {
-  return std::visit(
-      Overload{[&](Text TrainConfig::*m) -> std::string { return config.*m = text, ""; },
-               [&](List TrainConfig::*m) { return assign_elements(config, m, text, ','); },
-               [&](Rules TrainConfig::*m) { return assign_elements(config, m, text, ';'); },
-               [&](Integer TrainConfig::*m) { return assign_value(config, m, text, key.limits, "a whole number"); },
-               [&](Unsigned TrainConfig::*m) { return assign_value(config, m, text, at_least(0), "a whole number"); },
-               [&](Number TrainConfig::*m) { return assign_value(config, m, text, key.limits, "a number"); },
-               [&](Switch TrainConfig::*m) { return assign_value(config, m, text, any(), "true or false"); }},
-      key.member);
+  return std::visit(Overload{[&](const detail::SettingRow* row) {
+                               SettingValue value = row->initial;
+                               const std::string problem =
+                                   std::visit([&](auto& each) { return read_setting(each, key, text); }, value);
+                               if (problem.empty()) config.user[row->name] = std::move(value);
+                               return problem;
+                             },
+                             [&](auto m) { return read_setting(config.*m, key, text); }},
+                    key.member);
 }
 
 ConfigMap to_map(const TrainConfig& config) {
   ConfigMap out;
-  for (const ConfigKey& key : kKeys) out.emplace(key.name, text_of(config, key));
+  for (const ConfigKey& key : config_keys()) out.emplace(key.name, text_of(config, key));
+  if (is_user_program()) out.emplace(kProgramEntry, program_name());
   return out;
 }
 
@@ -172,8 +240,7 @@ TrainConfig overlay(const TrainConfig& base, const ConfigMap& values, std::strin
   TrainConfig out = base;
   for (const auto& [name, text] : values) {
     const ConfigKey* key = find_config_key(name);
-    if (!key)
-      throw_error("{}: unknown key \"{}\";{} see `lockstep train --help`", where, name, suggest_config_key(name));
+    if (!key) throw_unknown_key(where, name);
     for (TrainConfig* each : {&given, &out})
       if (const std::string problem = assign(*each, *key, text); !problem.empty())
         throw_error("{}: {}: {}", where, key->name, problem);
@@ -185,6 +252,15 @@ TrainConfig overlay(const TrainConfig& base, const ConfigMap& values, std::strin
   return out;
 }
 
-TrainConfig from_map(const ConfigMap& values, std::string_view where) { return overlay({}, values, where); }
+TrainConfig from_map(const ConfigMap& values, std::string_view where) {
+  ConfigMap own = values;
+  if (const auto program = own.find(kProgramEntry); program != own.end()) {
+    if (!is_user_program())
+      throw_error("{}: written by the program {}, with its own task; use that program instead of lockstep", where,
+                  printable(program->second));
+    own.erase(program);
+  }
+  return overlay({}, own, where);
+}
 
 }  // namespace lockstep

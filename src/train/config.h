@@ -15,7 +15,9 @@
 
 #include "lockstep/error.h"
 #include "lockstep/optimizers.h"
+#include "lockstep/settings.h"
 #include "lockstep/sharding_plan.h"
+#include "train/user_program.h"
 
 namespace lockstep {
 
@@ -39,16 +41,11 @@ struct Rules : List {
   using List::List;
 };
 
-// The interval of valid numbers. An open end is not part of it.
-struct Limits {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  bool low_open = false, high_open = false;
-};
+using Limits = NumberLimits;
+using lockstep::above;
+using lockstep::at_least;
+using lockstep::between;
 constexpr Limits any() { return {}; }
-constexpr Limits at_least(double low) { return {.low = low}; }
-constexpr Limits above(double low) { return {.low = low, .low_open = true}; }
-constexpr Limits between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Limits fraction() { return {.low = 0, .high = 1, .high_open = true}; }
 
 // Headings of the help.
@@ -67,28 +64,36 @@ struct TrainConfig {
 #define KEY(group, type, name, initial, limits, metavar, help) config::type name = initial;
 #include "train/config.def"
 #undef KEY
+  SettingValues user = initial_user_settings();  // all settings of the user's program
   bool operator==(const TrainConfig&) const = default;
 };
 
-// A row of config.def.
+// A row of config.def, or a setting of the user's program.
 struct ConfigKey {
   std::string_view group;
   std::string_view name;  // "learning_rate"
   std::variant<config::Text TrainConfig::*, config::Integer TrainConfig::*, config::Unsigned TrainConfig::*,
                config::Number TrainConfig::*, config::Switch TrainConfig::*, config::List TrainConfig::*,
-               config::Rules TrainConfig::*>
+               config::Rules TrainConfig::*, const detail::SettingRow*>
       member;
   config::Limits limits;
   std::string_view metavar;
   std::string_view help;
 
   std::string flag() const;  // "--learning-rate"
+  bool is_switch() const;
   // The separator between the elements of a List or Rules as text; '\0' for other types.
   char separator() const;
 };
+// The rows of config.def; in a user's program those of the trainer, after the program's own settings.
 std::span<const ConfigKey> config_keys();
+std::span<const ConfigKey> built_in_config_keys();  // all rows of config.def
 // Finds a key by either spelling (learning_rate or learning-rate); null if it does not exist.
 const ConfigKey* find_config_key(std::string_view name);
+// Throws Error, starting with `where`, for a key that does not exist.
+[[noreturn]] void throw_unknown_key(std::string_view where, std::string_view name);
+// The reason why a user's program does not have this key of config.def; empty for other names.
+std::string why_not_in_user_program(std::string_view name);
 // ` did you mean "learning_rate"?` for an unknown key; empty if no key is similar.
 std::string suggest_config_key(std::string_view wrong);
 

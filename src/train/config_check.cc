@@ -151,7 +151,12 @@ void check_devices(const TrainConfig& config) {
 }
 
 // Checks metric names before training, so that a misspelled expectation does not waste a run.
+// The metrics of a user's task are known only once it is traced.
 void check_expectations(const TrainConfig& config) {
+  if (is_user_program()) {
+    for (const std::string& text : config.expect) parse_expectation(text);
+    return;
+  }
   std::vector<std::string> metrics = {"loss"};
   if (config.model == "gpt")
     metrics.insert(metrics.end(), {"perplexity", "bits_per_byte"});
@@ -241,10 +246,8 @@ void check_loggers(const TrainConfig& config) {
   }
 }
 
-}  // namespace
-
-void validate(const TrainConfig& config) {
-  check_limits(config);
+// Checks the settings that a user's program does not have.
+void check_built_in_model(const TrainConfig& config) {
   check_one_of("model", config.model, {"mlp", "mlp1024", "cnn", "vit", "resnet18", "gpt"});
   check_dataset(config.dataset);
   check_model_fits_data(config);
@@ -252,6 +255,27 @@ void validate(const TrainConfig& config) {
   check_validation(config);
   check_model_sizes(config);
   check_stream(config);
+}
+
+// The keys that must be equal when a run is resumed: those of the program's task, then those of the trainer.
+std::vector<std::string> keys_of_a_run() {
+  std::vector<std::string> out;
+  if (!is_user_program())
+    out = {"model",        "dataset", "pixel_mean", "pixel_sd",  "validation",   "size",       "layers", "heads",
+           "kv_heads",     "width",   "context",    "hidden",    "head_width",   "vocabulary", "norm",   "position",
+           "feed_forward", "bias",    "tied",       "rope_base", "norm_epsilon", "tokenizer"};
+  for (const ConfigKey& key : config_keys())
+    if (const auto* row = std::get_if<const detail::SettingRow*>(&key.member); row && !(*row)->may_change)
+      out.emplace_back(key.name);
+  out.insert(out.end(), {"seed", "batch_size", "optimizer"});
+  return out;
+}
+
+}  // namespace
+
+void validate(const TrainConfig& config) {
+  check_limits(config);
+  if (!is_user_program()) check_built_in_model(config);
   check_length(config);
   check_devices(config);
   precision_of(config.precision);
@@ -298,14 +322,10 @@ ShardingPlan make_sharding_plan(const TrainConfig& config) {
 }
 
 void check_same_run(const TrainConfig& config, const ConfigMap& saved) {
-  for (const std::string_view name :
-       {"model",     "dataset",  "pixel_mean",   "pixel_sd", "validation", "size",       "layers",
-        "heads",     "kv_heads", "width",        "context",  "hidden",     "head_width", "vocabulary",
-        "norm",      "position", "feed_forward", "bias",     "tied",       "rope_base",  "norm_epsilon",
-        "tokenizer", "seed",     "batch_size",   "optimizer"}) {
+  for (const std::string& name : keys_of_a_run()) {
     const ConfigKey* key = find_config_key(name);
     LOCKSTEP_CHECK(key, "{}", name);
-    const auto before = saved.find(std::string(name));
+    const auto before = saved.find(name);
     const std::string now = text_of(config, *key);
     if (before == saved.end() || before->second == now) continue;
     throw_error(

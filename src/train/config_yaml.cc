@@ -97,9 +97,7 @@ TrainConfig parse_yaml(const std::string& text, const std::string& filename, Key
     const std::string where = position(filename, name);
     if (!name.IsScalar()) throw_error("{}: a key is {}; expected a name", where, kind_of(name));
     const ConfigKey* key = find_config_key(name.Scalar());
-    if (!key)
-      throw_error("{}: unknown key \"{}\";{} see `lockstep train --help`", where, name.Scalar(),
-                  suggest_config_key(name.Scalar()));
+    if (!key) throw_unknown_key(where, name.Scalar());
     if (const auto [before, added] = seen.emplace(std::string(key->name), where); !added)
       throw_error("{}: {} is given twice, first at {}; keep one", where, key->name, before->second);
     const std::string value = value_text(where, *key, pair.second);

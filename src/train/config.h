@@ -141,6 +141,12 @@ ShardingPlan make_sharding_plan(const TrainConfig& config);
 // normalization, sizes of the model, seed, batch size and optimizer must be equal. Names the key and both values.
 void check_same_run(const TrainConfig& config, const ConfigMap& saved);
 
+// "*embed*=rate:0.1,decay:0" -> {.pattern = "*embed*", .rate = 0.1, .weight_decay = 0}. After the = come rate:FACTOR,
+// decay:X and optimizer:NAME, each at most once, or `frozen` alone. Throws Error on a syntax error.
+ParameterGroup parse_parameter_group(std::string_view text);
+// The groups described by --group.
+std::vector<ParameterGroup> make_parameter_groups(const TrainConfig& config);
+
 // The optimizer with its schedule for a run of `total_steps` steps. REQUIRES: validate(config) passed.
 Optimizer make_optimizer(const TrainConfig& config, int64_t total_steps);
 

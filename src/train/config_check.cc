@@ -204,24 +204,43 @@ void check_model_sizes(const TrainConfig& config) {
 }
 
 void check_optimizer(const TrainConfig& config) {
-  check_used(config, "momentum", "optimizer", {"momentum", "nesterov"});
-  for (const std::string_view name : {"beta1", "beta2", "epsilon"})
-    check_used(config, name, "optimizer", {"adam", "adamw"});
+  std::vector<std::string> chosen;  // by groups
+  for (const ParameterGroup& group : make_parameter_groups(config))
+    if (group.kind) chosen.push_back(to_string(*group.kind));
+  const auto check_used_by = [&](std::string_view name, const std::vector<std::string>& users) {
+    if (std::find_first_of(chosen.begin(), chosen.end(), users.begin(), users.end()) == chosen.end())
+      check_used(config, name, "optimizer", users);
+  };
+  check_used_by("momentum", {"momentum", "nesterov"});
+  check_used_by("beta1", {"adam", "adamw", "lion", "muon"});
+  check_used_by("beta2", {"adam", "adamw", "muon"});
+  check_used_by("epsilon", {"adam", "adamw", "muon"});
+  check_used_by("lion_beta2", {"lion"});
+  check_used_by("muon_momentum", {"muon"});
+  check_used(config, "adam_rate", "optimizer", {"muon"});
 }
 
 void check_schedule(const TrainConfig& config) {
   for (const std::string_view name : {"decay", "decay_every"})
     check_used(config, name, "schedule", {"exponential", "step"});
-  const bool cosine = config.schedule == "cosine" || config.schedule == "warmup_cosine";
-  if (config.warmup_steps > 0 && config.schedule != "warmup_cosine")
-    throw_error("warmup_steps: {} has no effect with schedule {}; choose schedule warmup_cosine", config.warmup_steps,
-                config.schedule);
+  check_used(config, "decay_steps", "schedule", {"wsd"});
+  const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), config.schedule) != names.end();
+  };
+  if (config.warmup_steps > 0 && !is_one_of({"warmup_cosine", "linear", "inverse_sqrt", "wsd"}))
+    throw_error(
+        "warmup_steps: {} has no effect with schedule {}; choose schedule warmup_cosine, linear, inverse_sqrt or wsd",
+        config.warmup_steps, config.schedule);
   if (config.steps > 0 && config.warmup_steps >= config.steps)
     throw_error("warmup_steps: a warm-up of {} steps does not end within {} steps; lower warmup_steps or raise steps",
                 config.warmup_steps, config.steps);
-  if (config.end_learning_rate > 0 && !cosine)
-    throw_error("end_learning_rate: {} has no effect with schedule {}; choose schedule cosine or warmup_cosine",
-                config.end_learning_rate, config.schedule);
+  if (config.steps > 0 && config.decay_steps > config.steps - config.warmup_steps)
+    throw_error("decay_steps: {} and a warm-up of {} steps are more than {} steps; lower decay_steps or raise steps",
+                config.decay_steps, config.warmup_steps, config.steps);
+  if (config.end_learning_rate > 0 && !is_one_of({"cosine", "warmup_cosine", "linear", "wsd"}))
+    throw_error(
+        "end_learning_rate: {} has no effect with schedule {}; choose schedule cosine, warmup_cosine, linear or wsd",
+        config.end_learning_rate, config.schedule);
   if (config.end_learning_rate > config.learning_rate)
     throw_error("end_learning_rate: {} is above the learning_rate of {}; lower end_learning_rate",
                 config.end_learning_rate, config.learning_rate);
@@ -343,13 +362,18 @@ Optimizer make_optimizer(const TrainConfig& config, int64_t total_steps) {
                        .warmup_steps = config.warmup_steps,
                        .total_steps = total_steps,
                        .decay = config.decay,
-                       .every = config.decay_every},
+                       .every = config.decay_every,
+                       .decay_steps = config.decay_steps},
           .momentum = config.momentum,
           .beta1 = config.beta1,
           .beta2 = config.beta2,
           .epsilon = config.epsilon,
           .weight_decay = config.weight_decay,
-          .clip_norm = config.clip_norm};
+          .clip_norm = config.clip_norm,
+          .lion_beta2 = config.lion_beta2,
+          .muon_momentum = config.muon_momentum,
+          .adam_rate = config.adam_rate,
+          .groups = make_parameter_groups(config)};
 }
 
 std::string logger_names(const TrainConfig& config) {

@@ -37,7 +37,7 @@ struct TokenWindows {
 // A source with the fields "inputs" and "targets", i32 [context]. It is resident: the tokens are one array, with one
 // byte for each token if all are below 256, else four. Throws Error when the context is less than 1, there are too few
 // tokens, or one is outside the vocabulary, with its position.
-SourcePtr token_source(const std::vector<int32_t>& tokens, const TokenWindows& windows, std::string name = "tokens");
+SourcePtr token_source(std::vector<int32_t> tokens, const TokenWindows& windows, std::string name = "tokens");
 
 // A range of a token file; end -1: the end of the file.
 struct TokenRange {
@@ -45,9 +45,11 @@ struct TokenRange {
   int64_t end = -1;
 };
 // The same source, streamed from a file in one of the formats of open_text_data(): only the windows of a batch are in
-// memory. Tokens outside the vocabulary are found when they are read. Throws as token_source() does, and Error when the
-// file is not a token file. Throws IoError when it cannot be read, also if it becomes shorter while in use.
-SourcePtr token_file_source(const std::string& path, const TokenWindows& windows, TokenRange range = {});
+// memory. Tokens outside the vocabulary are found when they are read. An empty name means the path. Throws as
+// token_source() does, and Error when the file is not a token file. Throws IoError when it cannot be read, also if it
+// becomes shorter while in use.
+SourcePtr token_file_source(const std::string& path, const TokenWindows& windows, TokenRange range = {},
+                            std::string name = {});
 
 struct TextDataOptions {
   // "moby-dick", "sotu"      named sets, fetched if not on this machine
@@ -57,14 +59,14 @@ struct TextDataOptions {
   std::string dataset;
   // As for load_tokenizer(); "chars" means the characters of the whole text. Empty: "bytes" for text, none for tokens.
   std::string tokenizer = {};
-  // The number of different tokens of "tokens:" without a tokenizer. 0: the largest token plus 1, for which the files
-  // are read once.
+  // The number of different tokens, at least that of the tokenizer. 0: that of the tokenizer; without one the largest
+  // token plus 1, for which the files are read once.
   int64_t vocabulary = 0;
   int64_t context = 256;
   // The share of the tokens, from the end, that is the validation set if the data set has none of its own. 0: none.
   double validation = 0.1;
   uint64_t seed = 0;
-  // "on": from disk. "off": in memory. "auto": from disk if there are more than 2^28 bytes of text or tokens.
+  // "on": from disk. "off": in memory. "auto": from disk if there are more than 2^27 bytes of text or 2^27 tokens.
   // Text that is streamed is tokenized once, into a file of the cache. Its name is a digest of text and tokenizer.
   std::string stream = "auto";
   // Threads that tokenize; 0: one for each CPU.
@@ -74,9 +76,9 @@ struct TextDataOptions {
 };
 
 struct TextData {
-  SourcePtr train;
-  SourcePtr validation;    // without shuffle_offset; null: none
-  TokenizerPtr tokenizer;  // null for tokens without a tokenizer
+  SourcePtr train = nullptr;
+  SourcePtr validation = nullptr;    // without shuffle_offset; null: none
+  TokenizerPtr tokenizer = nullptr;  // null for tokens without a tokenizer
   int64_t vocabulary = 0;
   int64_t train_tokens = 0;
   int64_t validation_tokens = 0;

@@ -76,16 +76,16 @@ class WindowSource : public Source {
 
 class ResidentTokens final : public WindowSource {
  public:
-  ResidentTokens(const std::vector<int32_t>& tokens, const TokenWindows& windows, std::string name)
+  ResidentTokens(std::vector<int32_t> tokens, const TokenWindows& windows, std::string name)
       : WindowSource(std::ssize(tokens), windows, std::move(name)) {
     if (std::ssize(tokens) + windows.context >= std::numeric_limits<int32_t>::max())
       throw_error("tokens: {} has {} tokens, too many for 32-bit positions; stream it from a file", this->name(),
                   tokens.size());
     detail::check_ids(tokens, vocabulary(), this->name());
-    const bool bytes = std::ranges::all_of(tokens, [](int32_t id) { return id < 256; });
     const Shape shape = {std::ssize(tokens)};
-    arrays_["tokens"] =
-        bytes ? Array::from(std::vector<uint8_t>(tokens.begin(), tokens.end()), shape) : Array::from(tokens, shape);
+    const bool bytes = std::ranges::all_of(tokens, [](int32_t id) { return id < 256; });
+    arrays_["tokens"] = bytes ? Array::from(std::vector<uint8_t>(tokens.begin(), tokens.end()), shape)
+                              : Array::from(std::move(tokens), shape);
   }
 
   const BatchArrays& resident() const override { return arrays_; }
@@ -108,8 +108,9 @@ class ResidentTokens final : public WindowSource {
 
 class StreamedTokens final : public WindowSource {
  public:
-  StreamedTokens(std::unique_ptr<detail::TokenFile> file, const TokenWindows& windows, TokenRange range)
-      : WindowSource(range.end - range.begin, windows, file->path()), file_(std::move(file)), begin_(range.begin) {}
+  StreamedTokens(std::unique_ptr<detail::TokenFile> file, const TokenWindows& windows, TokenRange range,
+                 std::string name)
+      : WindowSource(range.end - range.begin, windows, std::move(name)), file_(std::move(file)), begin_(range.begin) {}
 
   void read(std::span<const int64_t> rows, std::span<std::byte* const> buffers) const override {
     const size_t context = static_cast<size_t>(windows().context);
@@ -132,17 +133,17 @@ class StreamedTokens final : public WindowSource {
 
 }  // namespace
 
-SourcePtr token_source(const std::vector<int32_t>& tokens, const TokenWindows& windows, std::string name) {
-  return std::make_shared<ResidentTokens>(tokens, windows, std::move(name));
+SourcePtr token_source(std::vector<int32_t> tokens, const TokenWindows& windows, std::string name) {
+  return std::make_shared<ResidentTokens>(std::move(tokens), windows, std::move(name));
 }
 
-SourcePtr token_file_source(const std::string& path, const TokenWindows& windows, TokenRange range) {
+SourcePtr token_file_source(const std::string& path, const TokenWindows& windows, TokenRange range, std::string name) {
   auto file = std::make_unique<detail::TokenFile>(path);
   if (range.end == -1) range.end = file->count();
   if (range.begin < 0 || range.end < range.begin || range.end > file->count())
     throw_error("tokens: the range {} to {} of {}, which has {} tokens; give a range within it", range.begin, range.end,
                 path, file->count());
-  return std::make_shared<StreamedTokens>(std::move(file), windows, range);
+  return std::make_shared<StreamedTokens>(std::move(file), windows, range, name.empty() ? path : std::move(name));
 }
 
 }  // namespace lockstep

@@ -85,6 +85,8 @@ struct LoadOptions {
   // sharded over lanes, each lane gets its own piece, and only the parts of the files that this process needs are read.
   // Empty: all arrays complete, on one device.
   std::function<NamedSharding(const std::string& name, const Type& type)> sharding = {};
+  // The names of the arrays to load. Others are not read. Empty: all.
+  std::function<bool(const std::string& name)> wanted = {};
   FileSystem* files = nullptr;  // null: the real file system
 };
 

@@ -98,7 +98,8 @@ std::string save_checkpoint(const std::string& dir, const Checkpoint& checkpoint
 }
 
 Checkpoint load_checkpoint(const std::string& path, const LoadOptions& options) {
-  return detail::read_checkpoint(options.files ? *options.files : FileSystem::real(), path, options.sharding);
+  return detail::read_checkpoint(options.files ? *options.files : FileSystem::real(), path, options.sharding,
+                                 detail::lanes_of, options.wanted);
 }
 
 CheckpointInfo inspect_checkpoint(const std::string& path, bool verify) {

@@ -72,11 +72,12 @@ CheckpointInfo read_info(FileSystem& files, const std::string& path, bool verify
 
 using ShardingOf = std::function<NamedSharding(const std::string& name, const Type& type)>;
 using LanesOf = std::function<MeshLanes(const Mesh& mesh)>;
+using WantedArrays = std::function<bool(const std::string& name)>;
 
 // As load_checkpoint. Of an array that is sharded over lanes, reads only the pieces of this process's lanes, each
 // distinct piece once, and verifies them chunk by chunk. Pieces of other lanes are null. `lanes` returns the lanes of a
 // mesh.
 Checkpoint read_checkpoint(FileSystem& files, const std::string& path, const ShardingOf& sharding = {},
-                           const LanesOf& lanes = lanes_of);
+                           const LanesOf& lanes = lanes_of, const WantedArrays& wanted = {});
 
 }  // namespace lockstep::detail

@@ -126,9 +126,10 @@ struct ArrayLoad {
     IndexBox box;
     BufferPtr buffer;
   };
-  std::vector<Part> parts;
-  NamedSharding sharding;
-  std::shared_ptr<LanePieces> pieces;  // null: the complete array is loaded
+  bool wanted = true;
+  std::vector<Part> parts = {};
+  NamedSharding sharding = {};
+  std::shared_ptr<LanePieces> pieces = {};  // null: the complete array is loaded
 };
 
 ArrayLoad prepare(const CheckpointEntry& entry, const NamedSharding& sharding, const LanesOf& lanes_of_mesh) {
@@ -312,12 +313,14 @@ CheckpointInfo read_info(FileSystem& files, const std::string& path, bool verify
   return info;
 }
 
-Checkpoint read_checkpoint(FileSystem& files, const std::string& path, const ShardingOf& sharding,
-                           const LanesOf& lanes) {
+Checkpoint read_checkpoint(FileSystem& files, const std::string& path, const ShardingOf& sharding, const LanesOf& lanes,
+                           const WantedArrays& wanted) {
   const CheckpointInfo info = read_info(files, path, false);
   std::vector<ArrayLoad> loads;
   for (const CheckpointEntry& entry : info.entries)
-    loads.push_back(prepare(entry, sharding ? sharding(entry.name, entry.type) : NamedSharding(), lanes));
+    loads.push_back(wanted && !wanted(entry.name)
+                        ? ArrayLoad{.wanted = false}
+                        : prepare(entry, sharding ? sharding(entry.name, entry.type) : NamedSharding(), lanes));
   for (const CheckpointShard& shard : info.shards) read_shard(files, info, shard, loads);
   Checkpoint out{.step = info.step,
                  .cursor = info.cursor,
@@ -326,7 +329,7 @@ Checkpoint read_checkpoint(FileSystem& files, const std::string& path, const Sha
                  .config = info.config,
                  .metrics = info.metrics};
   for (size_t i = 0; i < loads.size(); ++i)
-    out.arrays.emplace_back(info.entries[i].name, finished(info.entries[i], std::move(loads[i])));
+    if (loads[i].wanted) out.arrays.emplace_back(info.entries[i].name, finished(info.entries[i], std::move(loads[i])));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/file.h"
 #include "lockstep/checkpoint.h"
@@ -35,8 +36,10 @@ struct StoredGpt {
 // Throws Error, naming `where`, when it is a checkpoint of another model, or a parameter is missing or has another type.
 StoredGpt gpt_of(const Checkpoint& checkpoint, const std::string& where);
 
-// The names and types of the parameters, in the order of tree_leaves(gpt).
+// Parameters with the structure and types of create_gpt(config), without values.
 Gpt gpt_form(const GptConfig& config);
+// Throws Error, starting with `what`, unless the parameters have that structure and those shapes.
+void check_gpt_params(std::string_view what, const GptConfig& config, const Gpt& params);
 
 // The tokenizer of a run: tokenizer.json in the folder of its checkpoints. `dir` is that folder, or a checkpoint in it.
 // load_run_tokenizer() returns null if there is none. Throws Error when the file is not a tokenizer, IoError when it

@@ -80,7 +80,7 @@ void HfTensors::read_index(const std::string& dir) {
   }
 }
 
-std::vector<float> HfTensors::read(const std::string& name, const Shape& shape) {
+void HfTensors::expect(const std::string& name, const Shape& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end())
     throw_error(
@@ -94,7 +94,13 @@ std::vector<float> HfTensors::read(const std::string& name, const Shape& shape) 
   if (dtype != f32 && dtype != f16 && dtype != bf16)
     throw_error("import: \"{}\" in {} has elements of type {}; weights must be F32, F16 or BF16", printable(name), path,
                 safetensors_name(dtype));
+}
+
+std::vector<float> HfTensors::read(const std::string& name, const Shape& shape) {
+  expect(name, shape);
   used_.insert(name);
+  const auto& [path, entry, data_begin] = tensors_.at(name);
+  const DType dtype = entry.type.dtype;
   std::vector<float> out(static_cast<size_t>(count(shape)));
   std::vector<uint8_t> bytes(static_cast<size_t>(entry.type.bytes()));
   if (files_.read(path, data_begin + entry.offset, bytes) < bytes.size())
@@ -113,12 +119,6 @@ std::vector<std::string> HfTensors::unused() const {
   std::vector<std::string> out;
   for (const auto& [name, place] : tensors_)
     if (!used_.count(name)) out.push_back(name);
-  return out;
-}
-
-std::vector<std::string> HfTensors::names() const {
-  std::vector<std::string> out;
-  for (const auto& [name, place] : tensors_) out.push_back(name);
   return out;
 }
 

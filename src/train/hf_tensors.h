@@ -23,19 +23,16 @@ class HfTensors {
   bool has(const std::string& name) const { return tensors_.count(name) > 0; }
   // The file of a tensor. REQUIRES: has(name).
   const std::string& file_of(const std::string& name) const { return tensors_.at(name).path; }
-  const Shape& shape_of(const std::string& name) const { return tensors_.at(name).entry.type.shape; }
-  // The files, for messages.
-  const std::string& where() const { return where_; }
 
-  // The elements of a tensor as f32, in row-major order. Marks it as used. Throws Error, naming the tensor and the file,
-  // when it is missing, has another shape, or its elements are not F32, F16 or BF16. Throws IoError.
+  // Throws Error, naming the tensor and the file, when it is missing, has another shape, or its elements are not F32,
+  // F16 or BF16.
+  void expect(const std::string& name, const Shape& shape) const;
+  // The elements of a tensor as f32, in row-major order. Marks it as used. Throws as expect() does, and IoError.
   std::vector<float> read(const std::string& name, const Shape& shape);
   // The tensors that were not read and not ignored.
   std::vector<std::string> unused() const;
   // Marks a tensor as used without reading it.
   void ignore(const std::string& name) { used_.insert(name); }
-  // All names, in order.
-  std::vector<std::string> names() const;
 
  private:
   struct Place {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/alarms.h"
+#include "lockstep/averages.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/engine.h"
 #include "lockstep/initializers.h"

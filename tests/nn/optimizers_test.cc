@@ -57,7 +57,7 @@ struct Reference {
         double g = grads[l][i], &p = params[l][i], &m = first[l][i], &v = second[l][i];
         const double before = p;
         if (o.clip_norm > 0 && norm > o.clip_norm) g *= o.clip_norm / norm;
-        if (decayed[l] && o.kind != OptimizerKind::adamw) g += o.weight_decay * p;
+        if (decayed[l] && o.kind != OptimizerKind::adamw && o.kind != OptimizerKind::lion) g += o.weight_decay * p;
         switch (o.kind) {
           case OptimizerKind::sgd:
             p -= rate * g;
@@ -76,6 +76,17 @@ struct Reference {
             v = o.beta2 * v + (1 - o.beta2) * g * g;
             p -= rate * (m / (1 - std::pow(o.beta1, t))) / (std::sqrt(v / (1 - std::pow(o.beta2, t))) + o.epsilon);
             if (decayed[l] && o.kind == OptimizerKind::adamw) p -= rate * o.weight_decay * before;
+            break;
+          case OptimizerKind::lion: {
+            const double mixed = o.beta1 * m + (1 - o.beta1) * g;
+            p -= rate * (mixed > 0 ? 1 : mixed < 0 ? -1 : 0);
+            if (decayed[l]) p -= rate * o.weight_decay * before;
+            m = o.lion_beta2 * m + (1 - o.lion_beta2) * g;
+            break;
+          }
+          case OptimizerKind::adafactor:
+          case OptimizerKind::muon:
+            FAIL() << "see optimizers_rules_test.cc";
         }
       }
   }
@@ -117,7 +128,7 @@ void compare(const Optimizer& o, const std::vector<bool>& decayed = {true, false
 class EachKind : public testing::TestWithParam<OptimizerKind> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EachKind,
                          testing::Values(OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::nesterov,
-                                         OptimizerKind::adam, OptimizerKind::adamw));
+                                         OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lion));
 
 TEST_P(EachKind, MatchesTheReference) { compare({.kind = GetParam(), .schedule = {.peak = 0.01}}); }
 
@@ -149,7 +160,8 @@ TEST_P(EachKind, MatchesTheReferenceWithOtherHyperparameters) {
            .beta1 = 0,
            .beta2 = 0.9,
            .epsilon = 1e-3,
-           .weight_decay = 0.3});
+           .weight_decay = 0.3,
+           .lion_beta2 = 0.5});
 }
 
 TEST_P(EachKind, EagerAndCompiledAgreeBitwise) {
@@ -194,6 +206,9 @@ TEST(Optimizer, StateHasOnlyTheArraysInUse) {
   EXPECT_EQ(sizes(OptimizerKind::nesterov), (std::pair<size_t, size_t>{3, 0}));
   EXPECT_EQ(sizes(OptimizerKind::adam), (std::pair<size_t, size_t>{3, 3}));
   EXPECT_EQ(sizes(OptimizerKind::adamw), (std::pair<size_t, size_t>{3, 3}));
+  EXPECT_EQ(sizes(OptimizerKind::lion), (std::pair<size_t, size_t>{3, 0}));
+  EXPECT_EQ(sizes(OptimizerKind::adafactor), (std::pair<size_t, size_t>{0, 2}));
+  EXPECT_EQ(sizes(OptimizerKind::muon), (std::pair<size_t, size_t>{3, 2}));
 }
 
 TEST(Optimizer, LowPrecisionGradientsAreConvertedToTheParameterType) {
@@ -239,13 +254,14 @@ TEST(Matches, StarMatchesAnySequence) {
 }
 
 TEST(Optimizer, NamesRoundTrip) {
-  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"})
+  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw", "lion", "adafactor", "muon"})
     EXPECT_EQ(to_string(optimizer_kind(name)), name);
   EXPECT_EQ(optimizer_kind("nesterov"), OptimizerKind::nesterov);
   EXPECT_ERROR(
       optimizer_kind("adm"),
-      "optimizer: unknown value \"adm\"; choose sgd, momentum, nesterov, adam or adamw; did you mean \"adam\"?");
-  EXPECT_ERROR(optimizer_kind("lion"), "choose sgd, momentum, nesterov, adam or adamw");
+      "optimizer: unknown value \"adm\"; choose sgd, momentum, nesterov, adam, adamw, lion, adafactor or muon; did you "
+      "mean \"adam\"?");
+  EXPECT_ERROR(optimizer_kind("lamb"), "choose sgd, momentum, nesterov, adam, adamw, lion, adafactor or muon");
 }
 
 TEST(Optimizer, InvalidValuesAreRejected) {
@@ -257,7 +273,12 @@ TEST(Optimizer, InvalidValuesAreRejected) {
   EXPECT_ERROR(check(Optimizer{.epsilon = -1}), "optimizer: the epsilon is -1; it must be 0 or a positive number");
   EXPECT_ERROR(check(Optimizer{.weight_decay = -0.1}), "optimizer: the weight decay is -0.1");
   EXPECT_ERROR(check(Optimizer{.clip_norm = -1}), "optimizer: the clip norm is -1");
-  check(Optimizer{.kind = OptimizerKind::sgd, .momentum = 5});  // not used
+  EXPECT_ERROR(check(Optimizer{.kind = OptimizerKind::lion, .lion_beta2 = 1}), "optimizer: lion_beta2 is 1");
+  EXPECT_ERROR(check(Optimizer{.kind = OptimizerKind::lion, .beta1 = 1}), "optimizer: beta1 is 1");
+  EXPECT_ERROR(check(Optimizer{.kind = OptimizerKind::muon, .muon_momentum = -1}), "optimizer: muon_momentum is -1");
+  EXPECT_ERROR(check(Optimizer{.kind = OptimizerKind::muon, .beta2 = 2}), "optimizer: beta2 is 2");
+  EXPECT_ERROR(check(Optimizer{.kind = OptimizerKind::muon, .adam_rate = -1}), "optimizer: the adam_rate is -1");
+  check(Optimizer{.kind = OptimizerKind::sgd, .momentum = 5, .lion_beta2 = 5, .muon_momentum = 5});  // not used
 }
 
 TEST(Optimizer, MismatchedArgumentsAreRejected) {

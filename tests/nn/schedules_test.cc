@@ -24,6 +24,14 @@ const std::vector<Schedule>& examples() {
       {.kind = ScheduleKind::warmup_cosine, .peak = 1e-3, .end = 1e-6, .warmup_steps = 10, .total_steps = 10},
       {.kind = ScheduleKind::exponential, .peak = 0.2, .decay = 0.97, .every = 100},
       {.kind = ScheduleKind::step, .peak = 0.2, .decay = 0.1, .every = 30},
+      {.kind = ScheduleKind::linear, .peak = 1e-3, .end = 1e-4, .warmup_steps = 100, .total_steps = 4690},
+      {.kind = ScheduleKind::linear, .peak = 0.3, .total_steps = 7},
+      {.kind = ScheduleKind::linear, .peak = 0.3, .warmup_steps = 7, .total_steps = 7},
+      {.kind = ScheduleKind::inverse_sqrt, .peak = 1e-3, .warmup_steps = 100},
+      {.kind = ScheduleKind::inverse_sqrt, .peak = 1e-3},
+      {.kind = ScheduleKind::wsd, .peak = 1e-3, .end = 1e-5, .warmup_steps = 100, .total_steps = 4690},
+      {.kind = ScheduleKind::wsd, .peak = 0.1, .warmup_steps = 5, .total_steps = 20, .decay_steps = 8},
+      {.kind = ScheduleKind::wsd, .peak = 0.1, .warmup_steps = 5, .total_steps = 20, .decay_steps = 15},
   };
   return all;
 }
@@ -54,6 +62,51 @@ TEST(Schedule, ValuesMatchTheFormulas) {
   EXPECT_NEAR(examples()[6].at(89), 0.002, 1e-17);
 }
 
+TEST(Schedule, LinearRisesAndFallsToItsEnd) {
+  const Schedule s{.kind = ScheduleKind::linear, .peak = 0.8, .end = 0.2, .warmup_steps = 4, .total_steps = 10};
+  const double wanted[] = {0, 0.2, 0.4, 0.6, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.2};
+  for (int64_t i = 0; i < 12; ++i) EXPECT_NEAR(s.at(i), wanted[i], 1e-15) << i;
+  EXPECT_EQ(s.at(10), 0.2);
+  const Schedule plain{.kind = ScheduleKind::linear, .peak = 0.8, .total_steps = 4};
+  EXPECT_EQ(plain.at(0), 0.8);
+  EXPECT_NEAR(plain.at(3), 0.2, 1e-15);
+  EXPECT_EQ(plain.at(4), 0);
+  const Schedule only_warm{.kind = ScheduleKind::linear, .peak = 0.8, .warmup_steps = 4, .total_steps = 4};
+  EXPECT_NEAR(only_warm.at(3), 0.6, 1e-15);
+  EXPECT_EQ(only_warm.at(4), 0);
+}
+
+TEST(Schedule, InverseSquareRootContinuesTheWarmUp) {
+  const Schedule s{.kind = ScheduleKind::inverse_sqrt, .peak = 0.5, .warmup_steps = 100};
+  EXPECT_EQ(s.at(0), 0);
+  EXPECT_NEAR(s.at(99), 0.495, 1e-15);
+  EXPECT_EQ(s.at(100), 0.5);
+  EXPECT_NEAR(s.at(101), 0.5 * std::sqrt(100.0 / 101), 1e-15);
+  EXPECT_EQ(s.at(400), 0.25);
+  EXPECT_EQ(s.at(1000000), 0.005);
+  const Schedule cold{.kind = ScheduleKind::inverse_sqrt, .peak = 0.5};
+  EXPECT_EQ(cold.at(0), 0.5);
+  EXPECT_EQ(cold.at(1), 0.5);
+  EXPECT_EQ(cold.at(4), 0.25);
+}
+
+TEST(Schedule, WarmUpStableDecayHasThreeParts) {
+  const Schedule s{
+      .kind = ScheduleKind::wsd, .peak = 0.8, .end = 0.2, .warmup_steps = 2, .total_steps = 10, .decay_steps = 3};
+  const double wanted[] = {0, 0.4, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 0.6, 0.4, 0.2, 0.2};
+  for (int64_t i = 0; i < 12; ++i) EXPECT_NEAR(s.at(i), wanted[i], 1e-15) << i;
+  // By default a tenth of the run, rounded up.
+  const Schedule tenth{.kind = ScheduleKind::wsd, .peak = 1, .total_steps = 95};
+  EXPECT_EQ(tenth.at(85), 1);
+  EXPECT_NEAR(tenth.at(86), 0.9, 1e-15);
+  EXPECT_NEAR(tenth.at(94), 0.1, 1e-15);
+  EXPECT_EQ(tenth.at(95), 0);
+  // No stable part.
+  const Schedule triangle{.kind = ScheduleKind::wsd, .peak = 1, .warmup_steps = 2, .total_steps = 6, .decay_steps = 4};
+  EXPECT_EQ(triangle.at(2), 1);
+  EXPECT_EQ(triangle.at(3), 0.75);
+}
+
 TEST(Schedule, CompiledValueIsTheRoundedDouble) {
   std::vector<int32_t> steps;
   for (int32_t i = 0; i < 120; ++i) steps.push_back(i);
@@ -79,14 +132,14 @@ TEST(Schedule, ScalarStepGivesAScalar) {
 }
 
 TEST(Schedule, NamesRoundTrip) {
-  for (const char* name : {"constant", "cosine", "warmup_cosine", "exponential", "step"})
+  for (const char* name :
+       {"constant", "cosine", "warmup_cosine", "exponential", "step", "linear", "inverse_sqrt", "wsd"})
     EXPECT_EQ(to_string(schedule_kind(name)), name);
   EXPECT_EQ(schedule_kind("cosine"), ScheduleKind::cosine);
-  EXPECT_ERROR(
-      schedule_kind("cosin"),
-      "schedule: unknown value \"cosin\"; choose constant, cosine, warmup_cosine, exponential or step; did you "
-      "mean \"cosine\"?");
-  EXPECT_ERROR(schedule_kind("linear"), "exponential or step");
+  EXPECT_ERROR(schedule_kind("cosin"),
+               "schedule: unknown value \"cosin\"; choose constant, cosine, warmup_cosine, exponential, step, linear, "
+               "inverse_sqrt or wsd; did you mean \"cosine\"?");
+  EXPECT_ERROR(schedule_kind("polynomial"), "exponential, step, linear, inverse_sqrt or wsd");
 }
 
 TEST(Schedule, InvalidValuesAreRejected) {
@@ -101,8 +154,25 @@ TEST(Schedule, InvalidValuesAreRejected) {
                "schedule: 101 warm-up steps are more than the 100 steps of the run; shorten the warm-up");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::warmup_cosine, .warmup_steps = -1, .total_steps = 100}),
                "schedule: -1 warm-up steps; the number must not be negative");
-  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::cosine, .warmup_steps = 10, .total_steps = 100}),
-               "schedule: 10 warm-up steps, but cosine has no warm-up; choose warmup_cosine, or set it to 0");
+  EXPECT_ERROR(
+      check(Schedule{.kind = ScheduleKind::cosine, .warmup_steps = 10, .total_steps = 100}),
+      "schedule: 10 warm-up steps, but cosine has no warm-up; choose warmup_cosine, linear, inverse_sqrt or wsd, or "
+      "set it to 0");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::linear}), "schedule: total_steps of linear is 0");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::linear, .warmup_steps = 11, .total_steps = 10}),
+               "schedule: 11 warm-up steps are more than the 10 steps of the run");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::wsd}), "schedule: total_steps of wsd is 0");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::wsd, .warmup_steps = 6, .total_steps = 10, .decay_steps = 5}),
+               "schedule: 6 warm-up steps and 5 decay steps are more than the 10 steps of the run; shorten one");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::wsd, .warmup_steps = 10, .total_steps = 10}),
+               "schedule: 10 warm-up steps and 1 decay steps are more than the 10 steps of the run");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::wsd, .total_steps = 10, .decay_steps = -1}),
+               "schedule: -1 decay steps; the number must not be negative");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::linear, .total_steps = 10, .decay_steps = 2}),
+               "schedule: 2 decay steps, but only wsd has them; choose wsd, or set it to 0");
+  EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::inverse_sqrt, .warmup_steps = -1}),
+               "schedule: -1 warm-up steps; the number must not be negative");
+  check(Schedule{.kind = ScheduleKind::inverse_sqrt, .warmup_steps = 10});
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::exponential, .decay = 0}),
                "schedule: the decay is 0; it must be a positive number, such as 0.1");
   EXPECT_ERROR(check(Schedule{.kind = ScheduleKind::step, .every = 0}),

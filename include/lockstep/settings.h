@@ -50,7 +50,7 @@ struct SettingMayChange {};
 inline constexpr SettingMayChange may_change;
 
 using SettingValue = std::variant<int64_t, uint64_t, double, bool, std::string, std::vector<std::string>>;
-using SettingValues = std::map<std::string, SettingValue>;  // by name
+using NamedSettings = std::map<std::string, SettingValue>;  // by name
 
 namespace detail {
 
@@ -158,7 +158,7 @@ std::vector<SettingRow> setting_rows() {
 
 // The settings with these values. Missing ones keep their defaults.
 template <class S>
-S make_settings(const SettingValues& values) {
+S make_settings(const NamedSettings& values) {
   S out;
   for_each_setting(out, [&](const std::string& name, auto& setting) {
     if (const auto found = values.find(name); found != values.end()) setting.assign(found->second);

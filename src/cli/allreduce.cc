@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/devices_flag.h"
-#include "cli/help.h"
+#include "command/devices_flag.h"
+#include "command/help.h"
 #include "lockstep/distributed.h"
 #include "lockstep/lockstep.h"
 

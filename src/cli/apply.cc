@@ -4,8 +4,8 @@
 
 #include "base/print_stderr.h"
 #include "cli/command.h"
-#include "cli/help.h"
 #include "cli/job_files.h"
+#include "command/help.h"
 #include "jobs/kubernetes/kubectl.h"
 #include "jobs/show.h"
 

@@ -16,8 +16,8 @@
 #include "base/print_stderr.h"
 #include "base/printable.h"
 #include "cli/command.h"
-#include "cli/help.h"
 #include "cluster/flight_dumper.h"
+#include "command/help.h"
 
 namespace lockstep::cli {
 namespace {

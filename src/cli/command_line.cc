@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/help.h"
-#include "cli/usage.h"
-#include "cli/variable_check.h"
+#include "command/help.h"
+#include "command/usage.h"
+#include "command/variable_check.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {

@@ -8,10 +8,10 @@
 #include <memory>
 
 #include "base/print_stderr.h"
-#include "cli/choice_check.h"
 #include "cli/command.h"
-#include "cli/help.h"
-#include "cli/runtime_flags.h"
+#include "command/choice_check.h"
+#include "command/help.h"
+#include "command/runtime_flags.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/devices_flag.h"
-#include "cli/help.h"
+#include "command/devices_flag.h"
+#include "command/help.h"
 #include "lane/gpu_report.h"
 
 namespace lockstep::cli {

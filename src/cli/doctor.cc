@@ -7,12 +7,12 @@
 #include "base/names.h"
 #include "base/os/environment.h"
 #include "base/printable.h"
-#include "cli/choice_check.h"
 #include "cli/command.h"
-#include "cli/devices_flag.h"
 #include "cli/diagnosis.h"
-#include "cli/help.h"
-#include "cli/runtime_flags.h"
+#include "command/choice_check.h"
+#include "command/devices_flag.h"
+#include "command/help.h"
+#include "command/runtime_flags.h"
 #include "lockstep/version.h"
 
 namespace lockstep::cli {

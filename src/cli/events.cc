@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/help.h"
 #include "cli/job_list.h"
+#include "command/help.h"
 
 namespace lockstep::cli {
 namespace {

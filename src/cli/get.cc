@@ -2,10 +2,10 @@
 
 #include <memory>
 
-#include "cli/choice_check.h"
 #include "cli/command.h"
-#include "cli/help.h"
 #include "cli/job_list.h"
+#include "command/choice_check.h"
+#include "command/help.h"
 
 namespace lockstep::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "cli/job_flags.h"
 #include "base/os/environment.h"
-#include "cli/choice_check.h"
+#include "command/choice_check.h"
 
 #include <fmt/format.h>
 

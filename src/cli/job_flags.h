@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/runtime_flags.h"
+#include "command/runtime_flags.h"
 #include "jobs/runner.h"
 
 namespace lockstep::cli {

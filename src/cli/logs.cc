@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "cli/command.h"
-#include "cli/help.h"
 #include "cli/job_flags.h"
-#include "cli/number_check.h"
+#include "command/help.h"
+#include "command/number_check.h"
 #include "jobs/model/manifest.h"
 
 namespace lockstep::cli {
@@ -55,7 +55,8 @@ void add_logs_command(CLI::App& program, Action& action) {
   command->add_option("--replica", arguments->replica, "the replica of the job (default: 0)")
       ->type_name("N")
       ->check(integer_between(0, kMaxReplicas - 1));
-  command->add_flag("-p,--previous", arguments->log.previous, "print the output of the attempt before the last restart");
+  command->add_flag("-p,--previous", arguments->log.previous,
+                    "print the output of the attempt before the last restart");
   command->add_option("--tail", arguments->tail, "print only the last N lines (default: all)")
       ->type_name("N")
       ->check(integer_between(0, std::numeric_limits<int>::max()));

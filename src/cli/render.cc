@@ -1,6 +1,6 @@
 #include "cli/render.h"
 
-#include "cli/help.h"
+#include "command/help.h"
 
 namespace lockstep::cli {
 

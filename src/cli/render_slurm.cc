@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "base/names.h"
-#include "cli/choice_check.h"
-#include "cli/help.h"
-#include "cli/number_check.h"
 #include "cli/render.h"
+#include "command/choice_check.h"
+#include "command/help.h"
+#include "command/number_check.h"
 #include "jobs/slurm/script.h"
 #include "lockstep/error.h"
 

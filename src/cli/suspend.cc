@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "cli/command.h"
-#include "cli/help.h"
 #include "cli/job_flags.h"
+#include "command/help.h"
 #include "jobs/show.h"
 
 namespace lockstep::cli {

@@ -64,7 +64,7 @@ struct TrainConfig {
 #define KEY(group, type, name, initial, limits, metavar, help) config::type name = initial;
 #include "train/config.def"
 #undef KEY
-  SettingValues user = initial_user_settings();  // all settings of the user's program
+  NamedSettings user = initial_user_settings();  // all settings of the user's program
   bool operator==(const TrainConfig&) const = default;
 };
 

@@ -90,8 +90,8 @@ bool is_user_program() { return active_program != nullptr; }
 std::string program_name() { return active_program ? active_program->name : "lockstep"; }
 std::string train_command() { return active_program ? active_program->name : "lockstep train"; }
 
-SettingValues initial_user_settings() {
-  SettingValues out;
+NamedSettings initial_user_settings() {
+  NamedSettings out;
   if (active_program)
     for (const detail::SettingRow& row : active_program->rows) out.emplace(row.name, row.initial);
   return out;

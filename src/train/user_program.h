@@ -29,7 +29,7 @@ std::string program_name();   // "lockstep", or the name of the user's program
 std::string train_command();  // "lockstep train", or the name of the user's program
 
 // The defaults of the settings of the user's program; empty if there is none.
-SettingValues initial_user_settings();
+NamedSettings initial_user_settings();
 // The keys of this process; empty if this is not a user's program.
 const std::vector<ConfigKey>& user_program_keys();
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "cli/choice_check.h"
-#include "cli/command.h"
-#include "cli/help.h"
+#include "command/choice_check.h"
+#include "command/commands.h"
+#include "command/help.h"
 
 namespace lockstep::cli {
 namespace {
@@ -95,7 +95,20 @@ std::string subcommand_pattern(const std::vector<CommandNode>& nodes) {
   return out;
 }
 
-std::string bash_script(const std::vector<CommandNode>& nodes) {
+// The name of the shell function for a program: "_my_task" for "my-task".
+std::string function_name(const std::string& program) {
+  std::string out = "_";
+  for (const char c : program)
+    out += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
+  return out;
+}
+
+// The line of a script that restarts the search for words after `lockstep launch --`. Only lockstep has that command.
+std::string restart_line(const std::string& program) {
+  return program == "lockstep" ? "      \"lockstep launch --\") node=lockstep ;; # a lockstep command follows\n" : "";
+}
+
+std::string bash_script(const std::string& program, const std::vector<CommandNode>& nodes) {
   std::string choices, values;
   for (const CommandNode& node : nodes) {
     Words flags, words = node.arguments;
@@ -109,9 +122,9 @@ std::string bash_script(const std::vector<CommandNode>& nodes) {
         values += fmt::format("    {}) words=\"{}\" flags= ;;\n", flag_pattern(node, flag), bash_words(flag.values));
   }
   return fmt::format(
-      R"(# Bash completion for lockstep. To enable it: source <(lockstep completion bash)
-_lockstep() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} node=lockstep words= flags= i
+      R"(# Bash completion for {0}. To enable it: source <({0} completion bash)
+{1}() {{
+  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} node="{0}" words= flags= i
   # --flag=value arrives in three words.
   if [[ $cur == "=" ]]; then
     cur=
@@ -120,20 +133,19 @@ _lockstep() {{
   fi
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "$node ${{COMP_WORDS[i]}}" in
-      "lockstep launch --") node=lockstep ;; # a lockstep command follows
-      {}) node+=" ${{COMP_WORDS[i]}}" ;;
+{2}      {3}) node+=" ${{COMP_WORDS[i]}}" ;;
     esac
   done
   case "$node" in
-{}  esac
+{4}  esac
   case "$node $prev" in
-{}  esac
+{5}  esac
   if [[ $cur == -* ]]; then words=$flags; fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }}
-complete -o default -F _lockstep lockstep
+complete -o default -F {1} {0}
 )",
-      subcommand_pattern(nodes), choices, values);
+      program, function_name(program), restart_line(program), subcommand_pattern(nodes), choices, values);
 }
 
 // 'word:help' for _describe, with colons, backslashes and quotes escaped.
@@ -156,7 +168,7 @@ void append(std::string& words, const std::string& word) {
   words += word;
 }
 
-std::string zsh_script(const std::vector<CommandNode>& nodes) {
+std::string zsh_script(const std::string& program, const std::vector<CommandNode>& nodes) {
   std::string choices, values;
   for (const CommandNode& node : nodes) {
     std::string words, flags;
@@ -171,10 +183,10 @@ std::string zsh_script(const std::vector<CommandNode>& nodes) {
                               flag.values.empty() ? "_files" : fmt::format("compadd -- {}", bash_words(flag.values)));
   }
   return fmt::format(
-      R"(#compdef lockstep
-# Zsh completion for lockstep. To enable it: source <(lockstep completion zsh), after compinit
-_lockstep() {{
-  local node=lockstep cur=${{words[CURRENT]}} prev=${{words[CURRENT - 1]}} i
+      R"(#compdef {0}
+# Zsh completion for {0}. To enable it: source <({0} completion zsh), after compinit
+{1}() {{
+  local node="{0}" cur=${{words[CURRENT]}} prev=${{words[CURRENT - 1]}} i
   local -a choices flags
   if [[ $cur == --*=* ]]; then
     prev=${{cur%%=*}}
@@ -182,14 +194,13 @@ _lockstep() {{
   fi
   for ((i = 2; i < CURRENT; i++)); do
     case "$node ${{words[i]}}" in
-      "lockstep launch --") node=lockstep ;; # a lockstep command follows
-      {}) node+=" ${{words[i]}}" ;;
+{2}      {3}) node+=" ${{words[i]}}" ;;
     esac
   done
   case "$node" in
-{}  esac
+{4}  esac
   case "$node $prev" in
-{}  esac
+{5}  esac
   if [[ $cur == -* ]]; then
     _describe -o flag flags
   elif (( $#choices )); then
@@ -198,9 +209,9 @@ _lockstep() {{
     _files
   fi
 }}
-if [[ ${{funcstack[1]}} == _lockstep ]]; then _lockstep "$@"; else compdef _lockstep lockstep; fi
+if [[ ${{funcstack[1]}} == {1} ]]; then {1} "$@"; else compdef {1} {0}; fi
 )",
-      subcommand_pattern(nodes), choices, values);
+      program, function_name(program), restart_line(program), subcommand_pattern(nodes), choices, values);
 }
 
 }  // namespace
@@ -209,13 +220,15 @@ void add_completion_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("completion", "print the completion script of a shell");
   auto shell = std::make_shared<std::string>();
   command->add_option("SHELL", *shell, "the shell")->required()->check(one_of({"bash", "zsh"}));
-  add_examples(*command, {"source <(lockstep completion bash)     # in ~/.bashrc",
-                          "source <(lockstep completion zsh)      # in ~/.zshrc, after compinit"});
+  const std::string& name = program.get_name();
+  add_examples(*command, {fmt::format("source <({} completion bash)     # in ~/.bashrc", name),
+                          fmt::format("source <({} completion zsh)      # in ~/.zshrc, after compinit", name)});
   command->callback([shell, &program, &action] {
     action = [shell, &program] {
       std::vector<CommandNode> nodes;
-      collect(program, "lockstep", nodes);
-      fmt::print("{}", *shell == "bash" ? bash_script(nodes) : zsh_script(nodes));
+      const std::string& program_name = program.get_name();
+      collect(program, program_name, nodes);
+      fmt::print("{}", *shell == "bash" ? bash_script(program_name, nodes) : zsh_script(program_name, nodes));
       return kDone;
     };
   });

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "cli/runtime_flags.h"
+#include "command/runtime_flags.h"
 #include "train/config.h"
 
 namespace lockstep::cli {
@@ -23,6 +23,9 @@ struct ConfigFlags {
 // Adds the flags, in groups with their defaults, and a footer with exit codes and examples. REQUIRES: flags outlives
 // the parse.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
+
+// Adds the flag of one key, which stores its text in `given`. REQUIRES: given outlives the parse.
+void add_config_flag(CLI::App& app, ConfigMap& given, const ConfigKey& key);
 
 // Returns the checked settings: flags override the file, the file overrides defaults. Throws UsageError when a setting
 // is wrong or the file cannot be read. Sets `lines`, if not null, to file and line of the settings that come from the

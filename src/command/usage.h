@@ -10,7 +10,7 @@
 namespace lockstep::cli {
 
 // Returns the words with `help train` and `train help` replaced by `train --help`. A command line without words becomes
-// `--help`. `train help` is left alone where a file named "help" exists. Throws UsageError for an unknown command after
+// `--help` if a command is required. `train help` is left alone where a file named "help" exists. Throws UsageError for an unknown command after
 // `help`.
 std::vector<char*> replace_help_words(const CLI::App& program, int argc, char** argv);
 

@@ -1,4 +1,4 @@
-#include "cli/runtime_flags.h"
+#include "command/runtime_flags.h"
 
 #include <fmt/format.h>
 

@@ -1,3 +1,5 @@
+#include "command/train.h"
+
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,11 +10,9 @@
 #include <memory>
 
 #include "base/print_stderr.h"
-#include "cli/command.h"
-#include "cli/config_flags.h"
+#include "command/config_flags.h"
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
-#include "train/run.h"
 
 namespace lockstep::cli {
 namespace {
@@ -75,16 +75,17 @@ const char* stopped_by() {
                                   : "another process";
 }
 
-int train(const TrainConfig& config) {
+int train(const TrainConfig& config, const ProblemFactory& make) {
   has_checkpoint_dir = config.checkpoint_dir.empty() ? 0 : 1;
   install_signal_handlers();
-  const RunOutcome outcome = run_training(config, {.stop = [] {
-                                            training = 1;
-                                            return stop_signal != 0;
-                                          }});
+  const RunOutcome outcome = train_problem(config, make, {.stop = [] {
+                                             training = 1;
+                                             return stop_signal != 0;
+                                           }});
   if (outcome.stopped) {
     if (process_index() == 0)
-      print_stderr("lockstep: stopped by {} at step {} of {}; {}\n", stopped_by(), outcome.step, outcome.total_steps,
+      print_stderr("{}: stopped by {} at step {} of {}; {}\n", program_name(), stopped_by(), outcome.step,
+                   outcome.total_steps,
                    config.checkpoint_dir.empty() ? "nothing was saved because --checkpoint-dir is not set"
                    : outcome.unsaved             ? "its checkpoint could not be saved"
                    : config.resume != "auto"     ? "rerun the command without --resume to resume from there"
@@ -96,20 +97,19 @@ int train(const TrainConfig& config) {
   return outcome.expectations_met ? kDone : kNotAsExpected;
 }
 
-int print_schedule(const TrainConfig& config) {
-  const std::string text = training_schedule(config);
+int print_schedule(const TrainConfig& config, const ProblemFactory& make) {
+  const std::string text = problem_schedule(config, make);
   if (process_index() == 0) fmt::print("{}", text);
   return kDone;
 }
 
 }  // namespace
 
-void add_train_command(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("train", "train, evaluate and save a model");
+void add_training(CLI::App& command, Action& action, const ProblemFactory& make) {
   auto flags = std::make_shared<ConfigFlags>();
-  add_config_flags(*command, *flags);
-  command->callback([flags, &action] {
-    action = [flags] {
+  add_config_flags(command, *flags);
+  command.callback([flags, make, &action] {
+    action = [flags, make] {
       export_flags(flags->runtime);
       KeyLines lines;
       const TrainConfig config = resolve_config(*flags, &lines);
@@ -118,13 +118,17 @@ void add_train_command(CLI::App& program, Action& action) {
         return kDone;
       }
       try {
-        if (flags->print_schedule) return print_schedule(config);
-        return train(config);
+        if (flags->print_schedule) return print_schedule(config, make);
+        return train(config, make);
       } catch (const SettingsError& error) {
         throw with_file_and_line(error, lines);
       }
     };
   });
+}
+
+void add_train_command(CLI::App& program, Action& action) {
+  add_training(*program.add_subcommand("train", "train, evaluate and save a model"), action, {});
 }
 
 }  // namespace lockstep::cli

@@ -6,9 +6,9 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/printable.h"
-#include "cli/checkpoint_argument.h"
-#include "cli/command.h"
-#include "cli/help.h"
+#include "command/checkpoint_argument.h"
+#include "command/commands.h"
+#include "command/help.h"
 #include "lockstep/checkpoint.h"
 
 namespace lockstep::cli {
@@ -154,7 +154,8 @@ void add_inspect_command(CLI::App& program, Action& action) {
       ->type_name("DIR");
   command->add_flag("--verify", arguments->verify, "also verify the checksums of all shards");
   command->add_flag("--json", arguments->json, "print JSON");
-  add_examples(*command, {"lockstep inspect run", "lockstep inspect run/step_00001000 --verify"});
+  const std::string& name = program.get_name();
+  add_examples(*command, {name + " inspect run", name + " inspect run/step_00001000 --verify"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

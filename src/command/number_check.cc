@@ -1,4 +1,4 @@
-#include "cli/number_check.h"
+#include "command/number_check.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
-#include "cli/variable_check.h"
+#include "command/variable_check.h"
 
 #include <string>
 
 #include "base/runtime_settings.h"
-#include "cli/command.h"
 #include "cluster/detectors.h"
+#include "command/command.h"
 #include "sharding/device_table.h"
 
 namespace lockstep::cli {

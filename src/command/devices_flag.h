@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "cli/runtime_flags.h"
+#include "command/runtime_flags.h"
 
 namespace lockstep::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/help.h"
+#include "command/help.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -157,7 +157,8 @@ std::vector<HelpSection> sections_of(const CLI::App& app) {
 
 std::string usage_of(const CLI::App& app, const std::string& name, const std::string& end) {
   std::string out = name;
-  if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) out += " COMMAND";
+  if (!app.get_subcommands([](const CLI::App*) { return true; }).empty())
+    out += app.get_require_subcommand_min() > 0 ? " COMMAND" : " [COMMAND]";
   out += " [OPTIONS]";
   if (!end.empty()) return out + " " + end;
   for (const CLI::Option* option : app.get_options()) {

@@ -1,10 +1,10 @@
-#include "cli/devices_flag.h"
+#include "command/devices_flag.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
-#include "cli/help.h"
+#include "command/help.h"
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"

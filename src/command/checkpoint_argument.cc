@@ -1,4 +1,4 @@
-#include "cli/checkpoint_argument.h"
+#include "command/checkpoint_argument.h"
 
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-#include "cli/usage.h"
+#include "command/usage.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "base/names.h"
-#include "cli/command.h"
+#include "command/command.h"
+#include "train/config.h"
 
 namespace lockstep::cli {
 namespace {
@@ -60,6 +61,9 @@ std::string describe_extras(const CLI::App& app, const std::string& place, const
     return fmt::format("{}unknown command \"{}\";{}{}", place, rest[0], suggestion(rest[0], commands), help);
   if (const auto flag = std::ranges::find_if(rest, is_flag); flag != rest.end()) {
     const std::string bare = flag->substr(0, flag->find('='));
+    if (const std::string reason = why_not_in_user_program(bare.substr(std::min<size_t>(2, bare.size())));
+        !reason.empty())
+      return fmt::format("{}{}: {}; remove the flag", place, bare, reason);
     return fmt::format("{}unknown flag {};{}{}", place, bare, suggestion(bare, flag_names(app)), help);
   }
   if (!rest.empty()) return fmt::format("{}unexpected argument \"{}\";{}", place, rest[0], help);
@@ -90,15 +94,16 @@ std::vector<char*> replace_help_words(const CLI::App& program, int argc, char** 
     const CLI::App* command = find_command(*app, words[i]);
     if (!command && (!help_first || words[i] == std::string_view(help))) break;
     if (!command)
-      throw UsageError(fmt::format("help: unknown command \"{}\";{} see `lockstep --help`", words[i],
-                                   suggestion(words[i], command_names(*app))));
+      throw UsageError(fmt::format("help: unknown command \"{}\";{} see `{} --help`", words[i],
+                                   suggestion(words[i], command_names(*app)), program.get_name()));
     app = command;
   }
   std::error_code ignored;
   const bool help_last = i > 1 && i + 1 == words.size() && std::string_view(words[i]) == "help" &&
                          !std::filesystem::exists("help", ignored);
   if (help_last) words.pop_back();
-  if (help_first || help_last || argc == 1) words.push_back(help);
+  const bool incomplete = argc == 1 && program.get_require_subcommand_min() > 0;
+  if (help_first || help_last || incomplete) words.push_back(help);
   return words;
 }
 

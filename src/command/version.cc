@@ -2,8 +2,8 @@
 
 #include <cstdio>
 
-#include "cli/command.h"
-#include "cli/help.h"
+#include "command/command.h"
+#include "command/help.h"
 
 namespace lockstep::cli {
 

@@ -1,46 +1,54 @@
-#include "cli/config_flags.h"
+#include "command/config_flags.h"
 
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "cli/command.h"
-#include "cli/help.h"
+#include "command/command.h"
+#include "command/help.h"
 
 namespace lockstep::cli {
 namespace {
 
-using SwitchMember = config::Switch TrainConfig::*;
-
 std::string help_of(const ConfigKey& key) {
   const std::string initial = text_of({}, key);
-  const bool obvious = initial.empty() || std::holds_alternative<SwitchMember>(key.member);
+  const bool obvious = initial.empty() || key.is_switch();
   return std::string(key.help) + (obvious ? "" : " (default: " + initial + ")");
 }
 
 // Stores the text of a flag. Throws CLI::ValidationError when the key does not accept it.
-void store_flag(ConfigFlags& flags, const ConfigKey& key, const std::string& text) {
+void store_flag(ConfigMap& given, const ConfigKey& key, const std::string& text) {
   TrainConfig scratch;
   if (const std::string problem = assign(scratch, key, text); !problem.empty())
     throw CLI::ValidationError(key.flag(), problem);
-  flags.given[std::string(key.name)] = text;
+  given[std::string(key.name)] = text;
 }
 
-CLI::Option* add_flag_of(CLI::App& app, ConfigFlags& flags, const ConfigKey& key) {
-  if (std::holds_alternative<SwitchMember>(key.member)) {
-    const auto put = [&flags, &key](int64_t count) { store_flag(flags, key, count > 0 ? "true" : "false"); };
+CLI::Option* add_flag_of(CLI::App& app, ConfigMap& given, const ConfigKey& key) {
+  if (key.is_switch()) {
+    const auto put = [&given, &key](int64_t count) { store_flag(given, key, count > 0 ? "true" : "false"); };
     return app.add_flag_function(key.flag(), put, help_of(key))->take_last();
   }
   if (key.separator() != '\0') {
-    const auto put = [&flags, &key](const std::vector<std::string>& texts) {
+    const auto put = [&given, &key](const std::vector<std::string>& texts) {
       for (const std::string& text : texts)
         if (text.empty()) throw CLI::ValidationError(key.flag(), empty_element(text));
-      store_flag(flags, key, fmt::format("{}", fmt::join(texts, std::string(1, key.separator()))));
+      store_flag(given, key, fmt::format("{}", fmt::join(texts, std::string(1, key.separator()))));
     };
     return app.add_option_function<std::vector<std::string>>(key.flag(), put, help_of(key))->allow_extra_args(false);
   }
-  const auto put = [&flags, &key](const std::string& text) { store_flag(flags, key, text); };
+  const auto put = [&given, &key](const std::string& text) { store_flag(given, key, text); };
   // The last occurrence wins, so that a script can append flags that override the user's.
   return app.add_option_function<std::string>(key.flag(), put, help_of(key))->take_last();
+}
+
+std::vector<std::string> examples_of_training() {
+  const std::string command = train_command();
+  if (is_user_program())
+    return {command + " --epochs 3 --learning-rate 0.01 --expect 'test_loss<=0.1'",
+            command + " run.yaml --devices 8 --checkpoint-dir run",
+            "lockstep launch -n 2 -- ./" + command + " --checkpoint-dir run"};
+  return {command + " --model cnn --epochs 3 --expect 'test_accuracy>=0.98'",
+          command + " run.yaml --devices 8 --checkpoint-dir run"};
 }
 
 std::string read_settings(const std::string& file) {
@@ -60,6 +68,11 @@ std::string file_and_line_of(std::string_view message, const KeyLines& lines) {
 
 }  // namespace
 
+void add_config_flag(CLI::App& app, ConfigMap& given, const ConfigKey& key) {
+  CLI::Option* option = add_flag_of(app, given, key)->group(std::string(key.group));
+  if (!key.metavar.empty()) option->type_name(std::string(key.metavar));
+}
+
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
   const std::string group = "Configuration";
   app.add_option("CONFIG,--config", flags.file,
@@ -70,10 +83,7 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
   app.add_flag("--print-schedule", flags.print_schedule,
                "compile the training step, print how it is executed (on a GPU: kernels, phases, tasks) and exit")
       ->group(group);
-  for (const ConfigKey& key : config_keys()) {
-    CLI::Option* option = add_flag_of(app, flags, key)->group(std::string(key.group));
-    if (!key.metavar.empty()) option->type_name(std::string(key.metavar));
-  }
+  for (const ConfigKey& key : config_keys()) add_config_flag(app, flags.given, key);
   add_runtime_flags(app, flags.runtime,
                     {SettingGroup::devices, SettingGroup::process, SettingGroup::communication, SettingGroup::run,
                      SettingGroup::cache});
@@ -86,8 +96,7 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
              "  75       a GPU, the network or another process failed; rerun to resume from the last checkpoint "
              "(138 in a replica of a Kubeflow JAXJob, which restarts only after codes from 128 on)\n"
              "  128 + N  stopped by signal N (Ctrl-C, SIGTERM, SIGHUP, SIGPIPE), after a checkpoint");
-  add_examples(app, {"lockstep train --model cnn --epochs 3 --expect 'test_accuracy>=0.98'",
-                     "lockstep train run.yaml --devices 8 --checkpoint-dir run"});
+  add_examples(app, examples_of_training());
 }
 
 TrainConfig resolve_config(const ConfigFlags& flags, KeyLines* lines_out) {

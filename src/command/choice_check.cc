@@ -1,4 +1,4 @@
-#include "cli/choice_check.h"
+#include "command/choice_check.h"
 
 #include <fmt/format.h>
 

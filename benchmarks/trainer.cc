@@ -44,7 +44,7 @@ void rates(const ImageDataset& train) {
 }
 
 // Evaluates every quarter of an epoch, without counting the time of evaluations.
-void time_to(const char* model, double accuracy, int64_t epochs, const ImageDataset& train, const ImageArrays& test) {
+void time_to(const char* model, double accuracy, int64_t epochs, const ImageDataset& train, const SourcePtr& test) {
   Loader loader(train, {.batch_size = 128, .seed = 1});
   const int64_t total = epochs * loader.batches_per_epoch();
   EngineOptions with = options(total, "float32");
@@ -55,7 +55,7 @@ void time_to(const char* model, double accuracy, int64_t epochs, const ImageData
   with.hooks.on_step = [&](const TrainState& state, const StepMetrics&) {
     if (state.step % (loader.batches_per_epoch() / 4) != 0) return true;
     const double before = seconds(), training = before - evaluating;
-    const double now = self->evaluate(state, test).accuracy;
+    const double now = self->evaluate(state, test).metric("accuracy");
     evaluating += seconds() - before;
     if (now >= accuracy) reached = training;
     return now < accuracy;
@@ -80,7 +80,7 @@ int main(int argc, char** argv) try {
   set_cpu_devices(8);
   Dataset data = load_dataset("mnist");
   if (argc > 1 && std::string(argv[1]) == "time") {
-    const ImageArrays test = to_arrays(std::move(data.test));
+    const SourcePtr test = image_source(std::move(data.test));
     time_to("mlp", 0.98, 10, data.train, test);
     time_to("cnn", 0.99, 4, data.train, test);
   } else {

@@ -44,9 +44,9 @@ int main(int argc, char** argv) try {
   std::printf("%s", engine.describe().c_str());
 
   Loader train(std::move(data.train), {.batch_size = 128, .seed = 1});
-  const ImageArrays test = to_arrays(std::move(data.test));
+  const SourcePtr test = image_source(std::move(data.test));
   TrainState state = engine.restore_or_create(flags.text("dir").empty() ? "none" : "auto");
-  const FitResult result = engine.fit(state, train, {.steps = steps, .eval_every = 200, .test = &test});
+  const FitResult result = engine.fit(state, train, {.steps = steps, .eval_every = 200, .test = test});
   for (const auto& [name, value] : result.metrics)
     if (name == "test_accuracy") std::printf("test accuracy %.4f after %lld steps\n", value, (long long)state.step);
   return result.alarms.empty() ? 0 : 1;

@@ -25,7 +25,6 @@ struct EvalFacts {
 
 struct AlarmOptions {
   int64_t total_steps = 0;
-  int64_t classes = 0;
   std::vector<std::string> paths = {};  // parameter paths, in forward order
 };
 

@@ -9,7 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/source.h"
+
 namespace lockstep {
+
+class FileSystem;
 
 struct ImageDataset {
   std::vector<uint8_t> images;  // (count, rows, cols), 0 to 255
@@ -105,5 +109,13 @@ std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& 
 // Loads images and labels of any size from two IDX files, raw or .gz, without checksums. Images must have three
 // dimensions, labels one, and the counts must agree. The number of classes is the largest label plus one.
 ImageDataset load_idx_pair(const std::string& images_path, const std::string& labels_path);
+
+// Images and labels as a source with the fields "images" and "labels". The first form is resident; its memory is moved,
+// not copied; `origins` are paths for messages. Throws Error when the sizes and labels of the set are inconsistent. The second form reads images from disk
+// when they are needed; only the labels are kept in memory. Throws as load_idx_pair does when the headers are wrong, and
+// Error for .gz files, because these do not allow random access. `files` null: the real file system; it must outlive
+// the source.
+SourcePtr image_source(ImageDataset set, const ImageFiles& origins = {});
+SourcePtr image_source(const ImageFiles& paths, FileSystem* files = nullptr);
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-// The trainer: combines a model, an optimizer, a precision, a mesh, checkpoints and loggers.
+// The trainer: combines a task, an optimizer, a precision, a mesh, checkpoints and loggers.
 //
-//   Engine engine(find_model("mlp"), {.optimizer = {.schedule = {.peak = 1e-3}}, .checkpoint_dir = "run"});
+//   Engine engine(image_task(find_model("mlp")), {.optimizer = {.schedule = {.peak = 1e-3}}, .checkpoint_dir = "run"});
 //   TrainState state = engine.restore_or_create("auto");
-//   FitResult result = engine.fit(state, train, {.steps = 1000, .eval_every = 200, .test = &test});
+//   FitResult result = engine.fit(state, train, {.steps = 1000, .eval_every = 200, .test = test});
 //
 // The global batch is sharded over the mesh's data axis. Losses and gradients are means over the global batch, so
 // results do not depend on the number of devices. EngineOptions::plan says how parameters and optimizer state are
@@ -10,8 +10,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/alarms.h"
@@ -20,11 +22,12 @@
 #include "lockstep/loader.h"
 #include "lockstep/loggers.h"
 #include "lockstep/meter.h"
-#include "lockstep/models.h"
 #include "lockstep/optimizers.h"
 #include "lockstep/precision.h"
 #include "lockstep/sharding.h"
 #include "lockstep/sharding_plan.h"
+#include "lockstep/task.h"
+#include "lockstep/tasks.h"
 
 namespace lockstep {
 
@@ -33,40 +36,31 @@ struct TrainState {
   int64_t step = 0;    // optimizer steps, including those skipped because of an overflow
   Cursor cursor = {};  // the next example
   uint64_t seed = 0;
-  std::vector<Array> params = {};  // f32, in the order of Model::paths
+  std::vector<Array> params = {};  // f32, in the order of Task::paths
   OptimizerState optimizer = {};
   LossScale loss_scale = {};
 };
 
 struct StepMetrics {
-  double loss = 0;      // mean over the global batch, before the update
-  double accuracy = 0;  // over the same examples
+  double loss = 0;  // mean over the global batch, before the update
+  Scalars metrics;  // of the task, over the same examples: "accuracy"
   double learning_rate = 0;
   double grad_norm = 0;
-  std::vector<double> grad_norms;  // one per parameter
+  std::vector<double> grad_norms;  // one per trained parameter
   bool skipped = false;            // gradients overflowed under loss scaling: no update was made
   double loss_scale = 1;           // after the step
   int64_t examples = 0;
   bool stop = false;  // a process requested to stop
 };
 
-// A data set in memory as arrays.
-struct ImageArrays {
-  Array images, labels;  // u8 [n, rows, cols] and u8 [n]
-  int64_t classes = 0;
-};
-// Moves the images and labels into arrays without copying them.
-ImageArrays to_arrays(ImageDataset set);
-
 struct EvalResult {
   double loss = 0;
-  double accuracy = 0;
+  Scalars metrics;  // means over all examples: "loss", "accuracy", ...
   int64_t examples = 0;
-  int64_t correct = 0;
-  // Numbers of examples by class:
-  std::vector<int64_t> predictions;  // predicted as this class
-  std::vector<int64_t> labels;       // labeled with this class
-  std::vector<int64_t> hits;         // labeled with this class and predicted as it
+  std::map<std::string, std::vector<int64_t>> counts;  // sums of TaskResult::counts
+
+  // Throws Error for an unknown metric, listing the known ones.
+  double metric(std::string_view name) const;
 };
 
 // Callbacks of fit(); each may be empty. When on_step or on_eval returns false, fit() saves a checkpoint and returns.
@@ -82,9 +76,6 @@ struct EngineOptions {
   int64_t accumulate = 1;  // micro-batches per step; their gradients are accumulated
   Optimizer optimizer = {};
   Precision precision = {};
-  double label_smoothing = 0;
-  // Pixels become (value / 255 - mean) / sd.
-  double pixel_mean = 0, pixel_sd = 1;
   uint64_t seed = 0;
   std::string checkpoint_dir = {};  // empty: no checkpoints are written
   int64_t checkpoint_every = 0;     // steps; 0: at every evaluation and at the end
@@ -109,9 +100,9 @@ struct LaneMemory {
 };
 
 struct FitOptions {
-  int64_t steps = 0;                  // the run ends when TrainState::step reaches this
-  int64_t eval_every = 0;             // steps; 0: once an epoch
-  const ImageArrays* test = nullptr;  // null: no evaluation
+  int64_t steps = 0;         // the run ends when TrainState::step reaches this
+  int64_t eval_every = 0;    // steps; 0: once an epoch
+  SourcePtr test = nullptr;  // null: no evaluation
   int64_t eval_batch = 1000;
   // Polled after every step. A GPU may run up to 16 steps between two polls. True ends the run after a checkpoint.
   std::function<bool()> stop = {};
@@ -130,11 +121,13 @@ struct FitResult {
 class Engine {
  public:
   // Throws Error when options are invalid or contradict each other.
+  Engine(Task task, EngineOptions options);
+  // Trains a classifier of images with image_task(model).
   Engine(Model model, EngineOptions options);
   ~Engine();
   Engine(Engine&&) noexcept;
 
-  const Model& model() const;
+  const Task& task() const;
   const EngineOptions& options() const;
 
   // Initial parameters, drawn from the seed, and a new optimizer state.
@@ -143,13 +136,13 @@ class Engine {
   // them, so that all processes stop after the same step.
   StepMetrics step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop = false);
   // Evaluates every example exactly once, even when batch_size does not divide their number.
-  EvalResult evaluate(const TrainState& state, const ImageArrays& set, int64_t batch_size = 1000);
+  EvalResult evaluate(const TrainState& state, const SourcePtr& source, int64_t batch_size = 1000);
   // Trains until state.step == options.steps, with evaluations, checkpoints, alarms and loggers.
   FitResult fit(TrainState& state, Loader& train, const FitOptions& options);
 
   // Writes a checkpoint, returns its path once it is complete. Throws IoError.
   std::string save(const TrainState& state) const;
-  // The state in a checkpoint, which may have been written under another mesh and plan. Throws Error when its model or
+  // The state in a checkpoint, which may have been written under another mesh and plan. Throws Error when its task or
   // optimizer differs from this engine's, naming the difference.
   TrainState restore(const Checkpoint& checkpoint) const;
   // The state of the checkpoint that --resume selects (see find_checkpoint), or create_state() if there is none.

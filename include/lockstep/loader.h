@@ -1,13 +1,12 @@
-// Loader: produces batches of a data set in an order determined by (seed, epoch). Its state is a global cursor, so a
-// run can resume in the middle of an epoch, with any number of processes, without repeating or skipping an example.
-// Every example is used once per epoch; the last batch is smaller if the batch size does not divide their number.
+// Loader: produces batches of a Source in an order determined by (seed, epoch). Its state is a global cursor, so a run
+// can resume in the middle of an epoch, with any number of processes, without repeating or skipping an example. Every
+// example is used once per epoch; the last batch is smaller if the batch size does not divide their number.
 //
-//   Loader loader(data.train, {.batch_size = 128, .seed = 7});
+//   Loader loader(array_source({{"x", x}, {"y", y}}), {.batch_size = 128, .seed = 7});
 //   for (;;) { LoaderBatch batch = loader.next(); ... }
 //
-// A set given as an ImageDataset is resident: it is stored in memory as two arrays, and a batch is a list of row
-// numbers that the compiled step gathers. A set given as ImageFiles is streamed: a background thread reads batches
-// ahead from disk. Not thread-safe.
+// A batch of a resident source is a list of row numbers that the compiled step gathers. For a streamed source, a
+// background thread reads batches ahead. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -20,10 +19,9 @@
 #include "lockstep/array.h"
 #include "lockstep/data.h"
 #include "lockstep/sharding.h"
+#include "lockstep/source.h"
 
 namespace lockstep {
-
-class FileSystem;
 
 // The position of the next example in the order of its epoch.
 struct Cursor {
@@ -55,11 +53,9 @@ struct LoaderOptions {
   // it returns for a batch of n examples (see process_range).
   int process_index = 0, process_count = 1;
   std::function<Range(int64_t n)> part = {};
-  // For streamed sets: the number of batches to read ahead, the maximum wait of next(), and the file system (null: the
-  // real one), which must outlive the loader.
+  // For streamed sources: the number of batches to read ahead, and the maximum wait of next().
   int64_t prefetch = 3;
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
-  FileSystem* files = nullptr;
 };
 
 // The part of a global batch that one process loads.
@@ -68,11 +64,11 @@ struct LoaderBatch {
   int64_t global_size = 0;  // examples in the global batch
   int64_t size = 0;         // examples of this process; may be 0 if there are more processes than examples
   bool last_of_epoch = false;
-  Array rows;            // resident: i32 [size], row numbers in images() and labels()
-  Array images, labels;  // streamed: u8 [size, rows, cols] and u8 [size]
+  Array rows;          // resident: i32 [size], the rows of Source::gather()
+  BatchArrays fields;  // streamed: [size, ...] each
 };
 
-// Several consecutive batches of a resident set.
+// Several consecutive batches of a resident source.
 struct LoaderBatches {
   std::vector<LoaderBatch> each;
   Array rows;  // the row numbers of all batches, i32 [batches, size]
@@ -80,27 +76,20 @@ struct LoaderBatches {
 
 class Loader {
  public:
-  // A resident set; its memory is moved, not copied. Throws Error when the batch size is not positive or larger than
-  // the set, the process index is out of range, or the sizes and labels of the set are inconsistent.
+  // Throws Error when the batch size is not positive or larger than the source, or the process index is out of range.
+  Loader(SourcePtr source, const LoaderOptions& options);
+  // Same, with image_source(set) and image_source(files).
   Loader(ImageDataset set, const LoaderOptions& options);
-  // A streamed set; only its labels are kept in memory. Throws as load_idx_pair does when the headers are wrong, and
-  // Error for .gz files, because these do not allow random access.
   Loader(const ImageFiles& files, const LoaderOptions& options);
   ~Loader();
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  int64_t count() const;
-  int64_t rows() const;
-  int64_t cols() const;
-  int64_t classes() const;
+  const SourcePtr& source() const;
+  int64_t count() const;       // examples in an epoch
   int64_t batch_size() const;  // over all processes
   int64_t batches_per_epoch() const;
-
   bool resident() const;
-  // The complete set, u8 [count, rows, cols] and [count]. REQUIRES: resident().
-  const Array& images() const;
-  const Array& labels() const;
 
   // The position of the next batch's first example. It is equal in all processes, and is the complete state to store in
   // a checkpoint.
@@ -108,7 +97,7 @@ class Loader {
   // Makes the next batch begin at any position; the end of an epoch means the beginning of the next. Throws Error when
   // it is outside of the set.
   void seek(const Cursor& cursor);
-  // Returns the batch at the cursor and advances the cursor. For a streamed set, throws IoError when a read failed or
+  // Returns the batch at the cursor and advances the cursor. For a streamed source, throws IoError when a read failed or
   // took longer than the deadline; the cursor is then unchanged, and the next call tries again.
   LoaderBatch next();
 

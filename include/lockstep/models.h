@@ -28,9 +28,11 @@ struct Model {
   std::string name;
   std::vector<std::string> paths;  // parameter paths, such as "dense/0/w"
   std::vector<Type> types;         // parameter types, in the same order
+  std::vector<bool> trained;       // false: an nn::State
   // Random key -> initial parameters.
   std::function<std::vector<Array>(const Array& key)> init;
-  // Parameters and images [n, rows, cols], both in the compute type -> logits [n, classes].
+  // Parameters and images [n, rows, cols] or [n, rows, cols, channels], both in the compute type -> logits
+  // [n, classes].
   std::function<Array(const std::vector<Array>& params, const Array& images, const nn::Mode&)> logits;
 };
 
@@ -41,9 +43,10 @@ Model make_model(std::string name, Init init, Logits logits) {
   model.name = std::move(name);
   // Traced, not run: only the tree's structure and the types are needed here.
   auto form = detail::trace_call("make_model", init, random::key(0)).result;
-  detail::for_each_path(form, [&](const std::string& path, Array& leaf) {
+  detail::for_each_leaf(form, [&](const std::string& path, Array& leaf, bool is_state) {
     model.paths.push_back(path);
     model.types.push_back(leaf.type());
+    model.trained.push_back(!is_state);
     leaf = Array();
   });
   model.init = [init](const Array& key) { return tree_leaves(init(key)); };

@@ -33,6 +33,11 @@ class Source {
 
   // A description for messages, such as a file name.
   virtual std::string name() const = 0;
+  // Where the data of a field comes from, for messages; empty if unknown.
+  virtual std::string origin(const std::string& field) const {
+    (void)field;
+    return name();
+  }
   // The number of examples in an epoch.
   virtual int64_t count() const = 0;
   // The fields of a batch, ordered by name.
@@ -56,9 +61,10 @@ class Source {
 };
 using SourcePtr = std::shared_ptr<const Source>;
 
-// A resident source of arrays with one row per example. Throws Error when it has no arrays, no examples, or the numbers
+// A resident source of arrays with one row per example. `origins`: see Source::origin(). Throws Error when it has no arrays, no examples, or the numbers
 // of rows differ.
-SourcePtr array_source(BatchArrays arrays, std::string name = "arrays");
+SourcePtr array_source(BatchArrays arrays, std::string name = "arrays",
+                       std::map<std::string, std::string> origins = {});
 
 // The rows [begin, end) of another source, as a source. Throws Error when the range is empty or not within it.
 SourcePtr part_of(SourcePtr source, int64_t begin, int64_t end);

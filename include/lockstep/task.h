@@ -14,6 +14,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,14 +47,14 @@ struct TaskResult {
 };
 
 struct Task {
-  std::string name;                // "mlp"
-  std::vector<std::string> paths;  // of the parameters, such as "dense/0/w"
-  std::vector<Type> types;         // of the parameters, in the same order
-  std::vector<bool> trained;       // false: an nn::State
+  std::string name = {};                // "mlp"
+  std::vector<std::string> paths = {};  // of the parameters, such as "dense/0/w"
+  std::vector<Type> types = {};         // of the parameters, in the same order
+  std::vector<bool> trained = {};       // false: an nn::State
   // Random key -> initial parameters.
-  std::function<std::vector<Array>(const Array& key)> init;
+  std::function<std::vector<Array>(const Array& key)> init = {};
   // Parameters, trained ones in the compute type, and a batch -> loss and metrics.
-  std::function<TaskResult(const std::vector<Array>& params, const BatchArrays& batch, const nn::Mode&)> loss;
+  std::function<TaskResult(const std::vector<Array>& params, const BatchArrays& batch, const nn::Mode&)> loss = {};
   // Adds metrics that follow from the means of a step or an evaluation, such as a perplexity. May be empty.
   std::function<void(Scalars& means)> derive = {};
 };
@@ -106,6 +107,8 @@ struct Problem {
   SourcePtr train;
   SourcePtr validation = nullptr;  // selects the best checkpoint and stops a run early; null: none
   SourcePtr test = nullptr;        // null: none
+  // Files by name, such as a tokenizer, that are stored beside the checkpoints.
+  std::map<std::string, std::string> files = {};
 };
 
 }  // namespace lockstep

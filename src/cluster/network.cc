@@ -65,8 +65,10 @@ struct Lookup {
   std::vector<std::string> ips;
 };
 
-void look_up(const std::string& host, Lookup& lookup) {
+// `flags`: of getaddrinfo().
+void look_up(const std::string& host, int flags, Lookup& lookup) {
   addrinfo hints = {}, *list = nullptr;
+  hints.ai_flags = flags;
   hints.ai_socktype = SOCK_STREAM;
   const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
   const Addresses owner(list);
@@ -105,8 +107,13 @@ std::vector<Interface> list_interfaces() {
 }
 
 std::vector<std::string> resolve(const std::string& host, std::chrono::milliseconds timeout) {
+  // An IP address needs no name server, so it cannot time out.
+  Lookup numeric;
+  look_up(host, AI_NUMERICHOST, numeric);
+  if (!numeric.ips.empty()) return numeric.ips;
+
   const auto lookup = std::make_shared<Lookup>();
-  std::thread([host, lookup] { look_up(host, *lookup); }).detach();
+  std::thread([host, lookup] { look_up(host, 0, *lookup); }).detach();
   std::unique_lock lock(lookup->mutex);
   if (!lookup->ready.wait_for(lock, timeout, [&] { return lookup->done; }))
     throw IoError(fmt::format(

@@ -1,24 +1,81 @@
 #include "command/problem_runs.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/check.h"
+#include "base/file.h"
+#include "base/print_stderr.h"
+#include "command/checkpoint_argument.h"
+#include "command/command.h"
+#include "lockstep/devices.h"
 
 namespace lockstep::cli {
 namespace {
 
-[[noreturn]] void throw_not_connected() { throw_error("train_main: this build trains built-in models only"); }
+void print_classes(const EvalResult& result) {
+  const std::vector<int64_t>&labels = result.counts.at("labels"), &predictions = result.counts.at("predictions"),
+        &hits = result.counts.at("hits");
+  fmt::print("class  examples  predicted  correct  accuracy\n");
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const double accuracy = labels[i] > 0 ? static_cast<double>(hits[i]) / static_cast<double>(labels[i]) : 0;
+    fmt::print("{:>5}  {:>8}  {:>9}  {:>7}  {:>8.4f}\n", i, labels[i], predictions[i], hits[i], accuracy);
+  }
+}
 
 }  // namespace
 
+void print_evaluation(const EvalResult& result, std::string_view set) {
+  for (const auto& [name, value] : result.metrics)
+    fmt::print("{}_{} {:.{}f} ", set, name, value, name == "accuracy" ? 4 : 6);
+  fmt::print("examples {}\n", result.examples);
+  if (result.counts.contains("predictions")) print_classes(result);
+}
+
+Checkpoint load_evaluated_checkpoint(const std::string& path) {
+  if (!FileSystem::real().exists(path))
+    throw_error("eval: {} does not exist; give a checkpoint, or a folder of checkpoints", path);
+  check_checkpoint_argument("eval", path);
+  // find_checkpoint() reads a value of --resume: without the slash, "100" is a step and "auto" is not a path.
+  const auto as_eval = [](const std::string& text) {
+    constexpr std::string_view kResume = "resume: ";
+    return text.starts_with(kResume) ? "eval: " + text.substr(kResume.size()) : text;
+  };
+  const auto print_note = [&](const std::string& text) { print_stderr("lockstep: {}\n", as_eval(text)); };
+  const bool is_keyword = path == "auto" || path == "none" || path.find_first_not_of("0123456789") == path.npos;
+  try {
+    return find_checkpoint("", is_keyword ? path + "/" : path, print_note).value();
+  } catch (const Error& error) {
+    throw Error(as_eval(error.what()));
+  }
+}
+
 RunOutcome train_problem(const TrainConfig& config, const ProblemFactory& make, const RunOptions& options) {
-  if (make) throw_not_connected();
-  return run_training(config, options);
+  return run_training(config, make ? make : ProblemFactory(builtin_problem), options);
 }
 
 std::string problem_schedule(const TrainConfig& config, const ProblemFactory& make) {
-  if (make) throw_not_connected();
-  return training_schedule(config);
+  return training_schedule(config, make ? make : ProblemFactory(builtin_problem_shapes));
 }
 
-int evaluate_problem(const EvaluationRequest&, const ProblemFactory&) { throw_not_connected(); }
+int evaluate_problem(const EvaluationRequest& request, const ProblemFactory& make) {
+  const Checkpoint checkpoint = load_evaluated_checkpoint(request.checkpoint);
+  TrainConfig config = overlay(from_map(checkpoint.config, request.checkpoint), request.changes, "eval");
+  use_devices(request.devices);
+  const Problem problem = open_problem(make, config);
+  const SourcePtr& set = problem.test ? problem.test : problem.validation;
+  if (!set)
+    throw_error("eval: the task {} has neither a test set nor a validation set; return one from its function",
+                problem.task.name);
+  // Only the model of the run is used: nothing is written, and the devices are those of this process.
+  config.checkpoint_dir.clear();
+  config.shard.clear();
+  config.zero = 0;
+  Engine engine = make_engine(config, problem.task, make_mesh({"data"}), std::max<int64_t>(checkpoint.step, 1), {});
+  const EvalResult result = engine.evaluate(engine.restore(checkpoint), set, request.batch_size);
+  if (process_index() == 0) print_evaluation(result, problem.test ? "test" : "validation");
+  return kDone;
+}
 
 }  // namespace lockstep::cli

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "command/devices_flag.h"
 #include "lockstep/task.h"
@@ -10,14 +11,16 @@
 
 namespace lockstep {
 
-// Makes the task and data of a run from its settings. Called in every process, after devices exist.
-using ProblemFactory = std::function<Problem(const TrainConfig& config, const Mesh& mesh)>;
-
 namespace cli {
 
 // An empty factory stands for the built-in models and data sets.
 RunOutcome train_problem(const TrainConfig& config, const ProblemFactory& make, const RunOptions& options);
 std::string problem_schedule(const TrainConfig& config, const ProblemFactory& make);
+
+// The checkpoint at `path`, or the newest complete one of a folder. Throws Error naming `eval`.
+Checkpoint load_evaluated_checkpoint(const std::string& path);
+// Prints the metrics, named test_loss or validation_loss for example, and a table of classes if they were counted.
+void print_evaluation(const EvalResult& result, std::string_view set);
 
 struct EvaluationRequest {
   std::string checkpoint;

@@ -84,7 +84,7 @@ int train_main(int argc, char** argv, std::vector<SettingRow> rows,
   std::optional<UserProgram> program;
   return cli::run_program([&] {
     program.emplace(name.empty() ? "train" : name, std::move(rows));
-    cli::TaskCommandLine line([make](const TrainConfig& config, const Mesh&) {
+    cli::TaskCommandLine line([make](const TrainConfig& config) {
       return make(config.user, {.seed = config.seed, .batch_size = config.batch_size});
     });
     return line.parse(argc, argv, own_environment())();

@@ -25,17 +25,17 @@ class BatchOrder {
   LoaderBatch batch(const Cursor& at) const;
   Cursor after(const LoaderBatch& batch) const;
 
-  // The examples of this process's part. REQUIRES: `out` has room for batch.size elements.
+  // The rows of this process's part. REQUIRES: `out` has room for batch.size elements.
   template <class Row>
-  void rows(const LoaderBatch& batch, Row* out) {
-    const int64_t first = batch.at.sample + part(batch.global_size).begin;
+  void rows(const LoaderBatch& batch, const Source& source, Row* out) {
+    const int64_t first = batch.at.sample + part(batch.global_size).begin, epoch = batch.at.epoch;
     if (!shuffle_) {
-      for (int64_t i = 0; i < batch.size; ++i) out[i] = static_cast<Row>(first + i);
+      for (int64_t i = 0; i < batch.size; ++i) out[i] = static_cast<Row>(source.row(epoch, first + i));
       return;
     }
-    if (batch.at.epoch != epoch_) permutation_ = Shuffle(count_, seed_, epoch_ = batch.at.epoch);
+    if (epoch != epoch_) permutation_ = Shuffle(count_, seed_, epoch_ = epoch);
     const Shuffle permutation = permutation_;  // a copy, which `out` cannot alias
-    for (int64_t i = 0; i < batch.size; ++i) out[i] = static_cast<Row>(permutation(first + i));
+    for (int64_t i = 0; i < batch.size; ++i) out[i] = static_cast<Row>(source.row(epoch, permutation(first + i)));
   }
 
  private:

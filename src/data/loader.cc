@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,32 +9,11 @@
 #include "array/lane_memory.h"
 #include "base/check.h"
 #include "data/batch_order.h"
-#include "data/image_stream.h"
 #include "data/prefetch.h"
 #include "sharding/device_table.h"
 
 namespace lockstep {
 namespace {
-
-// Throws Error unless sizes and labels are consistent.
-void check_set(const ImageDataset& set) {
-  if (set.count < 1) throw_error("loader: the set has {} examples; give at least one", set.count);
-  if (set.count > std::numeric_limits<int32_t>::max())
-    throw_error(
-        "loader: the set has {} examples, too many for the 32-bit row numbers of a set in memory; stream it from disk "
-        "by passing ImageFiles",
-        set.count);
-  const Shape shape = {set.count, set.rows, set.cols};
-  if (set.rows < 1 || set.cols < 1 || static_cast<int64_t>(set.images.size()) != count(shape))
-    throw_error("loader: {} bytes of images for shape {}; give one byte per pixel", set.images.size(),
-                to_string(shape));
-  if (static_cast<int64_t>(set.labels.size()) != set.count)
-    throw_error("loader: {} labels for {} images; each image needs one label", set.labels.size(), set.count);
-  for (size_t i = 0; i < set.labels.size(); ++i)
-    if (set.labels[i] >= set.classes)
-      throw_error("loader: label {} at position {}, but the set has {} classes; labels are 0 to {}", set.labels[i], i,
-                  set.classes, set.classes - 1);
-}
 
 // A new array with its buffer, so that its creator can fill it in.
 struct NewArray {
@@ -70,52 +48,51 @@ class BatchType {
   const Type* interned_ = nullptr;
 };
 
-// Reads consecutive batches of a stream, starting at a cursor.
+// Reads consecutive batches of a streamed source, starting at a cursor.
 class StreamedBatches {
  public:
-  StreamedBatches(std::shared_ptr<const detail::ImageStream> stream, detail::BatchOrder order, const Cursor& at)
-      : stream_(std::move(stream)),
-        order_(std::move(order)),
-        at_(at),
-        images_type_(DType::u8, {stream_->rows(), stream_->cols()}),
-        labels_type_(DType::u8, {}) {}
+  StreamedBatches(SourcePtr source, detail::BatchOrder order, const Cursor& at)
+      : source_(std::move(source)), order_(std::move(order)), at_(at) {
+    for (const Field& field : source_->fields())
+      fields_.push_back({field.name, BatchType(field.example.dtype, field.example.shape)});
+  }
 
   LoaderBatch operator()() {
     LoaderBatch batch = order_.batch(at_);
-    examples_.resize(static_cast<size_t>(batch.size));
-    order_.rows(batch, examples_.data());
-    NewArray images = new_array(images_type_.of(batch.size)), labels = new_array(labels_type_.of(batch.size));
-    stream_->read(examples_, images.buffer->as<uint8_t>(), labels.buffer->as<uint8_t>());
-    batch.images = std::move(images.array);
-    batch.labels = std::move(labels.array);
+    rows_.resize(static_cast<size_t>(batch.size));
+    order_.rows(batch, *source_, rows_.data());
+    std::vector<std::byte*> buffers;
+    for (auto& [name, type] : fields_) {
+      NewArray array = new_array(type.of(batch.size));
+      buffers.push_back(array.buffer->as<std::byte>());
+      batch.fields[name] = std::move(array.array);
+    }
+    source_->read(rows_, buffers);
     at_ = order_.after(batch);
     return batch;
   }
 
  private:
-  std::shared_ptr<const detail::ImageStream> stream_;
+  SourcePtr source_;
   detail::BatchOrder order_;
   Cursor at_;
-  BatchType images_type_, labels_type_;
-  std::vector<int64_t> examples_;
+  std::vector<std::pair<std::string, BatchType>> fields_;
+  std::vector<int64_t> rows_;
 };
 
 }  // namespace
 
 struct Loader::Impl {
+  SourcePtr source;
   detail::BatchOrder order;
   LoaderOptions options;
-  int64_t rows = 0, cols = 0, classes = 0;
+  bool resident = false;
   Cursor cursor = {};
   int64_t examples_read = 0;
   std::chrono::steady_clock::duration spent = {};
 
-  // For a resident set.
-  Array images = {}, labels = {};
-  BatchType rows_type{DType::i32, {}};
-
-  // For a streamed set. The first next() after a seek or a failure creates the prefetcher.
-  std::shared_ptr<const detail::ImageStream> stream = nullptr;
+  BatchType rows_type{DType::i32, {}};  // for a resident source
+  // For a streamed source. The first next() after a seek or a failure creates the prefetcher.
   std::optional<detail::Prefetcher> prefetcher = std::nullopt;
 
   // If steps are computed asynchronously, a copy to the lane between two of them would delay the second one. So the row
@@ -130,7 +107,7 @@ struct Loader::Impl {
 
   Array rows_of(const LoaderBatch& batch) {
     NewArray out = new_array(rows_type.of(batch.size));
-    order.rows(batch, out.buffer->as<int32_t>());
+    order.rows(batch, *source, out.buffer->as<int32_t>());
     return std::move(out.array);
   }
 
@@ -175,55 +152,36 @@ struct Loader::Impl {
   LoaderBatch streamed_batch() {
     if (!prefetcher || prefetcher->failed())
       prefetcher.emplace(
-          StreamedBatches(stream, order, cursor),
-          detail::PrefetchOptions{.depth = options.prefetch, .deadline = options.deadline, .source = stream->path()});
+          StreamedBatches(source, order, cursor),
+          detail::PrefetchOptions{.depth = options.prefetch, .deadline = options.deadline, .source = source->name()});
     return prefetcher->next();
   }
 };
 
-Loader::Loader(ImageDataset set, const LoaderOptions& options) {
-  check_set(set);
-  impl_.reset(new Impl{
-      .order = {set.count, options}, .options = options, .rows = set.rows, .cols = set.cols, .classes = set.classes});
-  impl_->images = Array::from(std::move(set.images), {set.count, set.rows, set.cols});
-  impl_->labels = Array::from(std::move(set.labels), {set.count});
+Loader::Loader(SourcePtr source, const LoaderOptions& options) {
+  LOCKSTEP_CHECK(source != nullptr, "the source is null");
+  const bool resident = !source->resident().empty();
+  if (!resident && options.prefetch < 1) throw_error("loader: prefetch is {}; give at least 1", options.prefetch);
+  if (!resident && options.deadline <= std::chrono::milliseconds(0))
+    throw_error("loader: the deadline is {} ms; give a positive time", options.deadline.count());
+  const int64_t count = source->count();
+  impl_.reset(
+      new Impl{.source = std::move(source), .order = {count, options}, .options = options, .resident = resident});
 }
 
-Loader::Loader(const ImageFiles& files, const LoaderOptions& options) {
-  if (options.prefetch < 1) throw_error("loader: prefetch is {}; give at least 1", options.prefetch);
-  if (options.deadline <= std::chrono::milliseconds(0))
-    throw_error("loader: the deadline is {} ms; give a positive time", options.deadline.count());
-  auto stream = std::make_shared<const detail::ImageStream>(files, options.files ? *options.files : FileSystem::real());
-  impl_.reset(new Impl{.order = {stream->count(), options},
-                       .options = options,
-                       .rows = stream->rows(),
-                       .cols = stream->cols(),
-                       .classes = stream->classes()});
-  impl_->stream = std::move(stream);
-}
+Loader::Loader(ImageDataset set, const LoaderOptions& options) : Loader(image_source(std::move(set)), options) {}
+Loader::Loader(const ImageFiles& files, const LoaderOptions& options) : Loader(image_source(files), options) {}
 
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;
 Loader& Loader::operator=(Loader&&) noexcept = default;
 
+const SourcePtr& Loader::source() const { return impl_->source; }
 int64_t Loader::count() const { return impl_->order.count(); }
-int64_t Loader::rows() const { return impl_->rows; }
-int64_t Loader::cols() const { return impl_->cols; }
-int64_t Loader::classes() const { return impl_->classes; }
 int64_t Loader::batch_size() const { return impl_->options.batch_size; }
 int64_t Loader::batches_per_epoch() const { return impl_->order.batches_per_epoch(); }
 
-bool Loader::resident() const { return impl_->stream == nullptr; }
-
-const Array& Loader::images() const {
-  LOCKSTEP_CHECK(resident(), "the images of {} are not in memory", impl_->stream->path());
-  return impl_->images;
-}
-
-const Array& Loader::labels() const {
-  LOCKSTEP_CHECK(resident(), "the labels of {} are not in an array", impl_->stream->path());
-  return impl_->labels;
-}
+bool Loader::resident() const { return impl_->resident; }
 
 const Cursor& Loader::cursor() const { return impl_->cursor; }
 
@@ -254,7 +212,7 @@ LoaderBatches Loader::next(int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     LoaderBatch& batch = out.each.emplace_back(impl_->order.batch(impl_->cursor));
     int32_t* const all = rows.buffer->as<int32_t>() + i * size;
-    impl_->order.rows(batch, all);
+    impl_->order.rows(batch, *impl_->source, all);
     NewArray own = new_array(impl_->rows_type.of(size));
     std::copy_n(all, size, own.buffer->as<int32_t>());
     batch.rows = std::move(own.array);

@@ -27,7 +27,8 @@ namespace {
 
 class ArraySource final : public Source {
  public:
-  ArraySource(BatchArrays arrays, std::string name) : arrays_(std::move(arrays)), name_(std::move(name)) {
+  ArraySource(BatchArrays arrays, std::string name, std::map<std::string, std::string> origins)
+      : arrays_(std::move(arrays)), name_(std::move(name)), origins_(std::move(origins)) {
     if (arrays_.empty()) throw_error("array_source: {} has no arrays; give at least one", name_);
     const auto& [first, array] = *arrays_.begin();
     for (const auto& [field, other] : arrays_) {
@@ -44,6 +45,10 @@ class ArraySource final : public Source {
   }
 
   std::string name() const override { return name_; }
+  std::string origin(const std::string& field) const override {
+    const auto at = origins_.find(field);
+    return at == origins_.end() ? "" : at->second;
+  }
   int64_t count() const override { return count_; }
   std::vector<Field> fields() const override {
     std::vector<Field> out;
@@ -56,6 +61,7 @@ class ArraySource final : public Source {
  private:
   BatchArrays arrays_;
   std::string name_;
+  std::map<std::string, std::string> origins_;
   int64_t count_ = 0;
 };
 
@@ -68,6 +74,7 @@ class PartSource final : public Source {
   }
 
   std::string name() const override { return whole_->name(); }
+  std::string origin(const std::string& field) const override { return whole_->origin(field); }
   int64_t count() const override { return end_ - begin_; }
   std::vector<Field> fields() const override { return whole_->fields(); }
   int64_t row(int64_t epoch, int64_t example) const override { return whole_->row(epoch, begin_ + example); }
@@ -84,8 +91,8 @@ class PartSource final : public Source {
 
 }  // namespace
 
-SourcePtr array_source(BatchArrays arrays, std::string name) {
-  return std::make_shared<ArraySource>(std::move(arrays), std::move(name));
+SourcePtr array_source(BatchArrays arrays, std::string name, std::map<std::string, std::string> origins) {
+  return std::make_shared<ArraySource>(std::move(arrays), std::move(name), std::move(origins));
 }
 
 SourcePtr part_of(SourcePtr source, int64_t begin, int64_t end) {

@@ -82,7 +82,7 @@ std::string memory_table(const std::vector<LaneMemory>& memory) {
 
 }  // namespace
 
-std::vector<LaneMemory> persistent_memory(const Model& model, const EngineOptions& options,
+std::vector<LaneMemory> persistent_memory(const Task& task, const EngineOptions& options,
                                           const std::vector<ParameterSpecs>& specs) {
   const MeshLanes lanes = lanes_of(options.mesh);
   const int64_t copies = state_arrays(options.optimizer.kind);
@@ -90,21 +90,22 @@ std::vector<LaneMemory> persistent_memory(const Model& model, const EngineOption
   int64_t lane = lanes.first_local;
   for (LaneMemory& own : out) {
     for (size_t i = 0; i < specs.size(); ++i) {
-      own.parameters += bytes_on(lane, lanes.grid, model.types[i], specs[i].param);
-      own.optimizer += copies * bytes_on(lane, lanes.grid, model.types[i], specs[i].state);
-      if (options.accumulate > 1) own.gradients += bytes_on(lane, lanes.grid, model.types[i], specs[i].grad);
+      own.parameters += bytes_on(lane, lanes.grid, task.types[i], specs[i].param);
+      if (!task.trained[i]) continue;
+      own.optimizer += copies * bytes_on(lane, lanes.grid, task.types[i], specs[i].state);
+      if (options.accumulate > 1) own.gradients += bytes_on(lane, lanes.grid, task.types[i], specs[i].grad);
     }
     ++lane;
   }
   return out;
 }
 
-std::string describe(const Model& model, const EngineOptions& options, const std::vector<ParameterSpecs>& specs,
+std::string describe(const Task& task, const EngineOptions& options, const std::vector<ParameterSpecs>& specs,
                      const std::vector<LaneMemory>& memory) {
   const auto kind = options.optimizer.kind;
   const int64_t copies = state_arrays(kind);
   size_t widest = 9, widest_spec = 8;
-  for (const std::string& path : model.paths) widest = std::max(widest, path.size());
+  for (const std::string& path : task.paths) widest = std::max(widest, path.size());
   for (const ParameterSpecs& each : specs) widest_spec = std::max(widest_spec, to_string(each.param).size());
   int64_t parameters = 0;
   const auto row = [&](const auto& path, const auto& type, const auto& elements, const auto& bytes, const auto& spec,
@@ -114,14 +115,15 @@ std::string describe(const Model& model, const EngineOptions& options, const std
     return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
   std::string table = row("parameter", "type", "elements", "memory", "sharding", copies > 0 ? "optimizer state" : "");
-  for (size_t i = 0; i < model.paths.size(); ++i) {
-    const Type& type = model.types[i];
+  for (size_t i = 0; i < task.paths.size(); ++i) {
+    const Type& type = task.types[i];
     parameters += count(type.shape);
-    table += row(model.paths[i], to_string(type), with_commas(count(type.shape)), bytes_text(type.bytes()),
-                 to_string(specs[i].param), copies > 0 ? to_string(specs[i].state) : "");
+    table += row(task.paths[i], to_string(type), with_commas(count(type.shape)), bytes_text(type.bytes()),
+                 to_string(specs[i].param),
+                 !task.trained[i] ? "not trained" : copies > 0 ? to_string(specs[i].state) : "");
   }
   std::string out;
-  out += fmt::format("model      {}, {} parameters\n", model.name, with_commas(parameters));
+  out += fmt::format("model      {}, {} parameters\n", task.name, with_commas(parameters));
   out += fmt::format("mesh       {}\n", to_string(options.mesh));
   out += fmt::format("plan       {}\n", plan_text(options));
   out += fmt::format("optimizer  {}, {} schedule, peak learning rate {}\n", to_string(kind),

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "array/lane_memory.h"
@@ -18,25 +20,17 @@
 
 namespace lockstep {
 
-ImageArrays to_arrays(ImageDataset set) {
-  return {Array::from(std::move(set.images), {set.count, set.rows, set.cols}),
-          Array::from(std::move(set.labels), {set.count}), set.classes};
-}
-
 namespace {
 
 EngineOptions checked(EngineOptions options) {
   check(options.optimizer);
   if (options.accumulate < 1)
     throw_error("engine: accumulate is {}; give a number of micro-batches of at least 1", options.accumulate);
-  if (!(options.pixel_sd > 0)) throw_error("engine: pixel_sd is {}; give a positive number", options.pixel_sd);
-  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1))
-    throw_error("engine: label_smoothing is {}; give a number of at least 0 and below 1", options.label_smoothing);
   if (!options.mesh.defined()) options.mesh = make_mesh({MeshAxis(options.plan.data_axis)});
   return options;
 }
 
-void add(std::vector<int64_t>& sums, const Array& counts) {
+void add_counts(std::vector<int64_t>& sums, const Array& counts) {
   const std::span<const int32_t> more = counts.data<int32_t>();
   sums.resize(more.size());
   for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
@@ -44,12 +38,12 @@ void add(std::vector<int64_t>& sums, const Array& counts) {
 
 }  // namespace
 
-Engine::Impl::Impl(Model m, EngineOptions o)
-    : model(std::move(m)),
+Engine::Impl::Impl(Task t, EngineOptions o)
+    : task(std::move(t)),
       options(checked(std::move(o))),
-      specs(specs_of(options.plan, options.mesh, model.paths, model.types)),
-      shardings(options.mesh, options.plan.data_axis, specs),
-      steps(model, options, shardings) {}
+      specs(specs_of(options.plan, options.mesh, task.paths, task.types)),
+      shardings(options.mesh, options.plan.data_axis, specs, task.trained),
+      steps(task, options, shardings) {}
 
 TrainState Engine::Impl::place(TrainState state) const {
   detail::StepState trained = shardings.place(
@@ -60,18 +54,19 @@ TrainState Engine::Impl::place(TrainState state) const {
   return state;
 }
 
-Engine::Engine(Model model, EngineOptions options)
-    : impl_(std::make_unique<Impl>(std::move(model), std::move(options))) {}
+Engine::Engine(Task task, EngineOptions options)
+    : impl_(std::make_unique<Impl>(std::move(task), std::move(options))) {}
+Engine::Engine(Model model, EngineOptions options) : Engine(image_task(model), std::move(options)) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
 
-const Model& Engine::model() const { return impl_->model; }
+const Task& Engine::task() const { return impl_->task; }
 const EngineOptions& Engine::options() const { return impl_->options; }
 
 TrainState Engine::create_state() const {
   TrainState state{.seed = impl_->options.seed};
-  state.params = impl_->model.init(random::key(state.seed));
-  state.optimizer = lockstep::create_state(impl_->options.optimizer, state.params);
+  state.params = impl_->task.init(random::key(state.seed));
+  state.optimizer = lockstep::create_state(impl_->options.optimizer, detail::trained_of(impl_->task, state.params));
   state.loss_scale = create_loss_scale(impl_->options.precision);
   return impl_->place(std::move(state));
 }
@@ -110,32 +105,20 @@ void Engine::Impl::check(const LoaderBatch& batch) const {
 
 StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatch& batch,
                                 bool ask_to_stop) const {
-  using detail::BatchArrays, detail::StepState;
   check(batch);
   const detail::StopVotes votes = shardings.votes(ask_to_stop);
-  // Reshard the batch before the call, because the compiled step is specialized to the shardings of its arguments.
-  const auto arrays = [&](int64_t begin, int64_t end) -> BatchArrays {
-    const bool all = begin == 0 && end == batch.size;
-    const int64_t size = all ? batch.global_size : end - begin;
-    const auto part = [&](const Array& a) {
-      if (all) return a;
-      Shape starts(a.shape().size(), 0), limits = a.shape();
-      starts[0] = begin, limits[0] = end;
-      return slice(a, starts, limits);
-    };
-    if (loader.resident())
-      return shardings.place(BatchArrays{loader.images(), loader.labels(), {part(batch.rows)}}, size);
-    return shardings.place(BatchArrays{part(batch.images), part(batch.labels), {}}, size);
-  };
-  detail::StepOutputs outputs = replace_arrays(state, [&](const StepState& before) {
-    if (options.accumulate == 1) return steps.step(before, arrays(0, batch.size), batch.global_size, votes);
-    detail::AccumulatedGrads sum = steps.zero_sum();
+  detail::StepOutputs outputs = replace_arrays(state, [&](const detail::StepState& before) {
+    if (options.accumulate == 1)
+      return steps.step(before, step_batch(loader, batch, 0, batch.size), batch.global_size, votes);
+    std::optional<detail::AccumulatedGrads> sum;
     for (int64_t i = 0; i < options.accumulate; ++i) {
       const Range range = shard_range(batch.size, options.accumulate, i);
-      if (range.size() > 0)
-        sum = steps.accumulate(sum, before, arrays(range.begin, range.end), batch.global_size, static_cast<int>(i));
+      if (range.size() == 0) continue;
+      const detail::StepBatch part = step_batch(loader, batch, range.begin, range.end);
+      if (!sum) sum = steps.zero_sum(before, part, batch.global_size);
+      sum = steps.accumulate(*sum, before, part, batch.global_size, static_cast<int>(i));
     }
-    return steps.finish(before, sum, votes);
+    return steps.finish(before, *sum, votes);
   });
   ++state.step;
   return {std::move(outputs), batch.global_size, ask_to_stop};
@@ -147,15 +130,38 @@ bool Engine::Impl::can_start_several(const TrainState& state, const Loader& load
     return false;
   // Otherwise the row list of each batch would have to be copied to an aligned address first.
   if (batch_size % static_cast<int64_t>(detail::StepOutputs::kStatsAlignment) != 0) return false;
-  return steps.step_instructions({state.params, state.optimizer, state.loss_scale}, example_batch(loader, batch_size),
+  return steps.step_instructions({state.params, state.optimizer, state.loss_scale}, example_batch(loader.source(), batch_size),
                                  batch_size) == 1;
 }
 
-detail::BatchArrays Engine::Impl::example_batch(const Loader& loader, int64_t size) const {
-  return shardings.place(
-      loader.resident() ? detail::BatchArrays{loader.images(), loader.labels(), {zeros({size}, i32)}}
-                        : detail::BatchArrays{zeros({size, loader.rows(), loader.cols()}, u8), zeros({size}, u8), {}},
-      size);
+detail::StepBatch Engine::Impl::step_batch(const Loader& loader, const LoaderBatch& batch, int64_t begin,
+                                           int64_t end) const {
+  const bool all = begin == 0 && end == batch.size;
+  const int64_t size = all ? batch.global_size : end - begin;
+  const auto part = [&](const Array& a) {
+    if (all) return a;
+    Shape starts(a.shape().size(), 0), limits = a.shape();
+    starts[0] = begin, limits[0] = end;
+    return slice(a, starts, limits);
+  };
+  const int64_t source = steps.source_number(loader.source());
+  // Reshard the batch before the call, because the compiled step is specialized to the shardings of its arguments.
+  if (loader.resident()) return shardings.place({loader.source()->resident(), {part(batch.rows)}, source}, size);
+  return shardings.place({tree_map(part, batch.fields), {}, source}, size);
+}
+
+detail::StepBatch Engine::Impl::example_batch(const SourcePtr& source, int64_t size) const {
+  detail::StepBatch batch{source->resident(), {}, steps.source_number(source)};
+  if (!batch.data.empty()) {
+    batch.rows = {zeros({size}, i32)};
+  } else {
+    for (const Field& field : source->fields()) {
+      Shape shape = {size};
+      shape.insert(shape.end(), field.example.shape.begin(), field.example.shape.end());
+      batch.data[field.name] = zeros(shape, field.example.dtype);
+    }
+  }
+  return shardings.place(batch, size);
 }
 
 void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const {
@@ -166,19 +172,18 @@ void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const 
   if (steps_left > loader.full_batches_left()) sizes.push_back(loader.count() % full);
   for (const int64_t size : sizes)
     if (size > 0)
-      steps.prepare_step({state.params, state.optimizer, state.loss_scale}, example_batch(loader, size), size);
+      steps.prepare_step({state.params, state.optimizer, state.loss_scale}, example_batch(loader.source(), size), size);
   if (!fit.test || steps_left <= 0) return;
-  const ImageArrays test = shardings.place(*fit.test);
-  const int64_t count = test.labels.size(), most = std::min(fit.eval_batch, count);
+  const int64_t count = fit.test->count(), most = std::min(fit.eval_batch, count);
   for (const int64_t size : {most, most > 0 ? count % most : 0})
-    if (size > 0) steps.prepare_evaluate(state.params, test, device_put(zeros({size}, i32), shardings.examples));
+    if (size > 0) steps.prepare_evaluate(state.params, example_batch(fit.test, size));
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {
   check(batches.each[0]);
-  const detail::BatchArrays arrays{device_put(loader.images(), shardings.replicated),
-                                   device_put(loader.labels(), shardings.replicated),
-                                   {device_put(batches.rows, shardings.replicated)}};
+  const detail::StepBatch arrays = device_put(
+      detail::StepBatch{loader.source()->resident(), {batches.rows}, steps.source_number(loader.source())},
+      shardings.replicated);
   Array stats = replace_arrays(state, [&](const detail::StepState& before) {
     return steps.run_several(before, arrays, batches.each[0].global_size);
   });
@@ -186,16 +191,41 @@ Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderB
   return stats;
 }
 
+namespace {
+
+// Appends the mean of each metric. `sums` and `weights` are those of MetricSums.
+void append_means(Scalars& out, const std::vector<detail::MetricForms::Form>& forms, std::span<const double> sums,
+                  std::span<const double> weights, int64_t examples) {
+  size_t weighted = 0;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    const double count =
+        forms[i].weighted ? weights[weighted++] : static_cast<double>(examples * forms[i].values_per_example);
+    out.emplace_back(forms[i].name, count > 0 ? sums[i] / count : 0);
+  }
+}
+
+}  // namespace
+
 StepMetrics Engine::Impl::metrics(const StartedStep& step, std::span<const double> stats) const {
+  const std::vector<detail::MetricForms::Form> forms = steps.step_metrics().get();
+  const auto weighted =
+      static_cast<size_t>(std::count_if(forms.begin(), forms.end(), [](const auto& form) { return form.weighted; }));
+  size_t next = 0;
+  const auto take = [&](size_t n) { return stats.subspan(std::exchange(next, next + n), n); };
   StepMetrics metrics;
   metrics.examples = step.examples;
-  metrics.loss = stats[0];
-  metrics.accuracy = stats[1] / static_cast<double>(step.examples);
-  metrics.learning_rate = stats[2];
-  metrics.skipped = options.precision.loss_scaling && stats[3] == 0;
-  metrics.loss_scale = stats[4];
+  metrics.loss = take(1)[0];
+  const auto sums = take(forms.size()), weights = take(weighted);
+  metrics.metrics = {{"loss", metrics.loss}};
+  append_means(metrics.metrics, forms, sums, weights, step.examples);
+  if (task.derive) task.derive(metrics.metrics);
+  metrics.metrics.erase(metrics.metrics.begin());
+  metrics.learning_rate = take(1)[0];
+  metrics.skipped = options.precision.loss_scaling && take(1)[0] == 0;
+  if (!options.precision.loss_scaling) take(1);
+  metrics.loss_scale = take(1)[0];
   double squares = 0;
-  for (const double square : stats.subspan(detail::StepOutputs::kFirstNormSquare, model.types.size())) {
+  for (const double square : take(shardings.grads.size())) {
     metrics.grad_norms.push_back(std::sqrt(square));
     squares += square;
   }
@@ -212,57 +242,70 @@ StepMetrics Engine::step(TrainState& state, const Loader& loader, const LoaderBa
 
 namespace {
 
-void check(const ImageArrays& set) {
-  if (set.images.dtype() != u8 || set.labels.dtype() != u8 || set.labels.rank() != 1 || set.images.rank() < 1 ||
-      set.images.shape(0) != set.labels.size())
-    throw_error("evaluate: the images are {} and the labels {}; give u8 arrays with as many images as labels",
-                to_string(set.images.type()), to_string(set.labels.type()));
-  for (const uint8_t label : set.labels.data<uint8_t>())
-    if (label >= set.classes)
-      throw_error("evaluate: a label is {}, but the set has {} classes; set `classes`, or fix the labels", label,
-                  set.classes);
+// Throws Error if labels were not counted because the model has no such class.
+void check_labels(const EvalResult& result) {
+  const auto labels = result.counts.find("labels");
+  if (labels == result.counts.end()) return;
+  const int64_t counted = std::accumulate(labels->second.begin(), labels->second.end(), int64_t{0});
+  if (counted < result.examples)
+    throw_error("evaluate: {} of {} labels are not among the {} classes of the model; use the data set of the model",
+                result.examples - counted, result.examples, labels->second.size());
 }
 
 }  // namespace
 
-EvalResult Engine::evaluate(const TrainState& state, const ImageArrays& set, int64_t batch_size) {
+double EvalResult::metric(std::string_view name) const {
+  std::string known;
+  for (const auto& [each, value] : metrics) {
+    if (each == name) return value;
+    known += (known.empty() ? "" : ", ") + each;
+  }
+  throw_error("evaluation: there is no metric {}; the metrics are {}", name, known);
+}
+
+EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, int64_t batch_size) {
   if (batch_size < 1) throw_error("evaluate: the batch size is {}; give a positive number", batch_size);
-  check(set);
+  LoaderOptions options{.batch_size = std::min(batch_size, source->count()), .shuffle = false};
+  if (process_count() > 1 && source->resident().empty())
+    options.part = [this](int64_t n) { return process_range(impl_->shardings.examples, n); };
+  Loader loader(source, options);
   EvalResult result;
-  result.examples = set.labels.size();
-  result.labels.resize(static_cast<size_t>(set.classes));
-  for (uint8_t label : set.labels.data<uint8_t>()) ++result.labels[label];
-  const ImageArrays placed = impl_->shardings.place(set);
-  double loss = 0;
-  for (int64_t start = 0; start < result.examples; start += batch_size) {
-    const int64_t size = std::min(batch_size, result.examples - start);
-    std::vector<int32_t> rows(static_cast<size_t>(size));
-    std::iota(rows.begin(), rows.end(), static_cast<int32_t>(start));
-    const detail::EvalSums sums = impl_->steps.evaluate(
-        state.params, placed, device_put(Array::from(std::move(rows), {size}), impl_->shardings.examples));
-    loss += sums.loss.item<double>();
-    result.correct += sums.correct.item<int64_t>();
-    add(result.predictions, sums.predictions);
-    add(result.hits, sums.hits);
+  result.examples = source->count();
+  std::vector<double> sums, weights;
+  std::vector<std::vector<int64_t>> counts;
+  const auto add = [](std::vector<double>& totals, const std::vector<Array>& arrays) {
+    totals.resize(arrays.size());
+    for (size_t i = 0; i < arrays.size(); ++i) totals[i] += arrays[i].item<double>();
+  };
+  for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+    const LoaderBatch batch = loader.next();
+    const detail::EvalSums more =
+        impl_->steps.evaluate(state.params, impl_->step_batch(loader, batch, 0, batch.size));
+    add(sums, more.metrics.sums);
+    add(weights, more.metrics.weights);
+    counts.resize(more.counts.size());
+    for (size_t k = 0; k < counts.size(); ++k) add_counts(counts[k], more.counts[k]);
   }
-  if (result.examples > 0) {
-    result.loss = loss / static_cast<double>(result.examples);
-    result.accuracy = static_cast<double>(result.correct) / static_cast<double>(result.examples);
-  }
+  append_means(result.metrics, impl_->steps.eval_metrics().get(), sums, weights, result.examples);
+  result.loss = result.metrics[0].second;
+  if (impl_->task.derive) impl_->task.derive(result.metrics);
+  const std::vector<detail::MetricForms::Form> forms = impl_->steps.eval_counts().get();
+  for (size_t k = 0; k < counts.size(); ++k) result.counts[forms[k].name] = std::move(counts[k]);
+  check_labels(result);
   return result;
 }
 
 std::string Engine::save(const TrainState& state) const {
   if (impl_->options.checkpoint_dir.empty())
     throw_error("save: the engine has no checkpoint_dir; set it in EngineOptions");
-  Checkpoint checkpoint = detail::to_checkpoint(state, impl_->model);
+  Checkpoint checkpoint = detail::to_checkpoint(state, impl_->task);
   checkpoint.config = impl_->options.config;
   return save_checkpoint(impl_->options.checkpoint_dir, checkpoint, {.files = impl_->options.files});
 }
 
 TrainState Engine::restore(const Checkpoint& checkpoint) const {
   return impl_->place(
-      detail::from_checkpoint(checkpoint, impl_->model, impl_->options.optimizer, impl_->options.precision));
+      detail::from_checkpoint(checkpoint, impl_->task, impl_->options.optimizer, impl_->options.precision));
 }
 
 TrainState Engine::restore_or_create(const std::string& resume) {
@@ -274,9 +317,9 @@ TrainState Engine::restore_or_create(const std::string& resume) {
 }
 
 LoadOptions Engine::load_options() const {
-  return {.sharding = [model = impl_->model, shardings = impl_->shardings](
+  return {.sharding = [task = impl_->task, shardings = impl_->shardings](
                           const std::string& name,
-                          const Type& type) { return detail::sharding_of(name, type, model, shardings); },
+                          const Type& type) { return detail::sharding_of(name, type, task, shardings); },
           .files = impl_->options.files};
 }
 

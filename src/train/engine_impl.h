@@ -19,7 +19,7 @@ struct StartedStep {
 };
 
 struct Engine::Impl {
-  Impl(Model m, EngineOptions o);
+  Impl(Task t, EngineOptions o);
 
   // Reshards the arrays of a state as the plan requires.
   TrainState place(TrainState state) const;
@@ -34,8 +34,10 @@ struct Engine::Impl {
   Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
   // The metrics of a step from the values of its stats (see detail::StepOutputs).
   StepMetrics metrics(const StartedStep& step, std::span<const double> stats) const;
+  // The examples [begin, end) of this process's part of a batch, as an argument of a compiled function.
+  detail::StepBatch step_batch(const Loader& loader, const LoaderBatch& batch, int64_t begin, int64_t end) const;
   // A batch with the shapes and shardings of all batches of that size.
-  detail::BatchArrays example_batch(const Loader& loader, int64_t size) const;
+  detail::StepBatch example_batch(const SourcePtr& source, int64_t size) const;
   // If steps run asynchronously, compiles in the background what the run will need: steps of full batches and of the last batch of an
   // epoch, and evaluations.
   void prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const;
@@ -45,7 +47,7 @@ struct Engine::Impl {
   template <class Compute>
   auto replace_arrays(TrainState& state, const Compute& compute) const;
 
-  Model model;
+  Task task;
   EngineOptions options;  // checked, with a mesh
   std::vector<ParameterSpecs> specs;
   detail::TrainShardings shardings;

@@ -48,7 +48,7 @@ class FitRun {
         fit_(options),
         options_(engine.options()),
         eval_every_(options.eval_every > 0 ? options.eval_every : 0),
-        alarms_({.total_steps = options.steps, .classes = train.classes(), .paths = engine.model().paths}) {
+        alarms_({.total_steps = options.steps, .paths = detail::trained_of(engine.task(), engine.task().paths)}) {
     if (!options_.checkpoint_dir.empty())
       checkpointer_ =
           std::make_unique<Checkpointer>(CheckpointerOptions{.dir = options_.checkpoint_dir,
@@ -81,7 +81,7 @@ class FitRun {
     train_.seek(state_.cursor);
     first_step_ = reported_ = state_.step;
     const RunInfo info{.config = options_.config,
-                       .title = fmt::format("{} on {}", engine_.model().name, counted(options_.mesh.size(), "device")),
+                       .title = fmt::format("{} on {}", engine_.task().name, counted(options_.mesh.size(), "device")),
                        .total_steps = fit_.steps,
                        .first_step = state_.step,
                        .steps_per_epoch = train_.batches_per_epoch()};
@@ -213,16 +213,18 @@ class FitRun {
 
   void report(int64_t step, const StepMetrics& metrics) {
     const Meter::Report report = meter_.report();
-    last_step_ = {{"loss", metrics.loss},
-                  {"accuracy", metrics.accuracy},
-                  {"learning_rate", metrics.learning_rate},
-                  {"grad_norm", metrics.grad_norm},
-                  {"epoch", static_cast<double>(step) / static_cast<double>(train_.batches_per_epoch())},
-                  {"examples_per_second", report.examples_per_second},
-                  {"step_seconds", report.recent_step_seconds},
-                  {"data_share", report.data},
-                  {"compute_share", report.compute},
-                  {"communication_share", report.communication}};
+    last_step_ = {{"loss", metrics.loss}};
+    last_step_.insert(last_step_.end(), metrics.metrics.begin(), metrics.metrics.end());
+    last_step_.insert(last_step_.end(),
+                      {{"learning_rate", metrics.learning_rate},
+                       {"grad_norm", metrics.grad_norm},
+                       {"epoch", static_cast<double>(step) / static_cast<double>(train_.batches_per_epoch())},
+                       {"examples_per_second", report.examples_per_second},
+                       {"step_seconds", report.recent_step_seconds},
+                       {"data_share", report.data},
+                       {"compute_share", report.compute},
+                       {"communication_share", report.communication}});
+    task_metrics_ = 1 + metrics.metrics.size();
     if (options_.precision.loss_scaling) last_step_.emplace_back("loss_scale", metrics.loss_scale);
     for (const auto& logger : options_.loggers) logger->step(step, last_step_);
     raise(alarms_.check(StepFacts{step, metrics.loss, metrics.grad_norms, metrics.skipped}));
@@ -233,10 +235,13 @@ class FitRun {
   void evaluate() {
     World::current().progress(state_.step, "evaluation");
     meter_.pause();
-    const EvalResult result = engine_.evaluate(state_, *fit_.test, fit_.eval_batch);
-    last_eval_ = {{"test_loss", result.loss}, {"test_accuracy", result.accuracy}};
+    const EvalResult result = engine_.evaluate(state_, fit_.test, fit_.eval_batch);
+    last_eval_.clear();
+    for (const auto& [name, value] : result.metrics) last_eval_.emplace_back("test_" + name, value);
     for (const auto& logger : options_.loggers) logger->evaluation(state_.step, last_eval_);
-    raise(alarms_.check(EvalFacts{state_.step, result.accuracy, result.predictions}, result.labels));
+    const auto labels = result.counts.find("labels"), predictions = result.counts.find("predictions");
+    if (labels != result.counts.end() && predictions != result.counts.end())
+      raise(alarms_.check(EvalFacts{state_.step, result.metric("accuracy"), predictions->second}, labels->second));
     if (options_.hooks.on_eval && !options_.hooks.on_eval(state_, result)) result_.ended_early = true;
     meter_.resume();
   }
@@ -245,10 +250,9 @@ class FitRun {
   void save(bool evaluated) {
     if (!checkpointer_) return;
     meter_.pause();
-    Checkpoint checkpoint = detail::to_checkpoint(state_, engine_.model());
+    Checkpoint checkpoint = detail::to_checkpoint(state_, engine_.task());
     checkpoint.config = options_.config;
-    for (const auto& [name, value] : last_step_)
-      if (name == "loss" || name == "accuracy") checkpoint.metrics[name] = value;
+    for (size_t i = 0; i < task_metrics_; ++i) checkpoint.metrics[last_step_[i].first] = last_step_[i].second;
     if (evaluated)
       for (const auto& [name, value] : last_eval_) checkpoint.metrics[name] = value;
     checkpointer_->save(std::move(checkpoint));
@@ -305,6 +309,7 @@ class FitRun {
   Jit<std::function<Array(const std::vector<Array>&)>> stack_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
   Scalars last_step_, last_eval_;
+  size_t task_metrics_ = 0;  // the first elements of last_step_: the loss and the metrics of the task
   FitResult result_;
 };
 

@@ -16,17 +16,17 @@ std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& lo
   const detail::StepState trained{state.params, state.optimizer, state.loss_scale};
   const int64_t micro_batches = impl_->options.accumulate;
   // The first micro-batch is the largest.
-  const detail::BatchArrays batch = impl_->example_batch(loader, shard_range(batch_size, micro_batches, 0).size());
+  const detail::StepBatch batch = impl_->example_batch(loader.source(), shard_range(batch_size, micro_batches, 0).size());
   std::vector<int64_t> work;
   if (micro_batches == 1) {
     work = steps.step_work(trained, batch, batch_size);
   } else {
-    const detail::AccumulatedGrads sum = steps.zero_sum();
+    const detail::AccumulatedGrads sum = steps.zero_sum(trained, batch, batch_size);
     work = steps.accumulate_work(sum, trained, batch, batch_size);
     const std::vector<int64_t> end = steps.finish_work(trained, sum);
     for (size_t i = 0; i < work.size(); ++i) work[i] = std::max(work[i], end[i]);
   }
-  std::vector<LaneMemory> out = detail::persistent_memory(impl_->model, impl_->options, impl_->specs);
+  std::vector<LaneMemory> out = detail::persistent_memory(impl_->task, impl_->options, impl_->specs);
   for (size_t i = 0; i < out.size(); ++i) out[i].work = work.at(i);
   return out;
 }
@@ -36,29 +36,31 @@ std::string Engine::schedule(const TrainState& state, const Loader& loader) cons
   const detail::StepState trained{state.params, state.optimizer, state.loss_scale};
   const int64_t batch_size = loader.batch_size(), micro_batches = impl_->options.accumulate;
   if (micro_batches > 1) {
-    const detail::AccumulatedGrads sum = steps.zero_sum();
     const int64_t size = shard_range(batch_size, micro_batches, 0).size();
+    const detail::StepBatch batch = impl_->example_batch(loader.source(), size);
+    const detail::AccumulatedGrads sum = steps.zero_sum(trained, batch, batch_size);
     return fmt::format("a micro-batch of {}:\n{}the update:\n{}", counted(size, "example"),
-                       steps.accumulate_schedule(sum, trained, impl_->example_batch(loader, size), batch_size),
+                       steps.accumulate_schedule(sum, trained, batch, batch_size),
                        steps.finish_schedule(trained, sum));
   }
   std::string out = fmt::format("a step of {}:\n{}", counted(batch_size, "example"),
-                                steps.schedule(trained, impl_->example_batch(loader, batch_size), batch_size));
+                                steps.schedule(trained, impl_->example_batch(loader.source(), batch_size), batch_size));
   if (!impl_->can_start_several(state, loader, batch_size)) return out;
   const Array rows = zeros({static_cast<int64_t>(kStepsAhead), batch_size}, i32);
-  const detail::BatchArrays batches =
-      device_put(detail::BatchArrays{loader.images(), loader.labels(), {rows}}, impl_->shardings.replicated);
+  const detail::StepBatch batches =
+      device_put(detail::StepBatch{loader.source()->resident(), {rows}, steps.source_number(loader.source())},
+                 impl_->shardings.replicated);
   return out +
          fmt::format("{} steps in one call:\n{}", kStepsAhead, steps.several_schedule(trained, batches, batch_size));
 }
 
 std::string Engine::describe() const {
-  return detail::describe(impl_->model, impl_->options, impl_->specs,
-                          detail::persistent_memory(impl_->model, impl_->options, impl_->specs));
+  return detail::describe(impl_->task, impl_->options, impl_->specs,
+                          detail::persistent_memory(impl_->task, impl_->options, impl_->specs));
 }
 
 std::string Engine::describe(const TrainState& state, const Loader& loader, int64_t batch_size) const {
-  return detail::describe(impl_->model, impl_->options, impl_->specs, memory(state, loader, batch_size));
+  return detail::describe(impl_->task, impl_->options, impl_->specs, memory(state, loader, batch_size));
 }
 
 }  // namespace lockstep

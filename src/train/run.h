@@ -8,6 +8,7 @@
 
 #include "lockstep/engine.h"
 #include "train/config.h"
+#include "train/problem.h"
 
 namespace lockstep {
 
@@ -16,8 +17,7 @@ namespace lockstep {
 Mesh make_devices(const TrainConfig& config);
 
 // Makes the engine of a configuration. `total_steps`: the length of the learning rate schedule.
-Engine make_engine(const TrainConfig& config, const ImageShape& shape, const Mesh& mesh, int64_t total_steps,
-                   Loggers loggers);
+Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64_t total_steps, Loggers loggers);
 
 struct RunOptions {
   std::function<bool()> stop = {};  // see FitOptions::stop
@@ -32,13 +32,13 @@ struct RunOutcome {
   int64_t step = 0, total_steps = 0;
 };
 
-// Trains and evaluates; prints the test accuracy as the last line, unless the run ended early. Throws SettingsError for
+// Trains and evaluates; prints the result as the last line, unless the run ended early. Throws SettingsError for
 // settings that do not fit the machine or the data, before anything is trained or written. Throws IoError when the data
 // or the folders are not accessible.
-RunOutcome run_training(const TrainConfig& config, const RunOptions& options = {});
+RunOutcome run_training(const TrainConfig& config, const ProblemFactory& make, const RunOptions& options = {});
 
 // How the lanes of this process execute the training step of a run, as text; see Engine::schedule(). Trains and writes
-// nothing. A named data set that stays in memory is not read. Throws like run_training(). All processes call it.
-std::string training_schedule(const TrainConfig& config);
+// nothing. Throws like run_training(). All processes call it.
+std::string training_schedule(const TrainConfig& config, const ProblemFactory& make);
 
 }  // namespace lockstep

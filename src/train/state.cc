@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -37,23 +38,23 @@ class ArraysByName {
     return at->second;
   }
 
-  std::vector<Array> get(std::string_view prefix, const Model& model, const std::string& user) const {
+  std::vector<Array> get(std::string_view prefix, const std::vector<std::string>& paths, const std::vector<Type>& types,
+                         const std::string& user) const {
     std::vector<Array> out;
-    for (size_t i = 0; i < model.paths.size(); ++i)
-      out.push_back(get(std::string(prefix) + model.paths[i], model.types[i], user));
+    for (size_t i = 0; i < paths.size(); ++i) out.push_back(get(std::string(prefix) + paths[i], types[i], user));
     return out;
   }
 
   // Throws Error when the checkpoint has parameters that the model does not have.
-  void check_all_used(const Model& model) const {
+  void check_all_used(const Task& task) const {
     for (const auto& [name, array] : arrays_) {
       if (!name.starts_with(kParams)) continue;
       const std::string path = name.substr(kParams.size());
-      if (std::find(model.paths.begin(), model.paths.end(), path) == model.paths.end())
+      if (std::find(task.paths.begin(), task.paths.end(), path) == task.paths.end())
         throw_error(
             "restore: the checkpoint of step {} has {} as {}, which model {} does not have; use the --model it was "
             "trained with, or start a new run with --resume none",
-            step_, name, to_string(array.type()), model.name);
+            step_, name, to_string(array.type()), task.name);
     }
   }
 
@@ -64,46 +65,50 @@ class ArraysByName {
 
 }  // namespace
 
-Checkpoint to_checkpoint(const TrainState& state, const Model& model) {
+Checkpoint to_checkpoint(const TrainState& state, const Task& task) {
   Checkpoint out{.step = state.step, .cursor = state.cursor, .seed = state.seed};
-  const auto add = [&](std::string_view prefix, const std::vector<Array>& leaves) {
-    for (size_t i = 0; i < leaves.size(); ++i) out.arrays.emplace_back(std::string(prefix) + model.paths[i], leaves[i]);
+  const auto add = [&](std::string_view prefix, const std::vector<std::string>& paths,
+                       const std::vector<Array>& leaves) {
+    for (size_t i = 0; i < leaves.size(); ++i) out.arrays.emplace_back(std::string(prefix) + paths[i], leaves[i]);
   };
-  add(kParams, state.params);
+  const std::vector<std::string> trained = trained_of(task, task.paths);
+  add(kParams, task.paths, state.params);
   out.arrays.emplace_back(kStep, state.optimizer.step);
-  add(kFirst, state.optimizer.first);
-  add(kSecond, state.optimizer.second);
+  add(kFirst, trained, state.optimizer.first);
+  add(kSecond, trained, state.optimizer.second);
   for (const Array& scale : state.loss_scale.scale) out.arrays.emplace_back(kScale, scale);
   for (const Array& steps : state.loss_scale.finite_steps) out.arrays.emplace_back(kFiniteSteps, steps);
   return out;
 }
 
-NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model,
+NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task,
                           const TrainShardings& shardings) {
   if (name == kStep || name == kScale || name == kFiniteSteps) return shardings.replicated;
-  for (const auto& [prefix, own] : {std::pair(kParams, &shardings.params), std::pair(kFirst, &shardings.state),
-                                    std::pair(kSecond, &shardings.state)}) {
+  const std::vector<std::string> trained = trained_of(task, task.paths);
+  const std::vector<Type> trained_types = trained_of(task, task.types);
+  for (const auto& [prefix, paths, types, own] : {std::tuple(kParams, &task.paths, &task.types, &shardings.params),
+                                                  std::tuple(kFirst, &trained, &trained_types, &shardings.state),
+                                                  std::tuple(kSecond, &trained, &trained_types, &shardings.state)}) {
     if (!name.starts_with(prefix)) continue;
-    const auto at = std::find(model.paths.begin(), model.paths.end(), name.substr(prefix.size()));
-    const auto i = static_cast<size_t>(at - model.paths.begin());
-    if (at != model.paths.end() && model.types[i].dtype == type.dtype && model.types[i].shape == type.shape)
-      return (*own)[i];
+    const auto at = std::find(paths->begin(), paths->end(), name.substr(prefix.size()));
+    const auto i = static_cast<size_t>(at - paths->begin());
+    if (at != paths->end() && (*types)[i].dtype == type.dtype && (*types)[i].shape == type.shape) return (*own)[i];
   }
   return {};
 }
 
-TrainState from_checkpoint(const Checkpoint& checkpoint, const Model& model, const Optimizer& optimizer,
+TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const Optimizer& optimizer,
                            const Precision& precision) {
   const ArraysByName arrays(checkpoint);
   TrainState state{.step = checkpoint.step, .cursor = checkpoint.cursor, .seed = checkpoint.seed};
-  state.params = arrays.get(kParams, model, "model " + model.name);
-  arrays.check_all_used(model);
+  state.params = arrays.get(kParams, task.paths, task.types, "model " + task.name);
+  arrays.check_all_used(task);
 
   const std::string user = "optimizer " + to_string(optimizer.kind);
-  const OptimizerState form = create_state(optimizer, state.params);
+  const OptimizerState form = create_state(optimizer, trained_of(task, state.params));
   state.optimizer.step = arrays.get(kStep, form.step.type(), user);
-  if (!form.first.empty()) state.optimizer.first = arrays.get(kFirst, model, user);
-  if (!form.second.empty()) state.optimizer.second = arrays.get(kSecond, model, user);
+  if (!form.first.empty()) state.optimizer.first = arrays.get(kFirst, trained_of(task, task.paths), trained_of(task, task.types), user);
+  if (!form.second.empty()) state.optimizer.second = arrays.get(kSecond, trained_of(task, task.paths), trained_of(task, task.types), user);
 
   // A run may resume with another precision; then the loss scale is reset.
   state.loss_scale = create_loss_scale(precision);

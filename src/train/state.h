@@ -6,15 +6,24 @@
 
 namespace lockstep::detail {
 
-Checkpoint to_checkpoint(const TrainState& state, const Model& model);
+// The elements of a list, one per parameter, that belong to trained parameters.
+template <class T>
+std::vector<T> trained_of(const Task& task, const std::vector<T>& all) {
+  std::vector<T> out;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (task.trained[i]) out.push_back(all[i]);
+  return out;
+}
+
+Checkpoint to_checkpoint(const TrainState& state, const Task& task);
 
 // The sharding that a run gives an array of a checkpoint. Undefined if the model has no such array or its type differs.
-NamedSharding sharding_of(const std::string& name, const Type& type, const Model& model,
+NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task,
                           const TrainShardings& shardings);
 
 // Throws Error when the checkpoint is of another model, optimizer or precision, naming the array that is missing or has
 // another type.
-TrainState from_checkpoint(const Checkpoint& checkpoint, const Model& model, const Optimizer& optimizer,
+TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const Optimizer& optimizer,
                            const Precision& precision);
 
 }  // namespace lockstep::detail

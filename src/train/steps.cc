@@ -1,11 +1,14 @@
 #include "train/steps.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
 #include "lockstep/control.h"
 #include "lockstep/create.h"
 #include "lockstep/device_put.h"
 #include "lockstep/grad.h"
 #include "lockstep/indexing.h"
-#include "lockstep/losses.h"
 #include "lockstep/math.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
@@ -13,65 +16,195 @@
 
 namespace lockstep::detail {
 
-Array CompiledSteps::Recipe::pixels(const Array& images) const {
-  // One multiplication and one addition instead of three operations.
-  const double scale = 1 / (255 * pixel_sd), offset = -pixel_mean / pixel_sd;
-  Array x = astype(images, f32) * scale;
-  if (offset != 0) x = x + offset;
-  return astype(x, precision.compute);
-}
+// The parameters of the traced functions, by value because the functions outlive the constructor's arguments.
+struct CompiledSteps::Recipe {
+  Task task;
+  Optimizer optimizer;
+  Precision precision;
+  uint64_t seed;
+  std::shared_ptr<const Sources> sources;
+  std::shared_ptr<MetricForms> step_metrics, eval_metrics, eval_counts;
 
-Array CompiledSteps::Recipe::logits(const std::vector<Array>& params, const Array& images, const nn::Mode& mode) const {
-  return model.logits(cast_floating(params, precision.compute), pixels(images), mode);
-}
-
-AccumulatedGrads CompiledSteps::Recipe::gradients(const StepState& state, const BatchArrays& batch, int64_t global_size,
-                                                  const Array& micro_batch) const {
-  Array images = batch.images, labels = batch.labels;
-  if (!batch.rows.empty()) {
-    images = take(images, batch.rows[0]);
-    labels = take(labels, batch.rows[0]);
+  BatchArrays fields(const StepBatch& batch) const {
+    if (batch.rows.empty()) return batch.data;
+    return (*sources)[static_cast<size_t>(batch.source)]->gather(batch.data, batch.rows[0]);
   }
+  // The trained parameters, or the others.
+  std::vector<Array> select(const std::vector<Array>& params, bool trained) const {
+    std::vector<Array> out;
+    for (size_t i = 0; i < params.size(); ++i)
+      if (task.trained[i] == trained) out.push_back(params[i]);
+    return out;
+  }
+  // All parameters, from the trained ones and the others.
+  std::vector<Array> merge(const std::vector<Array>& trained, const std::vector<Array>& states) const {
+    std::vector<Array> out;
+    auto next_trained = trained.begin(), next_state = states.begin();
+    for (const bool is_trained : task.trained) out.push_back(is_trained ? *next_trained++ : *next_state++);
+    return out;
+  }
+
+  AccumulatedGrads gradients(const StepState& state, const std::vector<Array>& states, const StepBatch& batch,
+                             int64_t global_size, const Array& micro_batch) const;
+  std::pair<StepState, StepOutputs> updated(const StepState& state, const AccumulatedGrads& sum,
+                                            const StopVotes& votes) const;
+  EvalSums evaluate(const std::vector<Array>& params, const StepBatch& batch) const;
+};
+
+namespace {
+
+int64_t examples_of(const BatchArrays& fields) { return fields.begin()->second.shape(0); }
+
+// Throws Error unless the values are a scalar or have one row per example, and the weights fit.
+void check_mean(const std::string& what, const Mean& mean, int64_t examples) {
+  if (!mean.values.defined()) throw_error("task: {} is an undefined array; assign its values", what);
+  if (mean.values.rank() > 0 && mean.values.shape(0) != examples)
+    throw_error("task: {} is {} for a batch of {} examples; return one row per example, or a scalar mean", what,
+                to_string(mean.values.type()), examples);
+  if (mean.weights.defined() && mean.weights.shape() != mean.values.shape())
+    throw_error("task: {} is {}, but its weights are {}; give one weight per value", what,
+                to_string(mean.values.type()), to_string(mean.weights.type()));
+  if (mean.weights.defined() && mean.values.rank() == 0)
+    throw_error("task: {} is a scalar with a weight; return one row per example to weight them", what);
+}
+
+MetricForms::Form form_of(const std::string& name, const Mean& mean) {
+  const int64_t rows = mean.values.rank() == 0 ? 1 : std::max<int64_t>(mean.values.shape(0), 1);
+  return {name, mean.values.size() / rows, mean.weights.defined()};
+}
+
+// Booleans and small integers as i32, so that their sums are exact.
+Array countable(const Array& values) { return is_floating(values.dtype()) ? values : astype(values, i32); }
+
+// The sum over all values of a mean that is not weighted.
+Array sum_of(const Mean& mean, int64_t examples) {
+  const Array values = countable(mean.values);
+  return mean.values.rank() == 0 ? values * static_cast<double>(examples) : sum(values);
+}
+
+// Adds up the metrics, and stores their forms.
+MetricSums metric_sums(const TaskResult& result, int64_t examples, MetricForms& forms) {
+  MetricSums out;
+  std::vector<MetricForms::Form> each;
+  for (const auto& [name, metric] : result.metrics) {
+    check_mean("metric " + name, metric, examples);
+    each.push_back(form_of(name, metric));
+    if (!each.back().weighted) {
+      out.sums.push_back(sum_of(metric, examples));
+    } else {
+      const Array weights = astype(metric.weights, f32);
+      out.sums.push_back(sum(astype(metric.values, f32) * weights));
+      out.weights.push_back(sum(weights));
+    }
+  }
+  forms.set(std::move(each));
+  return out;
+}
+
+// The part of a batch's mean loss that these values contribute, and of its mean weight if they are weighted.
+struct LossShare {
+  Array loss;
+  std::vector<Array> weight;
+};
+LossShare loss_share(const Mean& loss, int64_t examples, int64_t global_size) {
+  check_mean("the loss", loss, examples);
+  if (!is_floating(loss.values.dtype()))
+    throw_error("task: the loss is {}; return floating-point values", to_string(loss.values.type()));
+  if (loss.values.rank() == 0) {
+    if (examples == global_size) return {loss.values, {}};
+    return {loss.values * (static_cast<double>(examples) / static_cast<double>(global_size)), {}};
+  }
+  const auto all = static_cast<double>(global_size * form_of("", loss).values_per_example);
+  if (!loss.weights.defined()) return {sum(loss.values) / all, {}};
+  const Array weights = astype(loss.weights, loss.values.dtype());
+  return {sum(loss.values * weights) / all, {stop_gradient(sum(weights) / all)}};
+}
+
+}  // namespace
+
+AccumulatedGrads CompiledSteps::Recipe::gradients(const StepState& state, const std::vector<Array>& states,
+                                                  const StepBatch& batch, int64_t global_size,
+                                                  const Array& micro_batch) const {
+  const BatchArrays arrays = fields(batch);
   const Array key = random::fold_in(random::fold_in(random::key(seed), state.optimizer.step), micro_batch);
-  const nn::Mode mode{.training = true, .key = key};
-  const auto loss = [&](const std::vector<Array>& params) {
-    const Array out = logits(params, images, mode);
-    const Array mean = sum(softmax_cross_entropy(out, labels, {.label_smoothing = label_smoothing})) /
-                       static_cast<double>(global_size);
-    return std::pair{scaled(state.loss_scale, mean), std::pair{mean, is_correct(out, labels)}};
+  const auto loss = [&](const std::vector<Array>& trained) {
+    nn::StateUpdates updates;
+    const nn::Mode mode{.training = true, .key = key, .compute = precision.compute, .updates = &updates};
+    const TaskResult result = task.loss(merge(cast_floating(trained, precision.compute), states), arrays, mode);
+    const int64_t examples = examples_of(arrays);
+    LossShare share = loss_share(result.loss, examples, global_size);
+    std::vector<Array> next;
+    for (const Array& each : states) next.push_back(stop_gradient(updates.value(each)));
+    AccumulatedGrads sums{{}, share.loss, share.weight, metric_sums(result, examples, *step_metrics), std::move(next)};
+    return std::pair{scaled(state.loss_scale, share.loss), std::move(sums)};
   };
-  auto [value, grads] = value_and_grad(loss)(state.params);
-  return {std::move(grads), value.second.first, sum(astype(value.second.second, i32))};
+  auto [value, grads] = value_and_grad(loss)(select(state.params, true));
+  AccumulatedGrads out = std::move(value.second);
+  out.grads = std::move(grads);
+  return out;
 }
 
 std::pair<StepState, StepOutputs> CompiledSteps::Recipe::updated(const StepState& state, const AccumulatedGrads& sum,
                                                                  const StopVotes& votes) const {
-  const std::vector<Array> grads = unscaled(state.loss_scale, sum.grads);
+  std::vector<Array> grads = unscaled(state.loss_scale, sum.grads);
+  Array loss = sum.loss;
+  for (const Array& weight : sum.weight) {  // at most one
+    const Array factor = 1 / where(weight > 0, weight, 1);
+    for (Array& g : grads) g = g * astype(factor, g.dtype());
+    loss = loss * factor;
+  }
   std::vector<Array> squares;
   for (const Array& g : grads) squares.push_back(lockstep::sum(square(g)));
   const Array norm = sqrt(lockstep::sum(stack(squares)));  // unused, and so not computed, without clipping or scaling
   const Array finite = isfinite(norm);
-  Update next = update(optimizer, model.paths, state.params, grads, state.optimizer, norm);
-  StepState after{std::move(next.params), std::move(next.state), state.loss_scale};
+  const std::vector<Array> trained = select(state.params, true);
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < task.paths.size(); ++i)
+    if (task.trained[i]) paths.push_back(task.paths[i]);
+  Update next = update(optimizer, paths, trained, grads, state.optimizer, norm);
+  StepState after{merge(next.params, sum.states), std::move(next.state), state.loss_scale};
   if (precision.loss_scaling) {
     const auto keep = [&](const Array& fresh, const Array& old) { return where(finite, fresh, old); };
     after.params = tree_map(keep, after.params, state.params);
     after.optimizer = tree_map(keep, after.optimizer, state.optimizer);
     after.loss_scale = adjusted(precision, state.loss_scale, finite);
   }
-  const DType wide = sum.loss.dtype() == f64 ? f64 : f32;
+  const DType wide = loss.dtype() == f64 ? f64 : f32;
   std::vector<Array> stats;
+  const auto add = [&](const Array& each) { stats.push_back(astype(each, wide)); };
+  add(loss);
+  for (const Array& each : sum.metrics.sums) add(each);
+  for (const Array& each : sum.metrics.weights) add(each);
   const Array one = 1.0f;
-  for (const Array& each :
-       {sum.loss, sum.correct, optimizer.schedule(state.optimizer.step), precision.loss_scaling ? finite : one,
-        precision.loss_scaling ? after.loss_scale.scale[0] : one})
-    stats.push_back(astype(each, wide));
-  for (const Array& each : squares) stats.push_back(astype(each, wide));
+  add(optimizer.schedule(state.optimizer.step));
+  add(precision.loss_scaling ? finite : one);
+  add(precision.loss_scaling ? after.loss_scale.scale[0] : one);
+  for (const Array& each : squares) add(each);
   const Array padding = zeros({}, wide);
   while (stats.size() % StepOutputs::kStatsAlignment != 0) stats.push_back(padding);
   StepOutputs outputs{stack(stats), {}};
   for (const Array& vote : votes) outputs.stop.push_back(lockstep::sum(vote));
   return {std::move(after), std::move(outputs)};
+}
+
+EvalSums CompiledSteps::Recipe::evaluate(const std::vector<Array>& params, const StepBatch& batch) const {
+  const BatchArrays arrays = fields(batch);
+  const int64_t examples = examples_of(arrays);
+  const std::vector<Array> cast = cast_floating(select(params, true), precision.compute);
+  TaskResult result = task.loss(merge(cast, select(params, false)), arrays, {.compute = precision.compute});
+  // The loss is a metric like the others, and the first of them.
+  result.metrics.insert(result.metrics.begin(), {"loss", result.loss});
+  EvalSums out{metric_sums(result, examples, *eval_metrics), {}};
+  std::vector<MetricForms::Form> forms;
+  for (const auto& [name, counts] : result.counts) {
+    if (counts.rank() != 2 || counts.shape(0) != examples || is_floating(counts.dtype()))
+      throw_error("task: the counts {} are {} for a batch of {} examples; return integers [examples, k]", name,
+                  to_string(counts.type()), examples);
+    forms.push_back({name, counts.shape(1), false});
+    out.counts.push_back(sum(countable(counts), 0));
+  }
+  eval_counts->set(std::move(forms));
+  return out;
 }
 
 namespace {
@@ -84,14 +217,16 @@ std::vector<Array> place_each(const std::vector<Array>& arrays, const std::vecto
 
 }  // namespace
 
-TrainShardings::TrainShardings(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs)
+TrainShardings::TrainShardings(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs,
+                               const std::vector<bool>& trained)
     : replicated(mesh, P()),
       examples(mesh, P(data_axis)),
       per_device(mesh, PartitionSpec{{SpecEntry(mesh.axis_names())}}) {
-  for (const ParameterSpecs& spec : specs) {
-    params.emplace_back(mesh, spec.param);
-    grads.emplace_back(mesh, spec.grad);
-    state.emplace_back(mesh, spec.state);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    params.emplace_back(mesh, specs[i].param);
+    if (!trained[i]) continue;
+    grads.emplace_back(mesh, specs[i].grad);
+    state.emplace_back(mesh, specs[i].state);
   }
 }
 
@@ -103,10 +238,11 @@ StepState TrainShardings::place(const StepState& trained) const {
 }
 
 AccumulatedGrads TrainShardings::place(const AccumulatedGrads& sum) const {
-  return {place_each(sum.grads, grads), device_put(sum.loss, replicated), device_put(sum.correct, replicated)};
+  return {place_each(sum.grads, grads), device_put(sum.loss, replicated), device_put(sum.weight, replicated),
+          device_put(sum.metrics, replicated), device_put(sum.states, replicated)};
 }
 
-BatchArrays TrainShardings::place(const BatchArrays& batch, int64_t global_size) const {
+StepBatch TrainShardings::place(const StepBatch& batch, int64_t global_size) const {
   // `own` is this process's part of the batch, or the complete batch.
   const auto shard_rows = [&](const Array& own) {
     Shape shape = own.shape();
@@ -114,11 +250,9 @@ BatchArrays TrainShardings::place(const BatchArrays& batch, int64_t global_size)
     shape[0] = global_size;
     return make_array_from_process_local_data(examples, own, shape);
   };
-  if (batch.rows.empty()) return {shard_rows(batch.images), shard_rows(batch.labels), {}};
-  return {device_put(batch.images, replicated), device_put(batch.labels, replicated), {shard_rows(batch.rows[0])}};
+  if (batch.rows.empty()) return {tree_map(shard_rows, batch.data), {}, batch.source};
+  return {device_put(batch.data, replicated), {shard_rows(batch.rows[0])}, batch.source};
 }
-
-ImageArrays TrainShardings::place(const ImageArrays& set) const { return device_put(set, replicated); }
 
 StopVotes TrainShardings::votes(bool stop) const {
   if (process_count() == 1) return {};
@@ -127,60 +261,83 @@ StopVotes TrainShardings::votes(bool stop) const {
   return {make_array_from_process_local_data(per_device, own, {per_device.mesh().size()})};
 }
 
-CompiledSteps::CompiledSteps(const Model& model, const EngineOptions& options, const TrainShardings& shardings)
-    : types_(model.types),
-      shardings_(shardings),
+CompiledSteps::CompiledSteps(const Task& task, const EngineOptions& options, const TrainShardings& shardings)
+    : shardings_(shardings),
+      recipe_(std::make_shared<const Recipe>(Recipe{task, options.optimizer, options.precision, options.seed, sources_,
+                                                    step_metrics_, eval_metrics_, eval_counts_})),
       step_(nullptr, {}),
       run_several_(nullptr, {}),
       accumulate_(nullptr, {}),
       finish_(nullptr, {}),
       evaluate_(nullptr, {}) {
-  const Recipe recipe{
-      model,       options.optimizer, options.precision, options.label_smoothing, options.pixel_mean, options.pixel_sd,
-      options.seed};
+  const std::shared_ptr<const Recipe> recipe = recipe_;
   const auto updated = [recipe, shardings](const StepState& state, const AccumulatedGrads& sum,
                                            const StopVotes& votes) {
-    auto [after, outputs] = recipe.updated(state, sum, votes);
+    auto [after, outputs] = recipe->updated(state, sum, votes);
     return std::pair{shardings.place(after), device_put(outputs, shardings.replicated)};
   };
-  const auto step = [recipe, updated](const StepState& state, const BatchArrays& batch, int64_t global_size,
+  const auto step = [recipe, updated](const StepState& state, const StepBatch& batch, int64_t global_size,
                                       const StopVotes& votes) {
-    return updated(state, recipe.gradients(state, batch, global_size, 0), votes);
+    const std::vector<Array> states = recipe->select(state.params, false);
+    return updated(state, recipe->gradients(state, states, batch, global_size, 0), votes);
   };
   step_ = jit(StepFunction(step), {.donate = {0}});
   run_several_ =
-      jit(SeveralFunction([step, shardings](const StepState& state, const BatchArrays& batches, int64_t global_size) {
+      jit(SeveralFunction([step, shardings](const StepState& state, const StepBatch& batches, int64_t global_size) {
             const auto one = [&](const StepState& before, const Array& rows) {
-              auto [after, outputs] = step(before, {batches.images, batches.labels, {rows}}, global_size, {});
+              auto [after, outputs] = step(before, {batches.data, {rows}, batches.source}, global_size, {});
               return std::pair{std::move(after), std::move(outputs.stats)};
             };
             auto [after, stats] = scan(one, state, batches.rows[0]);
             return std::pair{shardings.place(after), device_put(stats, shardings.replicated)};
           }),
           {.donate = {0}});
-  accumulate_ = jit(
-      AccumulateFunction([recipe, shardings](const AccumulatedGrads& sum, const StepState& state,
-                                             const BatchArrays& batch, int64_t global_size, const Array& micro_batch) {
-        const AccumulatedGrads more = recipe.gradients(state, batch, global_size, micro_batch);
-        return shardings.place(tree_map([](const Array& a, const Array& b) { return a + b; }, sum, more));
-      }),
-      {.donate = {0}});
-  finish_ = jit(FinishFunction(updated), {.donate = {0, 1}});
-  evaluate_ =
-      jit(EvaluateFunction([recipe](const std::vector<Array>& params, const ImageArrays& set, const Array& rows) {
-            const Array images = take(set.images, rows), labels = take(set.labels, rows);
-            const Array out = recipe.logits(params, images, {});
-            const Array correct = astype(is_correct(out, labels), i32);
-            const Array predictions = astype(one_hot(argmax(out, -1), out.shape(-1)), i32);
-            return EvalSums{sum(softmax_cross_entropy(out, labels)), sum(correct), sum(predictions, 0),
-                            sum(predictions * expand_dims(correct, 1), 0)};
+  accumulate_ =
+      jit(AccumulateFunction([recipe, shardings](const AccumulatedGrads& sum, const StepState& state,
+                                                 const StepBatch& batch, int64_t global_size,
+                                                 const Array& micro_batch) {
+            AccumulatedGrads more = recipe->gradients(state, sum.states, batch, global_size, micro_batch);
+            std::vector<Array> states = std::exchange(more.states, {});
+            AccumulatedGrads before = sum;
+            before.states.clear();
+            AccumulatedGrads out = tree_map([](const Array& a, const Array& b) { return a + b; }, before, more);
+            out.states = std::move(states);
+            return shardings.place(out);
           }),
-          {.out_shardings = {shardings.replicated}});
+          {.donate = {0}});
+  finish_ = jit(FinishFunction(updated), {.donate = {0, 1}});
+  evaluate_ = jit(EvaluateFunction([recipe](const std::vector<Array>& params, const StepBatch& batch) {
+                    return recipe->evaluate(params, batch);
+                  }),
+                  {.out_shardings = {shardings.replicated}});
 }
 
-AccumulatedGrads CompiledSteps::zero_sum() const {
-  AccumulatedGrads sum{{}, zeros({}), zeros({}, i32)};
-  for (const Type& type : types_) sum.grads.push_back(zeros(type.shape, type.dtype));
+int64_t CompiledSteps::source_number(const SourcePtr& source) const {
+  const auto at = std::find(sources_->begin(), sources_->end(), source);
+  const auto number = static_cast<int64_t>(at - sources_->begin());
+  if (at == sources_->end()) sources_->push_back(source);
+  return number;
+}
+
+AccumulatedGrads CompiledSteps::zero_sum(const StepState& state, const StepBatch& batch, int64_t global_size) const {
+  const std::vector<Array> states = recipe_->select(state.params, false);
+  if (!sum_) {
+    const auto form = trace_call(
+        "accumulate",
+        [&](const StepState& s, const StepBatch& b) {
+          return recipe_->gradients(s, recipe_->select(s.params, false), b, global_size, 0);
+        },
+        state, batch);
+    sum_ = form.result;
+    for_each_array(*sum_, [&](Array& leaf) {
+      sum_types_.push_back(leaf.type());
+      leaf = Array();
+    });
+  }
+  std::vector<Array> zero;
+  for (const Type& type : sum_types_) zero.push_back(zeros(type.shape, type.dtype));
+  AccumulatedGrads sum = tree_unflatten(*sum_, zero);
+  sum.states = states;
   return shardings_.place(sum);
 }
 

@@ -183,17 +183,14 @@ TEST(Loader, ResidentSetIsNotCopied) {
   const uint8_t* const memory = set.images.data();
   Loader loader(std::move(set), {.batch_size = 4});
   EXPECT_TRUE(loader.resident());
-  EXPECT_EQ(loader.images().data<uint8_t>().data(), memory) << "it was copied";
-  EXPECT_EQ(loader.images().shape(), (Shape{10, 2, 3}));
-  EXPECT_EQ(loader.images().to_vector<uint8_t>(), images);
-  EXPECT_EQ(loader.labels().to_vector<uint8_t>(), labels);
+  EXPECT_EQ(loader.source()->resident().at("images").data<uint8_t>().data(), memory) << "it was copied";
+  EXPECT_EQ(loader.source()->resident().at("images").shape(), (Shape{10, 2, 3}));
+  EXPECT_EQ(loader.source()->resident().at("images").to_vector<uint8_t>(), images);
+  EXPECT_EQ(loader.source()->resident().at("labels").to_vector<uint8_t>(), labels);
   EXPECT_EQ(loader.count(), 10);
-  EXPECT_EQ(loader.rows(), 2);
-  EXPECT_EQ(loader.cols(), 3);
-  EXPECT_EQ(loader.classes(), 7);
   const LoaderBatch batch = loader.next();
   EXPECT_EQ(batch.rows.dtype(), DType::i32);
-  EXPECT_FALSE(batch.images.defined());
+  EXPECT_TRUE(batch.fields.empty());
   EXPECT_EQ(loader.examples_read(), 4);
   EXPECT_GT(loader.seconds(), 0);
 }
@@ -230,8 +227,8 @@ TEST(Loader, ImagesMayHaveOneRowOrOneColumn) {
   ImageDataset flat = numbered(4), tall = flat;
   flat.rows = 1, flat.cols = 6;
   tall.rows = 6, tall.cols = 1;
-  EXPECT_EQ(Loader(flat, {.batch_size = 2}).images().shape(), (Shape{4, 1, 6}));
-  EXPECT_EQ(Loader(tall, {.batch_size = 2}).images().shape(), (Shape{4, 6, 1}));
+  EXPECT_EQ(Loader(flat, {.batch_size = 2}).source()->resident().at("images").shape(), (Shape{4, 1, 6}));
+  EXPECT_EQ(Loader(tall, {.batch_size = 2}).source()->resident().at("images").shape(), (Shape{4, 6, 1}));
 }
 
 TEST(Loader, PartsOutsideOfTheBatchAreRejected) {
@@ -344,9 +341,6 @@ TEST_F(StreamedLoader, BatchesEqualThoseOfAResidentSet) {
       Loader streamed(files_, options), resident(set, options);
       EXPECT_FALSE(streamed.resident());
       EXPECT_EQ(streamed.count(), kCount);
-      EXPECT_EQ(streamed.rows(), 2);
-      EXPECT_EQ(streamed.cols(), 3);
-      EXPECT_EQ(streamed.classes(), 7);
       for (int i = 0; i < 20; ++i) {
         if (i == 12) streamed.seek({9, 33}), resident.seek({9, 33});
         const LoaderBatch got = streamed.next(), wanted = resident.next();
@@ -354,14 +348,14 @@ TEST_F(StreamedLoader, BatchesEqualThoseOfAResidentSet) {
         EXPECT_EQ(got.global_size, wanted.global_size);
         EXPECT_EQ(got.last_of_epoch, wanted.last_of_epoch);
         EXPECT_FALSE(got.rows.defined());
-        ASSERT_EQ(got.images.shape(), (Shape{wanted.size, 2, 3}));
+        ASSERT_EQ(got.fields.at("images").shape(), (Shape{wanted.size, 2, 3}));
         std::vector<uint8_t> images, labels;
         for (const int64_t row : rows_of(wanted)) {
           images.insert(images.end(), set.images.begin() + row * 6, set.images.begin() + row * 6 + 6);
           labels.push_back(set.labels[static_cast<size_t>(row)]);
         }
-        EXPECT_EQ(got.images.to_vector<uint8_t>(), images);
-        EXPECT_EQ(got.labels.to_vector<uint8_t>(), labels);
+        EXPECT_EQ(got.fields.at("images").to_vector<uint8_t>(), images);
+        EXPECT_EQ(got.fields.at("labels").to_vector<uint8_t>(), labels);
         EXPECT_EQ(streamed.cursor(), resident.cursor());
       }
       EXPECT_EQ(streamed.examples_read(), resident.examples_read());
@@ -372,13 +366,13 @@ TEST_F(StreamedLoader, BatchesEqualThoseOfAResidentSet) {
 TEST_F(StreamedLoader, ProcessesWithoutExamplesGetEmptyBatches) {
   Loader loader(files_, {.batch_size = 1, .process_index = 1, .process_count = 2});
   const LoaderBatch batch = loader.next();
-  EXPECT_EQ(batch.images.shape(), (Shape{0, 2, 3}));
-  EXPECT_EQ(batch.labels.shape(), (Shape{0}));
+  EXPECT_EQ(batch.fields.at("images").shape(), (Shape{0, 2, 3}));
+  EXPECT_EQ(batch.fields.at("labels").shape(), (Shape{0}));
 }
 
 TEST_F(StreamedLoader, ReadsAheadAtMostPrefetchBatches) {
   FaultyFiles files;
-  Loader loader(files_, {.batch_size = 5, .shuffle = false, .prefetch = 2, .files = &files});
+  Loader loader(image_source(files_, &files), {.batch_size = 5, .shuffle = false, .prefetch = 2});
   const int opened = files.count("read");
   for (int used = 1; used <= 4; ++used) {
     loader.next();
@@ -390,7 +384,7 @@ TEST_F(StreamedLoader, ReadsAheadAtMostPrefetchBatches) {
 
 TEST_F(StreamedLoader, FailedReadIsThrownInOrderAndRetried) {
   FaultyFiles files;
-  Loader loader(files_, {.batch_size = 5, .shuffle = false, .prefetch = 2, .files = &files});
+  Loader loader(image_source(files_, &files), {.batch_size = 5, .shuffle = false, .prefetch = 2});
   loader.next();
   files.fail("read", EIO);
   // The batches read before the failure are returned first; then the cursor does not move.
@@ -416,7 +410,7 @@ TEST_F(StreamedLoader, ShrunkFileIsReported) {
 
 TEST_F(StreamedLoader, HangingReadThrowsAtTheDeadline) {
   SlowFiles& files = SlowFiles::make(files_.images_path);
-  Loader loader(files_, {.batch_size = 5, .deadline = 50ms, .files = &files});
+  Loader loader(image_source(files_, &files), {.batch_size = 5, .deadline = 50ms});
   files.hold(true);
   EXPECT_THROWS(loader.next(), IoError,
                 "loader: no batch of " + files_.images_path + " within 0.05 s; check the disk or network file system");
@@ -435,7 +429,7 @@ TEST_F(StreamedLoader, HangingReadThrowsAtTheDeadline) {
 TEST_F(StreamedLoader, DestructorDoesNotWaitForAHangingRead) {
   SlowFiles& files = SlowFiles::make(files_.images_path);
   {
-    Loader loader(files_, {.batch_size = 5, .deadline = 50ms, .files = &files});
+    Loader loader(image_source(files_, &files), {.batch_size = 5, .deadline = 50ms});
     files.hold(true);
     EXPECT_THROWS(loader.next(), IoError, "no batch of ");
     wait_until([&] { return files.waiting() == 1; });

@@ -228,7 +228,7 @@ TEST(Fault, DifferentRunIsRejectedWithTheFirstDifference) {
       [](int p) {
         return p == 2 ? Words{"--dataset", "synthetic"} : Words{};
       },
-      "training images 600, but process 2 has 6000");
+      "training examples 600, but process 2 has 6000");
 }
 
 // The same number of images, but one byte differs in one of the four files.

@@ -14,7 +14,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
 const std::vector<std::string> kPaths = {"dense/0/w", "dense/0/b", "dense/1/w", "dense/1/b"};
 
-Alarms alarms(int64_t steps = 1000) { return Alarms({.total_steps = steps, .classes = 10, .paths = kPaths}); }
+Alarms alarms(int64_t steps = 1000) { return Alarms({.total_steps = steps, .paths = kPaths}); }
 
 #define EXPECT_RAISES(result, part)                                           \
   do {                                                                        \

@@ -54,7 +54,7 @@ RunRecord run(bool one_by_one, const RunSettings& settings) {
   TrainState state = engine.create_state();
   Dataset data = synthetic_digits(650, 50);
   Loader loader(std::move(data.train), {.batch_size = 16, .seed = 5});
-  const ImageArrays test = to_arrays(std::move(data.test));
+  const SourcePtr test = image_source(std::move(data.test));
   const auto stop = [&] {
     ++out.polls;
     return settings.stop_at >= 0 && !out.log->steps.empty() && out.log->steps.back() >= settings.stop_at;
@@ -62,7 +62,7 @@ RunRecord run(bool one_by_one, const RunSettings& settings) {
   engine.fit(state, loader,
              {.steps = settings.steps,
               .eval_every = settings.eval_every,
-              .test = settings.eval_every > 0 ? &test : nullptr,
+              .test = settings.eval_every > 0 ? test : nullptr,
               .eval_batch = 50,
               .stop = stop});
   out.steps = state.step;

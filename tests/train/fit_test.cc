@@ -18,8 +18,8 @@ class Fit : public ::testing::Test {
     TrainState state = engine.create_state();
     Dataset data = synthetic_digits(200, 20);
     Loader loader(std::move(data.train), {.batch_size = 50});
-    const ImageArrays test = to_arrays(std::move(data.test));
-    FitResult result = engine.fit(state, loader, {.steps = steps, .test = &test, .stop = std::move(stop)});
+    const SourcePtr test = image_source(std::move(data.test));
+    FitResult result = engine.fit(state, loader, {.steps = steps, .test = test, .stop = std::move(stop)});
     step_ = state.step;
     return result;
   }

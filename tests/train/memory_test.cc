@@ -85,13 +85,15 @@ TEST(Memory, MatchesTheAllocatedMemory) {
     ASSERT_EQ(std::ssize(memory), lanes());
 
     const std::vector<ParameterSpecs> specs =
-        specs_of(options.plan, options.mesh, engine.model().paths, engine.model().types);
-    const detail::TrainShardings shardings(options.mesh, "data", specs);
-    const detail::CompiledSteps steps(engine.model(), options, shardings);
+        specs_of(options.plan, options.mesh, engine.task().paths, engine.task().types);
+    const detail::TrainShardings shardings(options.mesh, "data", specs, engine.task().trained);
+    const detail::CompiledSteps steps(engine.task(), options, shardings);
     const LoaderBatch batch = loader.next();
     const std::string plans = steps.plan(
         {state.params, state.optimizer, state.loss_scale},
-        shardings.place(detail::BatchArrays{loader.images(), loader.labels(), {batch.rows}}, kBatch), kBatch);
+        shardings.place(
+            {loader.source()->resident(), {batch.rows}, steps.source_number(loader.source())}, kBatch),
+        kBatch);
     const std::vector<int64_t> work = work_in(plans);
     ASSERT_EQ(work.size(), memory.size());
 

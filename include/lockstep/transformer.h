@@ -19,7 +19,7 @@ namespace lockstep::nn {
 struct AttentionOptions {
   bool causal = false;  // query i sees the keys 0 .. offset + i
   double scale = 0;     // multiplies the products of queries and keys; 0: 1 / sqrt(head_width)
-  Array offset = {};    // the position of the first query: an integer scalar, perhaps traced; undefined: 0
+  Array offset = {};    // the position of the first query: an integer scalar >= 0, perhaps traced; undefined: 0
   Array lengths = {};   // only the first lengths[i] keys of example i count: integers [b] or a scalar; undefined: all
   Array mask = {};      // only keys where this is nonzero count; broadcasts to [b, heads, tq, tk]; undefined: all
   double dropout = 0;   // of attention weights, in training

@@ -40,6 +40,16 @@ void check_integers(const char* what, const Array& a, bool fits, const std::stri
     throw_error("nn::attention: {} is {}; it must be integers, {}", what, to_string(a.type()), wanted);
 }
 
+void check_mask(const AttentionShape& n, const Array& mask) {
+  const Shape whole{n.b, n.h, n.t, n.s};
+  bool fits = mask.rank() <= 4;
+  for (int64_t d = -1; fits && d >= -mask.rank(); --d)
+    fits = mask.shape(d) == 1 || mask.shape(d) == whole[static_cast<size_t>(4 + d)];
+  if (!fits)
+    throw_error("nn::attention: the mask {} does not broadcast to [batch, heads, queries, keys] {}",
+                to_string(mask.shape()), to_string(whole));
+}
+
 // Which keys each query sees, bool, broadcasts to [b, h, t, s]. Undefined: all.
 Array visible_keys(const AttentionShape& n, const AttentionOptions& options) {
   Array visible;
@@ -59,7 +69,10 @@ Array visible_keys(const AttentionShape& n, const AttentionOptions& options) {
                    "a scalar or one per example");
     restrict_to(keys < (lengths.rank() == 0 ? lengths : reshape(lengths, {n.b, 1, 1, 1})));
   }
-  if (options.mask.defined()) restrict_to(astype(options.mask, boolean));
+  if (options.mask.defined()) {
+    check_mask(n, options.mask);
+    restrict_to(astype(options.mask, boolean));
+  }
   return visible;
 }
 
@@ -91,9 +104,6 @@ Array attention(const Array& q, const Array& k, const Array& v, const AttentionO
   const Array visible = visible_keys(n, options);
   // A large negative number instead of infinity: the softmax of a row without visible keys stays finite.
   if (visible.defined()) scores = where(visible, scores, -1e30);
-  if (scores.shape() != Shape{n.b, n.h, n.t, n.s})
-    throw_error("nn::attention: the mask {} does not broadcast to [batch, heads, queries, keys] {}",
-                to_string(options.mask.shape()), to_string(Shape{n.b, n.h, n.t, n.s}));
   Array weights = softmax(scores);
   // A causal query sees key 0, so only other masks can leave a row empty.
   if (options.lengths.defined() || options.mask.defined()) weights = where(visible, weights, 0.0);

@@ -52,12 +52,10 @@ void check_scalar_integer(const char* what, const Array& x) {
     throw_error("gpt: the {} is {}; it must be an integer scalar", what, to_string(x.type()));
 }
 
-// The sum of token and position embeddings [b, t, width], in mode.compute. `start` is the position of the first token.
-Array embedded(const GptConfig& c, const Gpt& gpt, const Array& tokens, const Array& start, const nn::Mode& mode) {
+// The sum of token embeddings and `positions` ([t, width]; none if rotary), [b, t, width] in mode.compute.
+Array embedded(const Gpt& gpt, const Array& tokens, const std::optional<Array>& positions, const nn::Mode& mode) {
   const Array x = astype(nn::apply(nn::Embedding{gpt.token_embedding}, tokens), mode.compute);
-  if (!gpt.position_embedding) return x;
-  const Array positions = dynamic_slice(*gpt.position_embedding, {start, 0}, {tokens.shape(1), c.width});
-  return x + astype(positions, mode.compute);
+  return positions ? x + astype(*positions, mode.compute) : x;
 }
 
 // Features [..., width] -> logits [..., vocabulary].
@@ -75,7 +73,10 @@ Array continued(const GptConfig& c, const nn::TransformerConfig& blocks, const G
   if (cache.layers.size() != gpt.blocks.size())
     throw_error("gpt: the cache has {} layers, the model {}; create it with the same configuration",
                 cache.layers.size(), gpt.blocks.size());
-  Array x = embedded(c, gpt, tokens, position, mode);
+  std::optional<Array> positions;
+  if (gpt.position_embedding)
+    positions = dynamic_slice(*gpt.position_embedding, {position, 0}, {tokens.shape(1), c.width});
+  Array x = embedded(gpt, tokens, positions, mode);
   for (size_t i = 0; i < gpt.blocks.size(); ++i)
     x = nn::apply(blocks, gpt.blocks[i], x, mode, position, cache.layers[i]);
   return x;
@@ -136,7 +137,9 @@ Array apply(const GptConfig& c, const Gpt& gpt, const Array& tokens, const nn::M
   const nn::TransformerConfig blocks = c.blocks();
   check_parameters(c, gpt);
   check_token_array(c, tokens);
-  Array x = nn::dropout(mode, kEmbeddingSite, embedded(c, gpt, tokens, 0, mode), c.dropout);
+  std::optional<Array> positions;
+  if (gpt.position_embedding) positions = slice(*gpt.position_embedding, {0}, {tokens.shape(1)});
+  Array x = nn::dropout(mode, kEmbeddingSite, embedded(gpt, tokens, positions, mode), c.dropout);
   for (size_t i = 0; i < gpt.blocks.size(); ++i)
     x = nn::apply(blocks, gpt.blocks[i], x, mode, kFirstBlockSite + kSitesPerBlock * static_cast<int64_t>(i));
   return logits_of(blocks, gpt, x);

@@ -34,6 +34,73 @@ TEST(Dense, WrongNumberOfFeaturesIsRejected) {
   EXPECT_ERROR(nn::dense(random::key(1), 0, 10), "nn::dense: 0 inputs and 10 outputs; both must be positive");
 }
 
+TEST(Linear, ComputesXTimesWPlusAnOptionalBias) {
+  const nn::Linear layer{array({{1.f, 2.f}, {3.f, 4.f}}), array({10.f, 20.f})}, plain{layer.w, std::nullopt};
+  EXPECT_TEXT(nn::apply(layer, array({{1.f, 1.f}})), "f32[1,2] [[14, 26]]");
+  EXPECT_TEXT(nn::apply(plain, array({{1.f, 1.f}})), "f32[1,2] [[4, 6]]");
+  EXPECT_EQ(tree_leaves(plain).size(), 1U);
+  EXPECT_FALSE(nn::linear(random::key(1), 3, 4, false).b.has_value());
+  EXPECT_EQ(nn::linear(random::key(1), 3, 4).b->shape(), (Shape{4}));
+}
+
+TEST(Linear, ResultHasTheTypeOfX) {
+  const nn::Linear layer = nn::linear(random::key(1), 3, 4);
+  for (const DType dtype : {bf16, f16, f32, f64}) EXPECT_EQ(nn::apply(layer, ones({2, 3}, dtype)).dtype(), dtype);
+  EXPECT_EQ(nn::apply(layer, ones({2, 3}, i32)).dtype(), f32);
+}
+
+TEST(Linear, WrongShapesAreRejected) {
+  const nn::Linear layer = nn::linear(random::key(1), 3, 4);
+  EXPECT_ERROR(nn::apply(layer, ones({2, 5})), "nn::apply: x [2, 5] has 5 features, but w [3, 4] takes 3");
+  EXPECT_ERROR(nn::apply(nn::Linear{ones({3, 2}), ones({3})}, ones({1, 3})),
+               "nn::apply: a linear layer has w [3, 2] and b [3]; they must be [in, out] and [out]");
+  EXPECT_ERROR(nn::linear(random::key(1), 3, 0), "nn::linear: 3 inputs and 0 outputs; both must be positive");
+}
+
+TEST(Embedding, TakesRows) {
+  const nn::Embedding layer{array({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}})};
+  EXPECT_TEXT(nn::apply(layer, array({{2, 0}})), "f32[1,2,2] [[[5, 6], [1, 2]]]");
+  EXPECT_TEXT(nn::apply(layer, array({7})), "f32[1,2] [[5, 6]]");
+  EXPECT_NEAR(standard_deviation(nn::embedding(random::key(1), 100, 50).table).item<double>(), 0.02, 1e-3);
+}
+
+TEST(Embedding, GradientAddsUpOverEqualRows) {
+  const Array g = grad([](Array table) {
+    return sum(nn::apply(nn::Embedding{table}, array({1, 1, 2})));
+  })(ones({3, 2}));
+  EXPECT_TEXT(g, "f32[3,2] [[0, 0], [2, 2], [1, 1]]");
+}
+
+TEST(Embedding, OtherTypesAreRejected) {
+  const nn::Embedding layer = nn::embedding(random::key(1), 4, 2);
+  EXPECT_ERROR(nn::apply(layer, ones({3})),
+               "nn::apply: an embedding takes integers, not f32[3]; convert them with astype(x, i32)");
+  EXPECT_ERROR(nn::apply(layer, array({true})), "an embedding takes integers, not bool[1]");
+  EXPECT_ERROR(nn::embedding(random::key(1), 0, 2), "nn::embedding: 0 rows of 2 features; both must be positive");
+}
+
+TEST(Conv2d, UsesStrideDilationAndGroups) {
+  const nn::Conv2d layer{random::normal(random::key(1), {3, 3, 2, 6}), array({1.f, 2.f, 3.f, 4.f, 5.f, 6.f})};
+  const Array x = random::normal(random::key(2), {2, 9, 9, 4});
+  const Conv2dOptions options{.stride = 2, .padding = "VALID", .dilation = 2, .groups = 2};
+  const Array y = nn::apply(layer, x, options);
+  EXPECT_EQ(y.shape(), (Shape{2, 3, 3, 6}));
+  // Output o of image n at (r, c): group o / 3 reads the channels 2 g and 2 g + 1.
+  const auto at_index = [](const Array& a, std::initializer_list<int64_t> index) {
+    int64_t flat = 0, d = 0;
+    for (int64_t i : index) flat = flat * a.shape(d++) + i;
+    return a.to_vector<double>()[static_cast<size_t>(flat)];
+  };
+  for (const int64_t o : {0, 4}) {
+    double wanted = at_index(layer.b, {o});
+    for (int64_t i = 0; i < 3; ++i)
+      for (int64_t j = 0; j < 3; ++j)
+        for (int64_t c = 0; c < 2; ++c)
+          wanted += at_index(x, {1, 2 + 2 * i, 4 + 2 * j, o / 3 * 2 + c}) * at_index(layer.w, {i, j, c, o});
+    EXPECT_NEAR(at_index(y, {1, 1, 2, o}), wanted, 1e-5);
+  }
+}
+
 TEST(Conv2d, ComputesConvolutionPlusBias) {
   const nn::Conv2d layer{ones({3, 3, 1, 2}), array({0.f, 100.f})};
   const Array y = nn::apply(layer, ones({1, 3, 3, 1}));

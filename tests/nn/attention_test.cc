@@ -1,0 +1,162 @@
+#include <cmath>
+
+#include "array/near.h"
+#include "lockstep/lockstep.h"
+#include "lockstep/transformer.h"
+#include "nn/differences.h"
+#include "nn/host_layers.h"
+
+namespace lockstep {
+namespace {
+
+#define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
+
+Array heads(uint64_t seed, const Shape& shape) { return astype(random::normal(random::key(seed), shape), f64); }
+
+// One head of one example: [tokens, features].
+host::Rows head_of(const Array& x, int64_t example, int64_t head) {
+  const host::Rows rows = host::rows_of(x);
+  host::Rows out;
+  for (int64_t t = 0; t < x.shape(1); ++t)
+    out.push_back(rows[static_cast<size_t>((example * x.shape(1) + t) * x.shape(2) + head)]);
+  return out;
+}
+
+// visible(example, query, key) -> bool.
+template <class Visible>
+std::vector<double> reference(const Array& q, const Array& k, const Array& v, const Visible& visible) {
+  std::vector<double> out;
+  for (int64_t b = 0; b < q.shape(0); ++b)
+    for (int64_t t = 0; t < q.shape(1); ++t)
+      for (int64_t h = 0; h < q.shape(2); ++h) {
+        const int64_t shared = h / (q.shape(2) / k.shape(2));
+        std::vector<bool> seen;
+        for (int64_t s = 0; s < k.shape(1); ++s) seen.push_back(visible(b, t, s));
+        const host::Row y =
+            host::attend(head_of(q, b, h)[static_cast<size_t>(t)], head_of(k, b, shared), head_of(v, b, shared), seen);
+        out.insert(out.end(), y.begin(), y.end());
+      }
+  return out;
+}
+
+TEST(Attention, MatchesPlainLoops) {
+  const Array q = heads(1, {2, 3, 4, 6}), k = heads(2, {2, 5, 4, 6}), v = heads(3, {2, 5, 4, 2});
+  const auto all = [](auto...) { return true; };
+  EXPECT_EQ(nn::attention(q, k, v).shape(), (Shape{2, 3, 4, 2}));
+  EXPECT_ELEMENTS(nn::attention(q, k, v), reference(q, k, v, all), 1e-12);
+  EXPECT_ELEMENTS(nn::attention(q, k, v, {.causal = true}),
+                  reference(q, k, v, [](int64_t, int64_t t, int64_t s) { return s <= t; }), 1e-12);
+  EXPECT_ELEMENTS(nn::attention(q * 3.0, k, v, {.scale = 1 / (3 * std::sqrt(6.0))}), reference(q, k, v, all), 1e-12);
+}
+
+TEST(Attention, GroupedHeadsMatchPlainLoops) {
+  const Array q = heads(1, {2, 3, 6, 4}), k = heads(2, {2, 3, 2, 4}), v = heads(3, {2, 3, 2, 4});
+  EXPECT_ELEMENTS(nn::attention(q, k, v, {.causal = true}),
+                  reference(q, k, v, [](int64_t, int64_t t, int64_t s) { return s <= t; }), 1e-12);
+}
+
+TEST(Attention, GroupedHeadsEqualRepeatedHeads) {
+  const Array q = astype(heads(1, {2, 5, 6, 4}), f32), k = astype(heads(2, {2, 5, 2, 4}), f32),
+              v = astype(heads(3, {2, 5, 2, 4}), f32);
+  EXPECT_ELEMENTS(nn::attention(q, k, v, {.causal = true}),
+                  nn::attention(q, repeat(k, 3, 2), repeat(v, 3, 2), {.causal = true}).to_vector<double>(), 1e-6);
+}
+
+TEST(Attention, OffsetLengthsAndMaskRestrictTheKeys) {
+  const Array q = heads(1, {2, 2, 2, 4}), k = heads(2, {2, 5, 2, 4}), v = heads(3, {2, 5, 2, 4});
+  const auto f = jit([](Array a, Array b, Array c, Array offset) {
+    return nn::attention(a, b, c, {.causal = true, .offset = offset});
+  });
+  for (const int offset : {0, 2, 3})
+    EXPECT_ELEMENTS(f(q, k, v, Array(offset)),
+                    reference(q, k, v, [&](int64_t, int64_t t, int64_t s) { return s <= offset + t; }), 1e-12);
+  const std::vector<int32_t> lengths{4, 1};
+  EXPECT_ELEMENTS(
+      nn::attention(q, k, v, {.lengths = Array::from(lengths, {2})}),
+      reference(q, k, v, [&](int64_t b, int64_t, int64_t s) { return s < lengths[static_cast<size_t>(b)]; }), 1e-12);
+  const Array odd = (arange(5) % 2) == 1;
+  EXPECT_ELEMENTS(nn::attention(q, k, v, {.lengths = 4, .mask = odd}),
+                  reference(q, k, v, [](int64_t, int64_t, int64_t s) { return s == 1 || s == 3; }), 1e-12);
+}
+
+TEST(Attention, QueriesThatSeeNothingGetZerosAndFiniteGradients) {
+  const Array q = heads(1, {1, 2, 1, 2}), k = heads(2, {1, 3, 1, 2}), v = heads(3, {1, 3, 1, 2});
+  const Array mask = array({{0, 0, 0}, {1, 0, 0}});
+  const auto loss = [&](Array a, Array b, Array c) {
+    return sum(square(nn::attention(a, b, c, {.mask = mask}) + 1.0));
+  };
+  const Array y = nn::attention(q, k, v, {.mask = mask});
+  EXPECT_ELEMENTS(slice(y, {0, 0}, {1, 1}), {0, 0}, 0);
+  const auto [dq, dk, dv] = grad<0, 1, 2>(loss)(q, k, v);
+  for (const Array& g : {dq, dk, dv}) EXPECT_TRUE(all(isfinite(g)).item<bool>());
+  EXPECT_ELEMENTS(nn::attention(q, k, v, {.lengths = 0}), {0, 0, 0, 0}, 0);
+}
+
+TEST(Attention, GradientsMatchFiniteDifferences) {
+  const Array q = heads(1, {1, 3, 2, 2}), k = heads(2, {1, 3, 1, 2}), v = heads(3, {1, 3, 1, 2});
+  const Array factors = heads(4, {1, 3, 2, 2});
+  const auto loss = [&](const Array& a, const Array& b, const Array& c) {
+    return sum(factors * nn::attention(a, b, c, {.causal = true}));
+  };
+  expect_gradient([&](Array x) { return loss(x, k, v); }, q);
+  expect_gradient([&](Array x) { return loss(q, x, v); }, k);
+  expect_gradient([&](Array x) { return loss(q, k, x); }, v);
+}
+
+TEST(Attention, LowPrecisionHasItsSoftmaxInF32) {
+  const Array q = heads(1, {1, 8, 2, 16}), k = heads(2, {1, 8, 2, 16}), v = heads(3, {1, 8, 2, 16});
+  const auto low = [](const Array& x) { return astype(x, bf16); };
+  const Array y = nn::attention(low(q), low(k), low(v));
+  EXPECT_EQ(y.dtype(), bf16);
+  EXPECT_ELEMENTS(y, nn::attention(q, k, v).to_vector<double>(), 0.05);
+}
+
+TEST(Attention, DropoutKeepsTheMeanOfTheWeights) {
+  // All values are 1, so a result is the sum of the weights that were kept.
+  const Array q = astype(heads(1, {8, 16, 4, 2}), f32), v = ones({8, 16, 4, 2});
+  const nn::Mode mode{.training = true, .key = random::key(3)};
+  const Array y = nn::attention(q, q, v, {.dropout = 0.5, .site = 2}, mode);
+  EXPECT_NEAR(mean(y).item<double>(), 1, 0.05);
+  EXPECT_GT(standard_deviation(y).item<double>(), 0.1);
+  EXPECT_NE(y.to_vector<float>(), nn::attention(q, q, v, {.dropout = 0.5, .site = 3}, mode).to_vector<float>());
+  EXPECT_ELEMENTS(nn::attention(q, q, v, {.dropout = 0.5}), std::vector<double>(8 * 16 * 4 * 2, 1.0), 1e-5);
+}
+
+TEST(Attention, InvalidValuesAreRejected) {
+  const Array q = ones({2, 3, 4, 6}), k = ones({2, 5, 3, 6});
+  EXPECT_ERROR(nn::attention(ones({3, 4, 6}), k, k), "each must be [batch, tokens, heads, features]");
+  EXPECT_ERROR(nn::attention(q, k, ones({2, 4, 3, 6})), "q, k, v are [2, 3, 4, 6], [2, 5, 3, 6], [2, 4, 3, 6]");
+  EXPECT_ERROR(nn::attention(q, k, k), "4 heads of queries share 3 heads of keys; the second must divide the first");
+  EXPECT_ERROR(nn::attention(q, astype(q, bf16), q), "q, k, v are f32, bf16 and f32");
+  EXPECT_ERROR(nn::attention(q, q, q, {.scale = -1}), "the scale is -1");
+  EXPECT_ERROR(nn::attention(q, q, q, {.lengths = ones({3}, i32)}), "lengths is i32[3]; it must be integers");
+  EXPECT_ERROR(nn::attention(q, q, q, {.causal = true, .offset = 0.5f}), "the offset is f32[]");
+  EXPECT_ERROR(nn::attention(q, q, q, {.mask = ones({7, 1, 2, 3, 3})}), "does not broadcast");
+}
+
+TEST(Rotary, MatchesPlainLoops) {
+  const Array x = heads(1, {2, 3, 2, 6}), positions = array({4, 0, 9});
+  const host::Rows rows = host::rows_of(x);
+  const std::vector<int64_t> at{4, 0, 9};
+  host::Rows wanted;
+  for (size_t i = 0; i < rows.size(); ++i) wanted.push_back(host::rotate(rows[i], at[i / 2 % 3], 100));
+  EXPECT_ELEMENTS(nn::rotary(x, positions, 100), host::flat(wanted), 1e-12);
+}
+
+TEST(Rotary, ScoresDependOnDistancesOnly) {
+  const Array q = astype(heads(1, {1, 4, 2, 8}), f32), k = astype(heads(2, {1, 4, 2, 8}), f32);
+  const auto y = [&](int32_t start) {
+    const Array positions = arange(start, start + 4);
+    return nn::attention(nn::rotary(q, positions), nn::rotary(k, positions), k, {.causal = true});
+  };
+  EXPECT_ELEMENTS(y(0), y(37).to_vector<double>(), 1e-4);
+}
+
+TEST(Rotary, InvalidValuesAreRejected) {
+  EXPECT_ERROR(nn::rotary(ones({1, 2, 1, 3}), arange(2)), "with an even number of features");
+  EXPECT_ERROR(nn::rotary(ones({1, 2, 1, 4}), arange(3)), "one for each of 2 tokens");
+  EXPECT_ERROR(nn::rotary(ones({1, 2, 1, 4}), arange(2), 0), "the base is 0");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -41,6 +41,20 @@ else()
   lockstep_feature("download over HTTPS" FALSE "install libcurl4-openssl-dev")
 endif()
 
+# Images in files.
+find_package(PNG QUIET)
+if(PNG_FOUND)
+  lockstep_feature("PNG images" TRUE "libpng ${PNG_VERSION_STRING}")
+else()
+  lockstep_feature("PNG images" FALSE "install libpng-dev")
+endif()
+find_package(JPEG QUIET)
+if(JPEG_FOUND)
+  lockstep_feature("JPEG images" TRUE "libjpeg ${JPEG_VERSION}")
+else()
+  lockstep_feature("JPEG images" FALSE "install libjpeg-dev")
+endif()
+
 # Many processes: gRPC for the control plane, MPI between hosts.
 # pkg-config finds gRPC: its CMake package requires protobuf with its compiler, which are not used.
 option(LOCKSTEP_GRPC "control plane over gRPC where it is found" ON)

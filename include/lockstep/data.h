@@ -1,4 +1,5 @@
-// Image data sets: MNIST and Fashion-MNIST by name, any IDX files by path, or synthetic images.
+// Image data sets: MNIST, Fashion-MNIST and CIFAR-10 by name, any IDX files by path, or synthetic images.
+// image_data.h has these and more kinds as sources.
 // docs/how-to/data.md lists the sources of files and how they are verified. Functions are safe from any thread;
 // callbacks run in the caller's thread.
 #pragma once
@@ -16,11 +17,12 @@ namespace lockstep {
 class FileSystem;
 
 struct ImageDataset {
-  std::vector<uint8_t> images;  // (count, rows, cols), 0 to 255
+  std::vector<uint8_t> images;  // (count, rows, cols), or (count, rows, cols, channels) with several; 0 to 255
   std::vector<uint8_t> labels;  // (count), each below classes
   int64_t count = 0;
   int64_t rows = 0;
   int64_t cols = 0;
+  int64_t channels = 1;
   int64_t classes = 0;
 };
 
@@ -107,7 +109,8 @@ struct DataCheck {
 std::vector<DataCheck> verify_dataset(std::string_view name, const DataOptions& options = {});
 
 // Loads images and labels of any size from two IDX files, raw or .gz, without checksums. Images must have three
-// dimensions, labels one, and the counts must agree. The number of classes is the largest label plus one.
+// dimensions, or four with channels, labels one, and the counts must agree. The number of classes is the largest label
+// plus one.
 ImageDataset load_idx_pair(const std::string& images_path, const std::string& labels_path);
 
 // Images and labels as a source with the fields "images" and "labels". The first form is resident; its memory is moved,

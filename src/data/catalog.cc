@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "data/idx.h"
+#include "data/images/cifar10.h"
 #include "lockstep/data.h"
 
 namespace lockstep::detail {
@@ -49,7 +50,20 @@ const std::vector<DatasetSpec>& catalog() {
        .folders = {"/usr/share/datasets/fashion-mnist"},
        .mirrors = {"https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
                    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"},
-       .npm_package = ""},
+       .npm_package = "",
+       .class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag",
+                       "Ankle boot"}},
+      {.name = "cifar10",
+       .classes = 10,
+       .files = {{"train-images-idx4-ubyte", {50000, 32, 32, 3}, "e6a0a6cfff866c540778d6ccf8d89742"},
+                 {"train-labels-idx1-ubyte", {50000}, "2448b73f9f4d9f2ba3f204bdcefa79ea"},
+                 {"t10k-images-idx4-ubyte", {10000, 32, 32, 3}, "ed3eb9d292d44929aa1b3d89556b597e"},
+                 {"t10k-labels-idx1-ubyte", {10000}, "5171b1501f6d598f7ca532c4ae9f070c"}},
+       .folders = {},
+       .mirrors = {},
+       .npm_package = "",
+       .class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"},
+       .converted_source = [] { return cifar10_source(); }},
       {.name = "moby-dick",
        .files = {{"data.txt", {}, "9734ec6c6a9d56b227518cec6554872f", 1204997}},
        .folders = {},

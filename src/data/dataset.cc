@@ -206,6 +206,7 @@ ImageDataset join(IdxData images, IdxData labels, int64_t classes, const std::st
           .count = images.shape[0],
           .rows = images.shape[1],
           .cols = images.shape[2],
+          .channels = images.shape.size() == 4 ? images.shape[3] : 1,
           .classes = classes};
 }
 
@@ -287,9 +288,9 @@ std::vector<DataCheck> verify(DataEnvironment& env, const DataOptions& options) 
 
 void check_pair(std::string_view op, const std::string& images_path, const Shape& images,
                 const std::string& labels_path, const Shape& labels) {
-  if (images.size() != 3)
-    throw_error("{}: {} has shape {}; images have three dimensions (count, rows, columns)", op, images_path,
-                to_string(images));
+  if (images.size() != 3 && images.size() != 4)
+    throw_error("{}: {} has shape {}; images have three dimensions (count, rows, columns) or four with channels", op,
+                images_path, to_string(images));
   if (labels.size() != 1)
     throw_error("{}: {} has shape {}; labels have one dimension", op, labels_path, to_string(labels));
   if (images[0] != labels[0])

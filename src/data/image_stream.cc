@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "data/dataset.h"
 #include "data/idx.h"
 
@@ -14,6 +15,9 @@ ImageStream::ImageStream(const ImageFiles& paths, FileSystem& files) : path_(pat
   const IdxHeader images = read_idx_header(paths.images_path, files);
   const IdxHeader labels = read_idx_header(paths.labels_path, files);
   check_pair("loader", paths.images_path, images.shape, paths.labels_path, labels.shape);
+  if (images.shape.size() != 3)
+    throw_error("loader: {} has shape {}, with channels; open it with open_image_data()", paths.images_path,
+                to_string(images.shape));
   file_ = files.open(paths.images_path);
   begin_ = images.size;
   rows_ = images.shape[1];

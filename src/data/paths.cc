@@ -6,21 +6,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "data/split_list.h"
 
 namespace lockstep::detail {
 namespace {
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
 
 int largest(const std::vector<uint8_t>& labels) { return *std::max_element(labels.begin(), labels.end()); }
 
@@ -28,13 +17,14 @@ int largest(const std::vector<uint8_t>& labels) { return *std::max_element(label
 Dataset split_off_test(ImageDataset all, const std::string& images_path, const std::string& labels_path) {
   if (all.count < 2) throw_error("data: {} has one image; a training and a test set need at least two", images_path);
   const int64_t test = std::max<int64_t>(1, all.count / 10), train = all.count - test;
-  const int64_t pixels = all.rows * all.cols;
+  const int64_t pixels = all.rows * all.cols * all.channels;
   Dataset data{.train = std::move(all), .test = {}};
   data.test = {.images = {data.train.images.begin() + train * pixels, data.train.images.end()},
                .labels = {data.train.labels.begin() + train, data.train.labels.end()},
                .count = test,
                .rows = data.train.rows,
                .cols = data.train.cols,
+               .channels = data.train.channels,
                .classes = data.train.classes};
   data.train.images.resize(static_cast<size_t>(train * pixels));
   data.train.labels.resize(static_cast<size_t>(train));
@@ -51,7 +41,7 @@ Dataset split_off_test(ImageDataset all, const std::string& images_path, const s
 
 // The two or four paths of a name.
 std::vector<std::string> checked_paths(std::string_view name) {
-  std::vector<std::string> paths = split(name);
+  std::vector<std::string> paths = split_list(name, ',');
   const bool empty = std::any_of(paths.begin(), paths.end(), [](const std::string& path) { return path.empty(); });
   if (empty || (paths.size() != 2 && paths.size() != 4))
     throw_error(
@@ -79,6 +69,9 @@ Dataset load_paths(std::string_view name) {
   if (paths.size() == 2) return split_off_test(std::move(train), paths[0], paths[1]);
 
   ImageDataset test = load_idx_pair(paths[2], paths[3]);
+  if (train.channels != test.channels)
+    throw_error("data: the images of {} have {} channels, but those of {} have {}; use images of one kind", paths[0],
+                train.channels, paths[2], test.channels);
   if (train.rows != test.rows || train.cols != test.cols)
     throw_error(
         "data: the images of {} have {} x {} pixels, but those of {} have {} x {}; use images of one size for training "

@@ -16,6 +16,7 @@ class ShuffledSource final : public Source {
   ShuffledSource(SourcePtr whole, uint64_t seed) : whole_(std::move(whole)), order_(whole_->count(), seed, 0) {}
 
   std::string name() const override { return whole_->name(); }
+  std::string origin(const std::string& field) const override { return whole_->origin(field); }
   int64_t count() const override { return whole_->count(); }
   std::vector<Field> fields() const override { return whole_->fields(); }
   int64_t row(int64_t epoch, int64_t example) const override { return whole_->row(epoch, order_(example)); }

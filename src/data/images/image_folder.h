@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "data/images/image_source.h"
+#include "data/images/labelled_images.h"
 
 namespace lockstep::detail {
 

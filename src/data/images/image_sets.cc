@@ -37,10 +37,11 @@ std::vector<uint8_t> read_npy_bytes(const NpyFile& file) {
 
 }  // namespace
 
-ImageSet to_image_set(ImageDataset set, std::string name) {
+ImageSet to_image_set(ImageDataset set, std::string name, const ImageFiles& origins) {
   const Shape shape = set.channels == 1 ? Shape{set.rows, set.cols} : Shape{set.rows, set.cols, set.channels};
   const std::vector<int32_t> labels(set.labels.begin(), set.labels.end());
-  return {.source = resident_images(std::move(name), shape, std::move(set.images), labels, set.classes),
+  return {.source = resident_images(std::move(name), shape, std::move(set.images), labels, set.classes,
+                                    {{"images", origins.images_path}, {"labels", origins.labels_path}}),
           .shape = shape,
           .classes = set.classes};
 }

@@ -3,13 +3,13 @@
 
 #include <string>
 
-#include "data/images/image_source.h"
+#include "data/images/labelled_images.h"
 #include "lockstep/data.h"
 
 namespace lockstep::detail {
 
-// A set in memory.
-ImageSet to_image_set(ImageDataset set, std::string name);
+// A set in memory. `origins` are paths for messages.
+ImageSet to_image_set(ImageDataset set, std::string name, const ImageFiles& origins = {});
 
 // Two raw IDX files, of which the images stay on disk. Throws as load_idx_pair() does, and Error for .gz files.
 ImageSet stream_idx_pair(const ImageFiles& files);

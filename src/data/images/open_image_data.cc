@@ -110,11 +110,14 @@ OpenedImages open_idx(const ImageDataOptions& options) {
   if (stream) {
     const DatasetFiles files = dataset_files(name, to_data_options(options));
     out.train = stream_idx_pair(files.train);
-    out.test = to_image_set(load_idx_pair(files.test.images_path, files.test.labels_path), files.test.images_path);
+    out.test =
+        to_image_set(load_idx_pair(files.test.images_path, files.test.labels_path), files.test.images_path, files.test);
   } else {
     Dataset data = load_dataset(name, to_data_options(options));
-    out.train = to_image_set(std::move(data.train), name);
-    out.test = to_image_set(std::move(data.test), name);
+    std::vector<std::string> paths = image_data_files(options);
+    paths.resize(4);  // synthetic data has none
+    out.train = to_image_set(std::move(data.train), name, {paths[0], paths[1]});
+    out.test = to_image_set(std::move(data.test), name, {paths[2], paths[3]});
   }
   if (is_named_images(name)) out.train.class_names = find_dataset(name).class_names;
   return out;
@@ -139,7 +142,7 @@ ImageSet open_validation(const ImageDataOptions& options, const ImageSet& train)
         "npy:X.npy,Y.npy or images:DIR",
         name);
   return npy ? open_npy_images(paths[0], paths[1], options.stream)
-             : to_image_set(load_idx_pair(paths[0], paths[1]), paths[0]);
+             : to_image_set(load_idx_pair(paths[0], paths[1]), paths[0], {paths[0], paths[1]});
 }
 
 void check_options(const ImageDataOptions& options) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "data/images/image_source.h"
+#include "data/images/labelled_images.h"
 #include "data/tables/npy.h"
 #include "lockstep/table_data.h"
 
@@ -18,6 +18,7 @@ class NpySource final : public Source {
   explicit NpySource(std::map<std::string, NpyFile> files) : files_(std::move(files)) {}
 
   std::string name() const override { return files_.begin()->second.path(); }
+  std::string origin(const std::string& field) const override { return files_.at(field).path(); }
   int64_t count() const override { return files_.begin()->second.count(); }
   std::vector<Field> fields() const override {
     std::vector<Field> out;

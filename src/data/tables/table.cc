@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "data/images/image_source.h"
+#include "data/images/labelled_images.h"
 
 namespace lockstep::detail {
 

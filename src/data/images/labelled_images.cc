@@ -1,4 +1,4 @@
-#include "data/images/image_source.h"
+#include "data/images/labelled_images.h"
 
 #include <cstring>
 #include <utility>
@@ -13,9 +13,9 @@ constexpr int64_t kByteClasses = 256;
 
 DType label_type(int64_t classes) { return classes <= kByteClasses ? u8 : i32; }
 
-class StreamedImages final : public Source {
+class LabelledImageStream final : public Source {
  public:
-  StreamedImages(std::string name, Shape image, std::vector<int32_t> labels, int64_t classes, ReadImages read)
+  LabelledImageStream(std::string name, Shape image, std::vector<int32_t> labels, int64_t classes, ReadImages read)
       : name_(std::move(name)),
         image_(std::move(image)),
         labels_(std::move(labels)),
@@ -49,16 +49,17 @@ class StreamedImages final : public Source {
 
 SourcePtr streamed_images(std::string name, const Shape& image, std::vector<int32_t> labels, int64_t classes,
                           ReadImages read) {
-  return std::make_shared<StreamedImages>(std::move(name), image, std::move(labels), classes, std::move(read));
+  return std::make_shared<LabelledImageStream>(std::move(name), image, std::move(labels), classes, std::move(read));
 }
 
 SourcePtr resident_images(std::string name, const Shape& image, std::vector<uint8_t> images,
-                          const std::vector<int32_t>& labels, int64_t classes) {
+                          const std::vector<int32_t>& labels, int64_t classes,
+                          std::map<std::string, std::string> origins) {
   const int64_t count = std::ssize(labels);
   Shape shape = image;
   shape.insert(shape.begin(), count);
   return array_source({{"images", Array::from(std::move(images), shape)}, {"labels", label_array(labels, classes)}},
-                      std::move(name));
+                      std::move(name), std::move(origins));
 }
 
 Array label_array(const std::vector<int32_t>& labels, int64_t classes) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,8 +28,10 @@ SourcePtr streamed_images(std::string name, const Shape& image, std::vector<int3
                           ReadImages read);
 
 // A source of images in memory. REQUIRES: as many images as labels, and labels in [0, classes).
+// `origins`: see Source::origin().
 SourcePtr resident_images(std::string name, const Shape& image, std::vector<uint8_t> images,
-                          const std::vector<int32_t>& labels, int64_t classes);
+                          const std::vector<int32_t>& labels, int64_t classes,
+                          std::map<std::string, std::string> origins = {});
 
 // Class numbers as an array: u8 for up to 256 classes, else i32.
 Array label_array(const std::vector<int32_t>& labels, int64_t classes);

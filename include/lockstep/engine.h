@@ -39,6 +39,7 @@ struct TrainState {
   std::vector<Array> params = {};  // f32, in the order of Task::paths
   OptimizerState optimizer = {};
   LossScale loss_scale = {};
+  std::vector<Array> average = {};  // of the trained parameters; empty without EngineOptions::ema_decay
 };
 
 struct StepMetrics {
@@ -76,6 +77,8 @@ struct EngineOptions {
   int64_t accumulate = 1;  // micro-batches per step; their gradients are accumulated
   Optimizer optimizer = {};
   Precision precision = {};
+  // Evaluations use an exponential moving average of the parameters with this decay, see averages.h; 0: none.
+  double ema_decay = 0;
   uint64_t seed = 0;
   std::string checkpoint_dir = {};  // empty: no checkpoints are written
   int64_t checkpoint_every = 0;     // steps; 0: at every evaluation and at the end

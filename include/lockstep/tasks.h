@@ -1,6 +1,7 @@
 // The tasks of `lockstep train`. Safe from any thread.
 #pragma once
 
+#include "lockstep/gpt.h"
 #include "lockstep/models.h"
 #include "lockstep/task.h"
 
@@ -15,5 +16,13 @@ struct ImageTaskOptions {
 // The cross-entropy of the model's logits; metric "accuracy". An evaluation counts examples by class: "labels",
 // "predictions" (predicted as the class) and "hits" (correct predictions). Throws Error when an option is out of range.
 Task image_task(const Model& model, const ImageTaskOptions& options = {});
+
+// Prediction of the next token: fields "inputs" and "targets", integers [t], t <= context. Targets that are negative do
+// not count in an evaluation.
+struct LanguageTaskOptions {
+  double bytes_per_token = 0;  // bytes of text per target, for bits per byte; 0: not known
+};
+// The cross-entropy of gpt's logits; metrics "perplexity" and, if the bytes are known, "bits_per_byte".
+Task language_task(const GptConfig& config, const LanguageTaskOptions& options = {});
 
 }  // namespace lockstep

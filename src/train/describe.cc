@@ -8,6 +8,7 @@
 #include "array/lane_pieces.h"
 #include "base/names.h"
 #include "sharding/lanes.h"
+#include "train/state.h"
 
 namespace lockstep::detail {
 
@@ -54,12 +55,6 @@ std::string plan_text(const EngineOptions& options) {
   return out;
 }
 
-// Arrays of optimizer state per parameter.
-int64_t state_arrays(Optimizer::Kind kind) {
-  if (kind == Optimizer::Kind::sgd) return 0;
-  return kind == Optimizer::Kind::adam || kind == Optimizer::Kind::adamw ? 2 : 1;
-}
-
 // A table with one row per lane; consecutive lanes with the same values share a row.
 std::string memory_table(const std::vector<LaneMemory>& memory) {
   const bool work = std::any_of(memory.begin(), memory.end(), [](const LaneMemory& each) { return each.work > 0; });
@@ -85,16 +80,20 @@ std::string memory_table(const std::vector<LaneMemory>& memory) {
 std::vector<LaneMemory> persistent_memory(const Task& task, const EngineOptions& options,
                                           const std::vector<ParameterSpecs>& specs) {
   const MeshLanes lanes = lanes_of(options.mesh);
-  const int64_t copies = state_arrays(options.optimizer.kind);
+  const std::vector<ParameterSpecs> trained = trained_of(task, specs);
+  const std::vector<StateArray> arrays =
+      state_arrays(options.optimizer, trained_of(task, task.paths), trained_of(task, task.types));
   std::vector<LaneMemory> out(lanes.grid.axes.empty() ? 1 : static_cast<size_t>(lanes.local_count));
   int64_t lane = lanes.first_local;
   for (LaneMemory& own : out) {
     for (size_t i = 0; i < specs.size(); ++i) {
       own.parameters += bytes_on(lane, lanes.grid, task.types[i], specs[i].param);
       if (!task.trained[i]) continue;
-      own.optimizer += copies * bytes_on(lane, lanes.grid, task.types[i], specs[i].state);
+      if (options.ema_decay > 0) own.optimizer += bytes_on(lane, lanes.grid, task.types[i], specs[i].param);
       if (options.accumulate > 1) own.gradients += bytes_on(lane, lanes.grid, task.types[i], specs[i].grad);
     }
+    for (const StateArray& each : arrays)
+      own.optimizer += bytes_on(lane, lanes.grid, each.type, state_spec(each, trained[each.parameter].state));
     ++lane;
   }
   return out;
@@ -103,7 +102,8 @@ std::vector<LaneMemory> persistent_memory(const Task& task, const EngineOptions&
 std::string describe(const Task& task, const EngineOptions& options, const std::vector<ParameterSpecs>& specs,
                      const std::vector<LaneMemory>& memory) {
   const auto kind = options.optimizer.kind;
-  const int64_t copies = state_arrays(kind);
+  const bool has_state =
+      !state_arrays(options.optimizer, trained_of(task, task.paths), trained_of(task, task.types)).empty();
   size_t widest = 9, widest_spec = 8;
   for (const std::string& path : task.paths) widest = std::max(widest, path.size());
   for (const ParameterSpecs& each : specs) widest_spec = std::max(widest_spec, to_string(each.param).size());
@@ -114,13 +114,13 @@ std::string describe(const Task& task, const EngineOptions& options, const std::
                                    spec, widest_spec, state);
     return line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };
-  std::string table = row("parameter", "type", "elements", "memory", "sharding", copies > 0 ? "optimizer state" : "");
+  std::string table = row("parameter", "type", "elements", "memory", "sharding", has_state ? "optimizer state" : "");
   for (size_t i = 0; i < task.paths.size(); ++i) {
     const Type& type = task.types[i];
     parameters += count(type.shape);
     table += row(task.paths[i], to_string(type), with_commas(count(type.shape)), bytes_text(type.bytes()),
                  to_string(specs[i].param),
-                 !task.trained[i] ? "not trained" : copies > 0 ? to_string(specs[i].state) : "");
+                 !task.trained[i] ? "not trained" : has_state ? to_string(specs[i].state) : "");
   }
   std::string out;
   out += fmt::format("model      {}, {} parameters\n", task.name, with_commas(parameters));

@@ -26,8 +26,17 @@ EngineOptions checked(EngineOptions options) {
   check(options.optimizer);
   if (options.accumulate < 1)
     throw_error("engine: accumulate is {}; give a number of micro-batches of at least 1", options.accumulate);
+  if (!(options.ema_decay >= 0 && options.ema_decay < 1))
+    throw_error("engine: ema_decay is {}; give a number of at least 0 and below 1", options.ema_decay);
   if (!options.mesh.defined()) options.mesh = make_mesh({MeshAxis(options.plan.data_axis)});
   return options;
+}
+
+void assign_arrays(TrainState& state, detail::StepState arrays) {
+  state.params = std::move(arrays.params);
+  state.optimizer = std::move(arrays.optimizer);
+  state.loss_scale = std::move(arrays.loss_scale);
+  state.average = std::move(arrays.average);
 }
 
 void add_counts(std::vector<int64_t>& sums, const Array& counts) {
@@ -42,20 +51,15 @@ Engine::Impl::Impl(Task t, EngineOptions o)
     : task(std::move(t)),
       options(checked(std::move(o))),
       specs(specs_of(options.plan, options.mesh, task.paths, task.types)),
-      shardings(options.mesh, options.plan.data_axis, specs, task.trained),
+      shardings(task, options, specs),
       steps(task, options, shardings) {}
 
 TrainState Engine::Impl::place(TrainState state) const {
-  detail::StepState trained = shardings.place(
-      detail::StepState{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)});
-  state.params = std::move(trained.params);
-  state.optimizer = std::move(trained.optimizer);
-  state.loss_scale = std::move(trained.loss_scale);
+  assign_arrays(state, shardings.place(detail::arrays_of(state)));
   return state;
 }
 
-Engine::Engine(Task task, EngineOptions options)
-    : impl_(std::make_unique<Impl>(std::move(task), std::move(options))) {}
+Engine::Engine(Task task, EngineOptions options) : impl_(std::make_unique<Impl>(std::move(task), std::move(options))) {}
 Engine::Engine(Model model, EngineOptions options) : Engine(image_task(model), std::move(options)) {}
 Engine::~Engine() = default;
 Engine::Engine(Engine&&) noexcept = default;
@@ -66,25 +70,24 @@ const EngineOptions& Engine::options() const { return impl_->options; }
 TrainState Engine::create_state() const {
   TrainState state{.seed = impl_->options.seed};
   state.params = impl_->task.init(random::key(state.seed));
-  state.optimizer = lockstep::create_state(impl_->options.optimizer, detail::trained_of(impl_->task, state.params));
+  const std::vector<Array> trained = detail::trained_of(impl_->task, state.params);
+  state.optimizer =
+      lockstep::create_state(impl_->options.optimizer, detail::trained_of(impl_->task, impl_->task.paths), trained);
+  if (impl_->options.ema_decay > 0) state.average = trained;
   state.loss_scale = create_loss_scale(impl_->options.precision);
   return impl_->place(std::move(state));
 }
 
 template <class Compute>
 auto Engine::Impl::replace_arrays(TrainState& state, const Compute& compute) const {
-  detail::StepState before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale)};
-  const auto assign_arrays = [&](detail::StepState& arrays) {
-    state.params = std::move(arrays.params);
-    state.optimizer = std::move(arrays.optimizer);
-    state.loss_scale = std::move(arrays.loss_scale);
-  };
+  detail::StepState before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale),
+                           std::move(state.average)};
   try {
     auto [after, outputs] = compute(std::as_const(before));
-    assign_arrays(after);
+    assign_arrays(state, std::move(after));
     return std::move(outputs);
   } catch (...) {
-    assign_arrays(before);
+    assign_arrays(state, std::move(before));
     throw;
   }
 }
@@ -130,8 +133,7 @@ bool Engine::Impl::can_start_several(const TrainState& state, const Loader& load
     return false;
   // Otherwise the row list of each batch would have to be copied to an aligned address first.
   if (batch_size % static_cast<int64_t>(detail::StepOutputs::kStatsAlignment) != 0) return false;
-  return steps.step_instructions({state.params, state.optimizer, state.loss_scale}, example_batch(loader.source(), batch_size),
-                                 batch_size) == 1;
+  return steps.step_instructions(detail::arrays_of(state), example_batch(loader.source(), batch_size), batch_size) == 1;
 }
 
 detail::StepBatch Engine::Impl::step_batch(const Loader& loader, const LoaderBatch& batch, int64_t begin,
@@ -171,19 +173,18 @@ void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const 
   if (steps_left > 0) sizes.push_back(full);
   if (steps_left > loader.full_batches_left()) sizes.push_back(loader.count() % full);
   for (const int64_t size : sizes)
-    if (size > 0)
-      steps.prepare_step({state.params, state.optimizer, state.loss_scale}, example_batch(loader.source(), size), size);
+    if (size > 0) steps.prepare_step(detail::arrays_of(state), example_batch(loader.source(), size), size);
   if (!fit.test || steps_left <= 0) return;
   const int64_t count = fit.test->count(), most = std::min(fit.eval_batch, count);
   for (const int64_t size : {most, most > 0 ? count % most : 0})
-    if (size > 0) steps.prepare_evaluate(state.params, example_batch(fit.test, size));
+    if (size > 0) steps.prepare_evaluate(evaluated_params(state), example_batch(fit.test, size));
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {
   check(batches.each[0]);
-  const detail::StepBatch arrays = device_put(
-      detail::StepBatch{loader.source()->resident(), {batches.rows}, steps.source_number(loader.source())},
-      shardings.replicated);
+  const detail::StepBatch arrays =
+      device_put(detail::StepBatch{loader.source()->resident(), {batches.rows}, steps.source_number(loader.source())},
+                 shardings.replicated);
   Array stats = replace_arrays(state, [&](const detail::StepState& before) {
     return steps.run_several(before, arrays, batches.each[0].global_size);
   });
@@ -254,6 +255,15 @@ void check_labels(const EvalResult& result) {
 
 }  // namespace
 
+std::vector<Array> Engine::Impl::evaluated_params(const TrainState& state) const {
+  if (state.average.empty()) return state.params;
+  std::vector<Array> out = state.params;
+  auto average = state.average.begin();
+  for (size_t i = 0; i < out.size(); ++i)
+    if (task.trained[i]) out[i] = *average++;
+  return out;
+}
+
 double EvalResult::metric(std::string_view name) const {
   std::string known;
   for (const auto& [each, value] : metrics) {
@@ -269,6 +279,7 @@ EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, in
   if (process_count() > 1 && source->resident().empty())
     options.part = [this](int64_t n) { return process_range(impl_->shardings.examples, n); };
   Loader loader(source, options);
+  const std::vector<Array> params = impl_->evaluated_params(state);
   EvalResult result;
   result.examples = source->count();
   std::vector<double> sums, weights;
@@ -279,8 +290,7 @@ EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, in
   };
   for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const LoaderBatch batch = loader.next();
-    const detail::EvalSums more =
-        impl_->steps.evaluate(state.params, impl_->step_batch(loader, batch, 0, batch.size));
+    const detail::EvalSums more = impl_->steps.evaluate(params, impl_->step_batch(loader, batch, 0, batch.size));
     add(sums, more.metrics.sums);
     add(weights, more.metrics.weights);
     counts.resize(more.counts.size());
@@ -298,14 +308,13 @@ EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, in
 std::string Engine::save(const TrainState& state) const {
   if (impl_->options.checkpoint_dir.empty())
     throw_error("save: the engine has no checkpoint_dir; set it in EngineOptions");
-  Checkpoint checkpoint = detail::to_checkpoint(state, impl_->task);
+  Checkpoint checkpoint = detail::to_checkpoint(state, impl_->task, impl_->options.optimizer);
   checkpoint.config = impl_->options.config;
   return save_checkpoint(impl_->options.checkpoint_dir, checkpoint, {.files = impl_->options.files});
 }
 
 TrainState Engine::restore(const Checkpoint& checkpoint) const {
-  return impl_->place(
-      detail::from_checkpoint(checkpoint, impl_->task, impl_->options.optimizer, impl_->options.precision));
+  return impl_->place(detail::from_checkpoint(checkpoint, impl_->task, impl_->options));
 }
 
 TrainState Engine::restore_or_create(const std::string& resume) {
@@ -317,9 +326,9 @@ TrainState Engine::restore_or_create(const std::string& resume) {
 }
 
 LoadOptions Engine::load_options() const {
-  return {.sharding = [task = impl_->task, shardings = impl_->shardings](
+  return {.sharding = [task = impl_->task, optimizer = impl_->options.optimizer, shardings = impl_->shardings](
                           const std::string& name,
-                          const Type& type) { return detail::sharding_of(name, type, task, shardings); },
+                          const Type& type) { return detail::sharding_of(name, type, task, optimizer, shardings); },
           .files = impl_->options.files};
 }
 

@@ -250,7 +250,7 @@ class FitRun {
   void save(bool evaluated) {
     if (!checkpointer_) return;
     meter_.pause();
-    Checkpoint checkpoint = detail::to_checkpoint(state_, engine_.task());
+    Checkpoint checkpoint = detail::to_checkpoint(state_, engine_.task(), options_.optimizer);
     checkpoint.config = options_.config;
     for (size_t i = 0; i < task_metrics_; ++i) checkpoint.metrics[last_step_[i].first] = last_step_[i].second;
     if (evaluated)

@@ -13,7 +13,7 @@ namespace lockstep {
 
 std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& loader, int64_t batch_size) const {
   const detail::CompiledSteps& steps = impl_->steps;
-  const detail::StepState trained{state.params, state.optimizer, state.loss_scale};
+  const detail::StepState trained = detail::arrays_of(state);
   const int64_t micro_batches = impl_->options.accumulate;
   // The first micro-batch is the largest.
   const detail::StepBatch batch = impl_->example_batch(loader.source(), shard_range(batch_size, micro_batches, 0).size());
@@ -33,7 +33,7 @@ std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& lo
 
 std::string Engine::schedule(const TrainState& state, const Loader& loader) const {
   const detail::CompiledSteps& steps = impl_->steps;
-  const detail::StepState trained{state.params, state.optimizer, state.loss_scale};
+  const detail::StepState trained = detail::arrays_of(state);
   const int64_t batch_size = loader.batch_size(), micro_batches = impl_->options.accumulate;
   if (micro_batches > 1) {
     const int64_t size = shard_range(batch_size, micro_batches, 0).size();

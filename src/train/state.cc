@@ -9,7 +9,8 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr std::string_view kParams = "params/", kFirst = "optimizer/first/", kSecond = "optimizer/second/";
+constexpr std::string_view kParams = "params/", kAverage = "average/";
+const std::string kOptimizer = "optimizer/";
 constexpr std::string_view kStep = "optimizer/step", kScale = "loss_scale/scale",
                            kFiniteSteps = "loss_scale/finite_steps";
 
@@ -65,50 +66,67 @@ class ArraysByName {
 
 }  // namespace
 
-Checkpoint to_checkpoint(const TrainState& state, const Task& task) {
+Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimizer& optimizer) {
   Checkpoint out{.step = state.step, .cursor = state.cursor, .seed = state.seed};
   const auto add = [&](std::string_view prefix, const std::vector<std::string>& paths,
                        const std::vector<Array>& leaves) {
     for (size_t i = 0; i < leaves.size(); ++i) out.arrays.emplace_back(std::string(prefix) + paths[i], leaves[i]);
   };
-  const std::vector<std::string> trained = trained_of(task, task.paths);
   add(kParams, task.paths, state.params);
   out.arrays.emplace_back(kStep, state.optimizer.step);
-  add(kFirst, trained, state.optimizer.first);
-  add(kSecond, trained, state.optimizer.second);
+  const std::vector<Array> arrays = tree_leaves(state.optimizer);  // the step, then the arrays of state_arrays()
+  const std::vector<StateArray> list =
+      state_arrays(optimizer, trained_of(task, task.paths), trained_of(task, task.types));
+  for (size_t i = 0; i < list.size(); ++i) out.arrays.emplace_back(kOptimizer + list[i].name, arrays[i + 1]);
+  add(kAverage, trained_of(task, task.paths), state.average);
   for (const Array& scale : state.loss_scale.scale) out.arrays.emplace_back(kScale, scale);
   for (const Array& steps : state.loss_scale.finite_steps) out.arrays.emplace_back(kFiniteSteps, steps);
   return out;
 }
 
-NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task,
+NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task, const Optimizer& optimizer,
                           const TrainShardings& shardings) {
   if (name == kStep || name == kScale || name == kFiniteSteps) return shardings.replicated;
   const std::vector<std::string> trained = trained_of(task, task.paths);
-  const std::vector<Type> trained_types = trained_of(task, task.types);
-  for (const auto& [prefix, paths, types, own] : {std::tuple(kParams, &task.paths, &task.types, &shardings.params),
-                                                  std::tuple(kFirst, &trained, &trained_types, &shardings.state),
-                                                  std::tuple(kSecond, &trained, &trained_types, &shardings.state)}) {
+  const std::vector<Type> types = trained_of(task, task.types);
+  const auto same = [&](const Type& own) { return own.dtype == type.dtype && own.shape == type.shape; };
+  if (name.starts_with(kOptimizer)) {
+    const std::vector<StateArray> list = state_arrays(optimizer, trained, types);
+    for (size_t i = 0; i < list.size(); ++i)
+      if (name == kOptimizer + list[i].name && same(list[i].type)) return shardings.optimizer[i];
+  }
+  for (const auto& [prefix, paths, own_types, own] : {std::tuple(kParams, &task.paths, &task.types, &shardings.params),
+                                                      std::tuple(kAverage, &trained, &types, &shardings.trained)}) {
     if (!name.starts_with(prefix)) continue;
     const auto at = std::find(paths->begin(), paths->end(), name.substr(prefix.size()));
     const auto i = static_cast<size_t>(at - paths->begin());
-    if (at != paths->end() && (*types)[i].dtype == type.dtype && (*types)[i].shape == type.shape) return (*own)[i];
+    if (at != paths->end() && same((*own_types)[i])) return (*own)[i];
   }
   return {};
 }
 
-TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const Optimizer& optimizer,
-                           const Precision& precision) {
+TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const EngineOptions& options) {
+  const Optimizer& optimizer = options.optimizer;
+  const Precision& precision = options.precision;
+  const double ema_decay = options.ema_decay;
   const ArraysByName arrays(checkpoint);
   TrainState state{.step = checkpoint.step, .cursor = checkpoint.cursor, .seed = checkpoint.seed};
   state.params = arrays.get(kParams, task.paths, task.types, "model " + task.name);
   arrays.check_all_used(task);
 
   const std::string user = "optimizer " + to_string(optimizer.kind);
-  const OptimizerState form = create_state(optimizer, trained_of(task, state.params));
-  state.optimizer.step = arrays.get(kStep, form.step.type(), user);
-  if (!form.first.empty()) state.optimizer.first = arrays.get(kFirst, trained_of(task, task.paths), trained_of(task, task.types), user);
-  if (!form.second.empty()) state.optimizer.second = arrays.get(kSecond, trained_of(task, task.paths), trained_of(task, task.types), user);
+  const std::vector<StateArray> list =
+      state_arrays(optimizer, trained_of(task, task.paths), trained_of(task, task.types));
+  std::vector<Array> found;
+  const Array step = arrays.get(kStep, {i32, {}}, user);
+  for (const StateArray& each : list) found.push_back(arrays.get(kOptimizer + each.name, each.type, user));
+  state.optimizer = make_state(list, step, found);
+  // A run may begin to average its weights when it resumes: then the average starts with the present ones.
+  const std::vector<std::string> paths = trained_of(task, task.paths);
+  if (ema_decay > 0)
+    state.average = arrays.has(std::string(kAverage) + paths[0])
+                        ? arrays.get(kAverage, paths, trained_of(task, task.types), "ema_decay")
+                        : trained_of(task, state.params);
 
   // A run may resume with another precision; then the loss scale is reset.
   state.loss_scale = create_loss_scale(precision);

@@ -15,15 +15,14 @@ std::vector<T> trained_of(const Task& task, const std::vector<T>& all) {
   return out;
 }
 
-Checkpoint to_checkpoint(const TrainState& state, const Task& task);
+Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimizer& optimizer);
 
 // The sharding that a run gives an array of a checkpoint. Undefined if the model has no such array or its type differs.
-NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task,
+NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task, const Optimizer& optimizer,
                           const TrainShardings& shardings);
 
 // Throws Error when the checkpoint is of another model, optimizer or precision, naming the array that is missing or has
 // another type.
-TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const Optimizer& optimizer,
-                           const Precision& precision);
+TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const EngineOptions& options);
 
 }  // namespace lockstep::detail

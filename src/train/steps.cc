@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "lockstep/averages.h"
 #include "lockstep/control.h"
 #include "lockstep/create.h"
 #include "lockstep/device_put.h"
@@ -13,6 +14,7 @@
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
+#include "train/state.h"
 
 namespace lockstep::detail {
 
@@ -21,6 +23,7 @@ struct CompiledSteps::Recipe {
   Task task;
   Optimizer optimizer;
   Precision precision;
+  double ema_decay;
   uint64_t seed;
   std::shared_ptr<const Sources> sources;
   std::shared_ptr<MetricForms> step_metrics, eval_metrics, eval_counts;
@@ -29,11 +32,11 @@ struct CompiledSteps::Recipe {
     if (batch.rows.empty()) return batch.data;
     return (*sources)[static_cast<size_t>(batch.source)]->gather(batch.data, batch.rows[0]);
   }
-  // The trained parameters, or the others.
-  std::vector<Array> select(const std::vector<Array>& params, bool trained) const {
+  // The parameters that are not trained.
+  std::vector<Array> states_of(const std::vector<Array>& params) const {
     std::vector<Array> out;
     for (size_t i = 0; i < params.size(); ++i)
-      if (task.trained[i] == trained) out.push_back(params[i]);
+      if (!task.trained[i]) out.push_back(params[i]);
     return out;
   }
   // All parameters, from the trained ones and the others.
@@ -138,7 +141,7 @@ AccumulatedGrads CompiledSteps::Recipe::gradients(const StepState& state, const 
     AccumulatedGrads sums{{}, share.loss, share.weight, metric_sums(result, examples, *step_metrics), std::move(next)};
     return std::pair{scaled(state.loss_scale, share.loss), std::move(sums)};
   };
-  auto [value, grads] = value_and_grad(loss)(select(state.params, true));
+  auto [value, grads] = value_and_grad(loss)(trained_of(task, state.params));
   AccumulatedGrads out = std::move(value.second);
   out.grads = std::move(grads);
   return out;
@@ -157,16 +160,15 @@ std::pair<StepState, StepOutputs> CompiledSteps::Recipe::updated(const StepState
   for (const Array& g : grads) squares.push_back(lockstep::sum(square(g)));
   const Array norm = sqrt(lockstep::sum(stack(squares)));  // unused, and so not computed, without clipping or scaling
   const Array finite = isfinite(norm);
-  const std::vector<Array> trained = select(state.params, true);
-  std::vector<std::string> paths;
-  for (size_t i = 0; i < task.paths.size(); ++i)
-    if (task.trained[i]) paths.push_back(task.paths[i]);
-  Update next = update(optimizer, paths, trained, grads, state.optimizer, norm);
-  StepState after{merge(next.params, sum.states), std::move(next.state), state.loss_scale};
+  Update next =
+      update(optimizer, trained_of(task, task.paths), trained_of(task, state.params), grads, state.optimizer, norm);
+  StepState after{merge(next.params, sum.states), std::move(next.state), state.loss_scale, {}};
+  if (ema_decay > 0) after.average = update_average(state.average, next.params, ema_decay, state.optimizer.step);
   if (precision.loss_scaling) {
     const auto keep = [&](const Array& fresh, const Array& old) { return where(finite, fresh, old); };
     after.params = tree_map(keep, after.params, state.params);
     after.optimizer = tree_map(keep, after.optimizer, state.optimizer);
+    after.average = tree_map(keep, after.average, state.average);
     after.loss_scale = adjusted(precision, state.loss_scale, finite);
   }
   const DType wide = loss.dtype() == f64 ? f64 : f32;
@@ -190,8 +192,8 @@ std::pair<StepState, StepOutputs> CompiledSteps::Recipe::updated(const StepState
 EvalSums CompiledSteps::Recipe::evaluate(const std::vector<Array>& params, const StepBatch& batch) const {
   const BatchArrays arrays = fields(batch);
   const int64_t examples = examples_of(arrays);
-  const std::vector<Array> cast = cast_floating(select(params, true), precision.compute);
-  TaskResult result = task.loss(merge(cast, select(params, false)), arrays, {.compute = precision.compute});
+  const std::vector<Array> cast = cast_floating(trained_of(task, params), precision.compute);
+  TaskResult result = task.loss(merge(cast, states_of(params)), arrays, {.compute = precision.compute});
   // The loss is a metric like the others, and the first of them.
   result.metrics.insert(result.metrics.begin(), {"loss", result.loss});
   EvalSums out{metric_sums(result, examples, *eval_metrics), {}};
@@ -217,24 +219,32 @@ std::vector<Array> place_each(const std::vector<Array>& arrays, const std::vecto
 
 }  // namespace
 
-TrainShardings::TrainShardings(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs,
-                               const std::vector<bool>& trained)
-    : replicated(mesh, P()),
-      examples(mesh, P(data_axis)),
-      per_device(mesh, PartitionSpec{{SpecEntry(mesh.axis_names())}}) {
-  for (size_t i = 0; i < specs.size(); ++i) {
-    params.emplace_back(mesh, specs[i].param);
-    if (!trained[i]) continue;
-    grads.emplace_back(mesh, specs[i].grad);
-    state.emplace_back(mesh, specs[i].state);
-  }
+StepState arrays_of(const TrainState& state) {
+  return {state.params, state.optimizer, state.loss_scale, state.average};
 }
 
-StepState TrainShardings::place(const StepState& trained) const {
-  return {place_each(trained.params, params),
-          {device_put(trained.optimizer.step, replicated), place_each(trained.optimizer.first, state),
-           place_each(trained.optimizer.second, state)},
-          device_put(trained.loss_scale, replicated)};
+TrainShardings::TrainShardings(const Task& task, const EngineOptions& options, const std::vector<ParameterSpecs>& specs)
+    : replicated(options.mesh, P()),
+      examples(options.mesh, P(options.plan.data_axis)),
+      per_device(options.mesh, PartitionSpec{{SpecEntry(options.mesh.axis_names())}}) {
+  const Mesh& mesh = options.mesh;
+  for (const ParameterSpecs& each : specs) params.emplace_back(mesh, each.param);
+  const std::vector<ParameterSpecs> own = trained_of(task, specs);
+  for (const ParameterSpecs& each : own) {
+    trained.emplace_back(mesh, each.param);
+    grads.emplace_back(mesh, each.grad);
+  }
+  for (const StateArray& each :
+       state_arrays(options.optimizer, trained_of(task, task.paths), trained_of(task, task.types)))
+    optimizer.emplace_back(mesh, state_spec(each, own[each.parameter].state));
+}
+
+StepState TrainShardings::place(const StepState& state) const {
+  std::vector<Array> arrays = tree_leaves(state.optimizer);  // the step, then the arrays of state_arrays()
+  arrays[0] = device_put(arrays[0], replicated);
+  for (size_t i = 1; i < arrays.size(); ++i) arrays[i] = device_put(arrays[i], optimizer[i - 1]);
+  return {place_each(state.params, params), tree_unflatten(state.optimizer, arrays),
+          device_put(state.loss_scale, replicated), place_each(state.average, trained)};
 }
 
 AccumulatedGrads TrainShardings::place(const AccumulatedGrads& sum) const {
@@ -263,8 +273,9 @@ StopVotes TrainShardings::votes(bool stop) const {
 
 CompiledSteps::CompiledSteps(const Task& task, const EngineOptions& options, const TrainShardings& shardings)
     : shardings_(shardings),
-      recipe_(std::make_shared<const Recipe>(Recipe{task, options.optimizer, options.precision, options.seed, sources_,
-                                                    step_metrics_, eval_metrics_, eval_counts_})),
+      recipe_(
+          std::make_shared<const Recipe>(Recipe{task, options.optimizer, options.precision, options.ema_decay,
+                                                options.seed, sources_, step_metrics_, eval_metrics_, eval_counts_})),
       step_(nullptr, {}),
       run_several_(nullptr, {}),
       accumulate_(nullptr, {}),
@@ -278,7 +289,7 @@ CompiledSteps::CompiledSteps(const Task& task, const EngineOptions& options, con
   };
   const auto step = [recipe, updated](const StepState& state, const StepBatch& batch, int64_t global_size,
                                       const StopVotes& votes) {
-    const std::vector<Array> states = recipe->select(state.params, false);
+    const std::vector<Array> states = recipe->states_of(state.params);
     return updated(state, recipe->gradients(state, states, batch, global_size, 0), votes);
   };
   step_ = jit(StepFunction(step), {.donate = {0}});
@@ -292,19 +303,18 @@ CompiledSteps::CompiledSteps(const Task& task, const EngineOptions& options, con
             return std::pair{shardings.place(after), device_put(stats, shardings.replicated)};
           }),
           {.donate = {0}});
-  accumulate_ =
-      jit(AccumulateFunction([recipe, shardings](const AccumulatedGrads& sum, const StepState& state,
-                                                 const StepBatch& batch, int64_t global_size,
-                                                 const Array& micro_batch) {
-            AccumulatedGrads more = recipe->gradients(state, sum.states, batch, global_size, micro_batch);
-            std::vector<Array> states = std::exchange(more.states, {});
-            AccumulatedGrads before = sum;
-            before.states.clear();
-            AccumulatedGrads out = tree_map([](const Array& a, const Array& b) { return a + b; }, before, more);
-            out.states = std::move(states);
-            return shardings.place(out);
-          }),
-          {.donate = {0}});
+  accumulate_ = jit(
+      AccumulateFunction([recipe, shardings](const AccumulatedGrads& sum, const StepState& state,
+                                             const StepBatch& batch, int64_t global_size, const Array& micro_batch) {
+        AccumulatedGrads more = recipe->gradients(state, sum.states, batch, global_size, micro_batch);
+        std::vector<Array> states = std::exchange(more.states, {});
+        AccumulatedGrads before = sum;
+        before.states.clear();
+        AccumulatedGrads out = tree_map([](const Array& a, const Array& b) { return a + b; }, before, more);
+        out.states = std::move(states);
+        return shardings.place(out);
+      }),
+      {.donate = {0}});
   finish_ = jit(FinishFunction(updated), {.donate = {0, 1}});
   evaluate_ = jit(EvaluateFunction([recipe](const std::vector<Array>& params, const StepBatch& batch) {
                     return recipe->evaluate(params, batch);
@@ -320,12 +330,12 @@ int64_t CompiledSteps::source_number(const SourcePtr& source) const {
 }
 
 AccumulatedGrads CompiledSteps::zero_sum(const StepState& state, const StepBatch& batch, int64_t global_size) const {
-  const std::vector<Array> states = recipe_->select(state.params, false);
+  const std::vector<Array> states = recipe_->states_of(state.params);
   if (!sum_) {
     const auto form = trace_call(
         "accumulate",
         [&](const StepState& s, const StepBatch& b) {
-          return recipe_->gradients(s, recipe_->select(s.params, false), b, global_size, 0);
+          return recipe_->gradients(s, recipe_->states_of(s.params), b, global_size, 0);
         },
         state, batch);
     sum_ = form.result;

@@ -16,7 +16,9 @@ struct StepState {
   std::vector<Array> params;  // all parameters of the task, trained or not
   OptimizerState optimizer;
   LossScale loss_scale;
+  std::vector<Array> average;  // of the trained parameters; empty without EngineOptions::ema_decay
 };
+StepState arrays_of(const TrainState& state);
 
 // The statistics of a step.
 struct StepOutputs {
@@ -95,11 +97,12 @@ struct TrainShardings {
   NamedSharding replicated;  // the data set, scalars
   NamedSharding examples;    // arrays with one row per example of a batch, along the data axis
   NamedSharding per_device;  // one element per device
-  std::vector<NamedSharding> params;        // of all parameters
-  std::vector<NamedSharding> grads, state;  // of the trained ones
+  std::vector<NamedSharding> params;          // of all parameters
+  std::vector<NamedSharding> trained, grads;  // of the trained ones and their gradients
+  std::vector<NamedSharding> optimizer;       // of the arrays of state_arrays()
 
-  TrainShardings(const Mesh& mesh, const std::string& data_axis, const std::vector<ParameterSpecs>& specs,
-                 const std::vector<bool>& trained);
+  // REQUIRES: `specs` has one element per parameter of the task.
+  TrainShardings(const Task& task, const EngineOptions& options, const std::vector<ParameterSpecs>& specs);
 
   // Reshard concrete or traced arrays; arrays that already have the sharding are returned unchanged. A batch has
   // `global_size` examples, or is this process's part of such a batch.

@@ -50,7 +50,7 @@ TrainState trained(EngineOptions with, int64_t steps, int64_t batch = 50, double
 
 void expect_same_bytes(const TrainState& a, const TrainState& b) {
   const Task task = image_task(small_model());
-  const Checkpoint x = detail::to_checkpoint(a, task), y = detail::to_checkpoint(b, task);
+  const Checkpoint x = detail::to_checkpoint(a, task, {}), y = detail::to_checkpoint(b, task, {});
   ASSERT_EQ(x.arrays.size(), y.arrays.size());
   EXPECT_EQ(x.step, y.step);
   EXPECT_EQ(x.cursor, y.cursor);

@@ -86,7 +86,7 @@ TEST(Memory, MatchesTheAllocatedMemory) {
 
     const std::vector<ParameterSpecs> specs =
         specs_of(options.plan, options.mesh, engine.task().paths, engine.task().types);
-    const detail::TrainShardings shardings(options.mesh, "data", specs, engine.task().trained);
+    const detail::TrainShardings shardings(engine.task(), options, specs);
     const detail::CompiledSteps steps(engine.task(), options, shardings);
     const LoaderBatch batch = loader.next();
     const std::string plans = steps.plan(

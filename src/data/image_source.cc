@@ -9,6 +9,11 @@
 namespace lockstep {
 namespace {
 
+Shape shape_of_set(const ImageDataset& set) {
+  if (set.channels == 1) return {set.count, set.rows, set.cols};
+  return {set.count, set.rows, set.cols, set.channels};
+}
+
 // Throws Error unless sizes and labels are consistent.
 void check_set(const ImageDataset& set) {
   if (set.count < 1) throw_error("loader: the set has {} examples; give at least one", set.count);
@@ -17,8 +22,8 @@ void check_set(const ImageDataset& set) {
         "loader: the set has {} examples, too many for the 32-bit row numbers of a set in memory; stream it from disk "
         "with image_source(ImageFiles)",
         set.count);
-  const Shape shape = {set.count, set.rows, set.cols};
-  if (set.rows < 1 || set.cols < 1 || static_cast<int64_t>(set.images.size()) != count(shape))
+  const Shape shape = shape_of_set(set);
+  if (set.rows < 1 || set.cols < 1 || set.channels < 1 || static_cast<int64_t>(set.images.size()) != count(shape))
     throw_error("loader: {} bytes of images for shape {}; give one byte per pixel", set.images.size(),
                 to_string(shape));
   if (static_cast<int64_t>(set.labels.size()) != set.count)
@@ -50,7 +55,7 @@ class StreamedImages final : public Source {
 
 SourcePtr image_source(ImageDataset set, const ImageFiles& origins) {
   check_set(set);
-  const Shape shape = {set.count, set.rows, set.cols};
+  const Shape shape = shape_of_set(set);
   return array_source({{"images", Array::from(std::move(set.images), shape)},
                        {"labels", Array::from(std::move(set.labels), {set.count})}},
                       "images", {{"images", origins.images_path}, {"labels", origins.labels_path}});

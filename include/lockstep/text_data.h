@@ -23,9 +23,10 @@ namespace lockstep {
 // `row`. Its inputs are these tokens; its targets are the tokens one position later.
 struct TokenWindows {
   int64_t context = 256;
-  // Training: windows start at offset + i * context, where the offset in [0, context) is a hash of the seed and the
-  // epoch. So windows differ between epochs, and an epoch uses every token once, except up to two windows of tokens at
-  // both ends. There are n / context - 1 windows, at least one, which needs n >= context + 1.
+  // Training: windows start at offset + i * context, where the offset is a hash of the seed and the epoch. So windows
+  // differ between epochs. There are n / context - 1 of them, at least one, which needs n >= context + 1. The offset is
+  // in [0, n - count * context), less than two windows, so an epoch uses every token once, except fewer than two windows
+  // of tokens at the ends, and these change from epoch to epoch.
   // Otherwise: windows start at i * context, and every token after the first is a target exactly once. There are
   // (n - 1) / context windows, rounded up. In the last one, missing inputs are 0 and missing targets -1.
   bool shuffle_offset = true;

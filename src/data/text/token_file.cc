@@ -201,6 +201,7 @@ void TokenFileWriter::finish() {
   whole->finish();
   files_.rename(whole_path_, path_);
   files_.sync_dir(parent_dir(path_));
+  files_.remove(ids_path_);
 }
 
 void write_token_file(const std::string& path, std::span<const int32_t> ids, int64_t vocabulary, FileSystem& files) {

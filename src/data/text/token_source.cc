@@ -37,7 +37,7 @@ class WindowSource : public Source {
                   windows.shuffle_offset ? " or a smaller context" : "");
     if (windows.shuffle_offset) {
       count_ = std::max<int64_t>(1, tokens / context - 1);
-      offsets_ = std::min(context, tokens - count_ * context);
+      offsets_ = tokens - count_ * context;
     } else {
       count_ = (tokens - 1 + context - 1) / context;
     }

@@ -5,6 +5,7 @@
 // `places` of a pair are the words that may contain it; a merge visits only these.
 #include <algorithm>
 #include <queue>
+#include <set>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -54,21 +55,31 @@ class MergeLearner {
     for (const auto& [key, entry] : pairs_) candidates_.push({entry.count, pair_of(key)});
   }
 
-  // Merges the most frequent pair into this id and returns it; empty if there is no pair.
-  std::optional<IdPair> merge_next(int32_t id) {
+  // The most frequent pair; empty if there is none.
+  std::optional<IdPair> next() {
     while (!candidates_.empty()) {
       const Candidate best = candidates_.top();
       candidates_.pop();
       const auto at = pairs_.find(key_of(best.pair));
       const int64_t count = at == pairs_.end() ? 0 : at->second.count;
-      if (count == best.count) {
-        merge(best.pair, id);
-        return best.pair;
-      }
+      if (count == best.count) return best.pair;
       // The count has changed since. Pairs that became more frequent have a newer candidate.
       if (count > 0 && count < best.count) candidates_.push({count, best.pair});
     }
     return std::nullopt;
+  }
+
+  // Replaces the pair by this id everywhere.
+  void merge(IdPair pair, int32_t id) {
+    const std::vector<uint32_t> places = std::move(pairs_[key_of(pair)].places);
+    pairs_.erase(key_of(pair));
+    grown_.clear();
+    for (const uint32_t word : places) merge_in_word(word, pair, id);
+    std::ranges::sort(grown_);
+    grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
+    for (const IdPair& each : grown_)
+      if (const auto at = pairs_.find(key_of(each)); at != pairs_.end() && at->second.count > 0)
+        candidates_.push({at->second.count, each});
   }
 
  private:
@@ -95,18 +106,6 @@ class MergeLearner {
     PairEntry& entry = pairs_[key_of(pair)];
     entry.count += words_[word].count;
     if (entry.places.empty() || entry.places.back() != word) entry.places.push_back(static_cast<uint32_t>(word));
-  }
-
-  void merge(IdPair pair, int32_t id) {
-    const std::vector<uint32_t> places = std::move(pairs_[key_of(pair)].places);
-    pairs_.erase(key_of(pair));
-    grown_.clear();
-    for (const uint32_t word : places) merge_in_word(word, pair, id);
-    std::ranges::sort(grown_);
-    grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
-    for (const IdPair& each : grown_)
-      if (const auto at = pairs_.find(key_of(each)); at != pairs_.end() && at->second.count > 0)
-        candidates_.push({at->second.count, each});
   }
 
   void merge_in_word(uint32_t word, IdPair pair, int32_t id) {
@@ -174,14 +173,19 @@ TokenizerPtr train_tokenizer(std::span<const std::string_view> texts, int64_t vo
   for (size_t id = 0; id < spec.tokens.size(); ++id)
     byte_ids[static_cast<uint8_t>(detail::bytes_of_symbols(spec.tokens[id])->front())] = static_cast<int32_t>(id);
 
+  // Different pairs may make the same token, and a pair may occur again after it was merged.
+  std::unordered_map<std::string, int32_t> ids;
+  std::set<detail::IdPair> merged;
   detail::MergeLearner learner(detail::count_words(texts, byte_ids));
   while (static_cast<int64_t>(spec.tokens.size()) < vocabulary - 1) {
-    const auto id = static_cast<int32_t>(spec.tokens.size());
-    const std::optional<detail::IdPair> pair = learner.merge_next(id);
+    const std::optional<detail::IdPair> pair = learner.next();
     if (!pair) break;
     const auto& [left, right] = *pair;
-    spec.merges.push_back({left, right, id});
-    spec.tokens.push_back(spec.tokens[static_cast<size_t>(left)] + spec.tokens[static_cast<size_t>(right)]);
+    std::string token = spec.tokens[static_cast<size_t>(left)] + spec.tokens[static_cast<size_t>(right)];
+    const auto [at, is_new] = ids.try_emplace(token, static_cast<int32_t>(spec.tokens.size()));
+    if (is_new) spec.tokens.push_back(std::move(token));
+    learner.merge(*pair, at->second);
+    if (merged.insert(*pair).second) spec.merges.push_back({left, right, at->second});
   }
   const auto end_of_text = static_cast<int32_t>(spec.tokens.size());
   spec.tokens.emplace_back(detail::kEndOfText);

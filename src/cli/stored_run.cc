@@ -21,7 +21,8 @@ Checkpoint load_stored_run(const std::string& command, const std::string& path) 
   const auto print_note = [&](const std::string& text) { print_stderr("lockstep: {}\n", renamed(text)); };
   // find_checkpoint() reads a value of --resume: without the slash, "100" is a step and "auto" is not a path.
   const bool is_keyword = path == "auto" || path == "none" || path.find_first_not_of("0123456789") == path.npos;
-  const LoadOptions options{.wanted = [](const std::string& name) { return name.starts_with("params/"); }};
+  const LoadOptions options{
+      .wanted = [](const std::string& name) { return name.starts_with("params/") || name.starts_with("average/"); }};
   try {
     return find_checkpoint("", is_keyword ? path + "/" : path, print_note, options).value();
   } catch (const Error& error) {

@@ -8,8 +8,9 @@
 
 namespace lockstep::cli {
 
-// Loads the parameters of the checkpoint at `path`, or of the newest complete one in a folder. Prints a note for each
-// damaged one that was skipped. Throws Error starting with the name of the command.
+// Loads the checkpoint at `path`, or the newest complete one in a folder: its parameters and, if it has one, their
+// average; no optimizer state. Prints a note for each damaged one that was skipped. Throws Error starting with the name
+// of the command.
 Checkpoint load_stored_run(const std::string& command, const std::string& path);
 
 // Throws Error starting with the name of the command if `dir` exists and is not an empty folder.

@@ -65,20 +65,6 @@ void assign_given(T& value, T given) {
   if (given != T{}) value = given;
 }
 
-std::string tokenizer_path(const std::string& dir) {
-  FileSystem& files = FileSystem::real();
-  // The checkpoint's own folder is looked at too: a copied checkpoint may have its tokenizer inside.
-  const std::string inside = dir + "/" + kTokenizerFile;
-  if (files.exists(inside)) return inside;
-  const std::string folder = detail::locate_checkpoint(files, dir);
-  if (!files.exists(folder + "/" + detail::kManifest)) return "";
-  // "run/step_00000010/" has the parent "run/step_00000010".
-  std::string trimmed = folder;
-  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
-  const std::string beside = parent_dir(trimmed) + "/" + kTokenizerFile;
-  return files.exists(beside) ? beside : "";
-}
-
 }  // namespace
 
 GptConfig gpt_config_of(const TrainConfig& config, int64_t vocabulary) {
@@ -181,7 +167,9 @@ StoredGpt gpt_of(const Checkpoint& checkpoint, const std::string& where) {
   StoredGpt out{.config = gpt_config_of(settings, embedding->second.shape(0)), .params = {}};
   out.params = gpt_form(out.config);
   detail::for_each_path(out.params, [&](const std::string& path, Array& leaf) {
-    const auto found = arrays.find("params/" + path);
+    // Evaluations use the average of the weights where there is one, and so does what is made of a checkpoint.
+    auto found = arrays.find("average/" + path);
+    if (found == arrays.end()) found = arrays.find("params/" + path);
     if (found == arrays.end())
       throw_error("{} has no params/{}, which its settings require; the checkpoint is damaged", where, path);
     if (found->second.type().dtype != leaf.dtype() || found->second.shape() != leaf.shape())
@@ -192,8 +180,22 @@ StoredGpt gpt_of(const Checkpoint& checkpoint, const std::string& where) {
   return out;
 }
 
+std::string run_tokenizer_file(const std::string& dir) {
+  FileSystem& files = FileSystem::real();
+  // The checkpoint's own folder is looked at too: a copied checkpoint may have its tokenizer inside.
+  const std::string inside = dir + "/" + kTokenizerFile;
+  if (files.exists(inside)) return inside;
+  const std::string folder = detail::locate_checkpoint(files, dir);
+  if (!files.exists(folder + "/" + detail::kManifest)) return "";
+  // "run/step_00000010/" has the parent "run/step_00000010".
+  std::string trimmed = folder;
+  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
+  const std::string beside = parent_dir(trimmed) + "/" + kTokenizerFile;
+  return files.exists(beside) ? beside : "";
+}
+
 TokenizerPtr load_run_tokenizer(const std::string& dir) {
-  const std::string path = tokenizer_path(dir);
+  const std::string path = run_tokenizer_file(dir);
   if (path.empty()) return nullptr;
   const std::vector<uint8_t> bytes = FileSystem::real().read_file(path, kMaxTokenizerBytes);
   return tokenizer_from_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);

@@ -33,7 +33,8 @@ struct StoredGpt {
   GptConfig config;
   Gpt params;
 };
-// Throws Error, naming `where`, when it is a checkpoint of another model, or a parameter is missing or has another type.
+// Uses the average of the weights if the run keeps one (ema_decay). Throws Error, naming `where`, when it is a
+// checkpoint of another model, or a parameter is missing or has another type.
 StoredGpt gpt_of(const Checkpoint& checkpoint, const std::string& where);
 
 // Parameters with the structure and types of create_gpt(config), without values.
@@ -44,6 +45,8 @@ void check_gpt_params(std::string_view what, const GptConfig& config, const Gpt&
 // The tokenizer of a run: tokenizer.json in the folder of its checkpoints. `dir` is that folder, or a checkpoint in it.
 // load_run_tokenizer() returns null if there is none. Throws Error when the file is not a tokenizer, IoError when it
 // cannot be read or written.
+// The path of that file; empty if there is none.
+std::string run_tokenizer_file(const std::string& dir);
 TokenizerPtr load_run_tokenizer(const std::string& dir);
 void store_run_tokenizer(const std::string& dir, const Tokenizer& tokenizer, FileSystem& files = FileSystem::real());
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,10 @@ struct TrainState {
   OptimizerState optimizer = {};
   LossScale loss_scale = {};
   std::vector<Array> average = {};  // of the trained parameters; empty without EngineOptions::ema_decay
+  // The evaluation with the lowest validation loss, and the number of evaluations after it.
+  double best_loss = std::numeric_limits<double>::infinity();
+  int64_t best_step = 0;
+  int64_t evaluations_since_best = 0;
 };
 
 struct StepMetrics {
@@ -83,7 +88,7 @@ struct EngineOptions {
   std::string checkpoint_dir = {};  // empty: no checkpoints are written
   int64_t checkpoint_every = 0;     // steps; 0: at every evaluation and at the end
   int64_t keep_last = 3;
-  bool keep_best = true;        // also keep the checkpoint with the best test accuracy
+  bool keep_best = true;        // also keep the checkpoint with the lowest validation loss
   FileSystem* files = nullptr;  // null: the real file system
   Loggers loggers = {};
   Hooks hooks = {};
@@ -104,18 +109,23 @@ struct LaneMemory {
 
 struct FitOptions {
   int64_t steps = 0;         // the run ends when TrainState::step reaches this
-  int64_t eval_every = 0;    // steps; 0: once an epoch
-  SourcePtr test = nullptr;  // null: no evaluation
+  int64_t eval_every = 0;  // steps; 0: once an epoch
+  // Evaluated during the run. Its loss selects the best checkpoint, and ends the run early; null: none.
+  SourcePtr validation = nullptr;
+  // With a validation set: evaluated once, at the end. Without one: evaluated during the run; selects nothing.
+  SourcePtr test = nullptr;
+  int64_t patience = 0;  // end the run after this many evaluations without a lower validation loss; 0: never
   int64_t eval_batch = 1000;
   // Polled after every step. A GPU may run up to 16 steps between two polls. True ends the run after a checkpoint.
   std::function<bool()> stop = {};
 };
 
 struct FitResult {
-  Scalars metrics;  // "loss", "accuracy", "test_loss", "test_accuracy", "examples_per_second", ...
+  Scalars metrics;  // "loss", "accuracy", "validation_loss", "test_loss", "test_accuracy", "examples_per_second", ...
   std::vector<std::string> alarms;
   std::vector<std::string> failures;  // checkpoints that could not be saved or removed
-  bool ended_early = false;           // by an alarm in a strict run, a hook or `stop`
+  bool ended_early = false;           // by an alarm in a strict run, a hook, `stop` or `patience`
+  bool out_of_patience = false;       // by `patience`: the validation loss no longer fell
   bool ended_by_alarm = false;        // a strict run ended by an alarm; the last state is not saved
   bool stopped = false;               // by `stop`, before the last step
   bool unsaved = false;               // saving the last state failed

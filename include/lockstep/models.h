@@ -59,6 +59,13 @@ Model make_model(std::string name, Init init, Logits logits) {
 // The input size and the number of classes of a model.
 struct ImageShape {
   int64_t rows = 28, cols = 28, classes = 10;
+  int64_t channels = 1;
+};
+
+// Settings of built-in models; 0: the model's own value.
+struct ModelOptions {
+  double dropout = 0;
+  int64_t layers = 0, heads = 0, width = 0;  // vit; see VitConfig
 };
 
 // A built-in model:
@@ -66,10 +73,14 @@ struct ImageShape {
 //   "mlp1024"  784-1024-1024-10, tanh (as in the SPMD examples)
 //   "cnn"      two 5x5 convolutions (32 and 64 channels, SAME) with relu and 2x2 max pools, dense 3136-128 relu,
 //              dense 128-10
-// The first and last sizes follow from `shape`. Layer i is initialized from fold_in(key, i): He-normal weights
-// (Glorot-normal for tanh), zero biases. `dropout` is applied before the last layer. Throws Error for an unknown name,
-// listing the known ones, and when the images are too small for the pools of "cnn".
-Model find_model(std::string_view name, const ImageShape& shape = {}, double dropout = 0);
+//   "vit"      a vision transformer, see VitConfig: patches of 4 x 4 pixels, or the largest divisor of rows and columns
+//              up to 8 if 4 does not divide them
+//   "resnet18" a residual network for small images, see ResnetConfig
+// The first and last sizes follow from `shape`. Layer i of the first three is initialized from fold_in(key, i):
+// He-normal weights (Glorot-normal for tanh), zero biases; dropout is applied before the last layer. "resnet18" has no
+// dropout. Throws Error for an unknown name, listing the known ones, for options that the model does not have, and when
+// the images are too small for the pools of "cnn".
+Model find_model(std::string_view name, const ImageShape& shape = {}, const ModelOptions& options = {});
 std::vector<std::string> model_names();
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@
 #include "command/problem_runs.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/engine.h"
+#include "train/gpt_settings.h"
 #include "train/run.h"
 
 namespace lockstep::cli {
@@ -24,7 +25,7 @@ namespace {
 struct EvalArguments {
   std::string checkpoint, dataset, data_dir;
   DevicesFlags devices;
-  int64_t batch_size = 1000;
+  int64_t batch_size = 0;
 };
 
 // The number of classes of the model: the width of its last layer. The data may lack some of them.
@@ -36,29 +37,34 @@ int64_t classes_of(const Checkpoint& checkpoint, const std::string& path) {
   return classes;
 }
 
-void check_dataset_flag(const std::string& dataset) {
+void check_dataset_flag(const std::string& model, const std::string& dataset) {
   try {
-    validate({.dataset = dataset});
+    validate({.model = model, .dataset = dataset});
   } catch (const Error& error) {
     throw UsageError(fmt::format("eval: {}", error.what()));
   }
 }
 
 int run(const EvalArguments& arguments) {
-  if (!arguments.dataset.empty()) check_dataset_flag(arguments.dataset);
   const Checkpoint checkpoint = load_evaluated_checkpoint(arguments.checkpoint);
   TrainConfig config = from_map(checkpoint.config, arguments.checkpoint);
+  if (!arguments.dataset.empty()) check_dataset_flag(config.model, arguments.dataset);
   use_devices(arguments.devices);
 
-  const Problem problem = builtin_eval_problem(
-      config, {arguments.dataset, arguments.data_dir, classes_of(checkpoint, arguments.checkpoint)});
+  const Problem problem =
+      builtin_eval_problem(config, {arguments.dataset, arguments.data_dir, run_tokenizer_file(arguments.checkpoint),
+                                    classes_of(checkpoint, arguments.checkpoint)});
+  const SourcePtr& set = problem.test ? problem.test : problem.validation;
+  if (!set)
+    throw_error("eval: {} has neither a test set nor a validation set; choose another with --dataset", config.dataset);
   // Only the model of the run is used: nothing is written, and the devices are those of this process.
   config.checkpoint_dir.clear();
   config.shard.clear();
   config.zero = 0;
   Engine engine = make_engine(config, problem.task, make_mesh({"data"}), std::max<int64_t>(checkpoint.step, 1), {});
   const TrainState state = engine.restore(checkpoint);
-  print_evaluation(engine.evaluate(state, problem.test, arguments.batch_size), "test");
+  const int64_t batch_size = arguments.batch_size > 0 ? arguments.batch_size : default_eval_batch(config);
+  print_evaluation(engine.evaluate(state, set, batch_size), problem.test ? "test" : "validation");
   return kDone;
 }
 
@@ -73,12 +79,16 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->required()
       ->type_name("DIR");
   command->add_option("--dataset", arguments->dataset, "a data set by name, or IDX files (default: that of the run)")
-      ->type_name("mnist|fashion-mnist|synthetic|IMAGES,LABELS[,TEST_IMAGES,TEST_LABELS]");
+      ->type_name(
+          "mnist|fashion-mnist|synthetic|cifar10|moby-dick|sotu|text:PATH|tokens:FILE|images:DIR|csv:FILE|IMAGES,"
+          "LABELS[,TEST_IMAGES,TEST_LABELS]");
   command
       ->add_option("--data-dir", arguments->data_dir,
                    "folder with the files of the data set (default: that of the run, else the cache)")
       ->type_name("DIR");
-  command->add_option("--batch-size", arguments->batch_size, "examples per batch (default: 1000)")
+  command
+      ->add_option("--batch-size", arguments->batch_size,
+                   "examples per batch (default: 1000; for gpt, that of the run)")
       ->type_name("N")
       ->check(integer_between(1, std::numeric_limits<int>::max()));
   add_devices_flags(*command, arguments->devices);

@@ -150,8 +150,10 @@ std::vector<ParameterGroup> make_parameter_groups(const TrainConfig& config);
 // The optimizer with its schedule for a run of `total_steps` steps. REQUIRES: validate(config) passed.
 Optimizer make_optimizer(const TrainConfig& config, int64_t total_steps);
 
-// Sets the default number of epochs of the model if neither steps nor epochs is given.
+// Sets the default number of epochs of the model if neither steps nor epochs is given, and the default of eval_batch.
 TrainConfig with_default_length(TrainConfig config);
+// The number of examples of an evaluation batch that is not given.
+int64_t default_eval_batch(const TrainConfig& config);
 
 // The names for make_loggers(): the configured loggers, or by default console (unless quiet) and, with log_dir, all
 // file loggers.

@@ -383,7 +383,13 @@ std::string logger_names(const TrainConfig& config) {
   return out;
 }
 
+int64_t default_eval_batch(const TrainConfig& config) {
+  constexpr int64_t kExamples = 1000;
+  return config.model == "gpt" ? config.batch_size : kExamples;  // an example of gpt is a whole window of tokens
+}
+
 TrainConfig with_default_length(TrainConfig config) {
+  if (config.eval_batch == 0) config.eval_batch = default_eval_batch(config);
   if (config.steps == 0 && config.epochs == 0) config.epochs = config.model == "cnn" ? 4 : 10;
   return config;
 }

@@ -174,10 +174,11 @@ void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const 
   if (steps_left > loader.full_batches_left()) sizes.push_back(loader.count() % full);
   for (const int64_t size : sizes)
     if (size > 0) steps.prepare_step(detail::arrays_of(state), example_batch(loader.source(), size), size);
-  if (!fit.test || steps_left <= 0) return;
-  const int64_t count = fit.test->count(), most = std::min(fit.eval_batch, count);
+  const SourcePtr& watched = fit.validation ? fit.validation : fit.test;
+  if (!watched || steps_left <= 0) return;
+  const int64_t count = watched->count(), most = std::min(fit.eval_batch, count);
   for (const int64_t size : {most, most > 0 ? count % most : 0})
-    if (size > 0) steps.prepare_evaluate(evaluated_params(state), example_batch(fit.test, size));
+    if (size > 0) steps.prepare_evaluate(evaluated_params(state), example_batch(watched, size));
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {

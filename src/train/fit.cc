@@ -50,12 +50,12 @@ class FitRun {
         eval_every_(options.eval_every > 0 ? options.eval_every : 0),
         alarms_({.total_steps = options.steps, .paths = detail::trained_of(engine.task(), engine.task().paths)}) {
     if (!options_.checkpoint_dir.empty())
-      checkpointer_ =
-          std::make_unique<Checkpointer>(CheckpointerOptions{.dir = options_.checkpoint_dir,
-                                                             .keep_last = options_.keep_last,
-                                                             .best_metric = options_.keep_best ? "test_accuracy" : "",
-                                                             .resumed_step = state_.step,
-                                                             .files = options_.files});
+      checkpointer_ = std::make_unique<Checkpointer>(CheckpointerOptions{.dir = options_.checkpoint_dir,
+                                                                         .keep_last = options_.keep_last,
+                                                                         .best_metric = best_metric(),
+                                                                         .higher_is_better = false,
+                                                                         .resumed_step = state_.step,
+                                                                         .files = options_.files});
   }
 
   FitResult operator()() {
@@ -64,7 +64,7 @@ class FitRun {
       const bool last_of_epoch = step();
       const bool last = state_.step == fit_.steps || ended();
       // A stop request must not wait for an evaluation, and after a fatal alarm there is nothing to evaluate.
-      const bool evaluated = fit_.test && !result_.stopped && !result_.ended_by_alarm &&
+      const bool evaluated = watched() && !result_.stopped && !result_.ended_by_alarm &&
                              (last || (eval_every_ > 0 ? state_.step % eval_every_ == 0 : last_of_epoch));
       if (evaluated) evaluate();
       const bool due = options_.checkpoint_every > 0 ? state_.step % options_.checkpoint_every == 0 : evaluated;
@@ -77,6 +77,10 @@ class FitRun {
  private:
   bool ended() const { return result_.ended_early; }
 
+  // The set that is evaluated during the run; null: none.
+  const SourcePtr& watched() const { return fit_.validation ? fit_.validation : fit_.test; }
+  std::string best_metric() const { return options_.keep_best && fit_.validation ? "validation_loss" : ""; }
+
   void begin() {
     train_.seek(state_.cursor);
     first_step_ = reported_ = state_.step;
@@ -87,6 +91,7 @@ class FitRun {
                        .steps_per_epoch = train_.batches_per_epoch()};
     for (const auto& logger : options_.loggers) logger->begin(info);
     if (process_count() == 1) stop_if(stop_requested());  // several processes agree at the end of a step
+    if (!ended()) stop_if_out_of_patience();
     if (!ended() && process_count() == 1) steps_.prepare(state_, train_, fit_);
   }
 
@@ -235,15 +240,41 @@ class FitRun {
   void evaluate() {
     World::current().progress(state_.step, "evaluation");
     meter_.pause();
-    const EvalResult result = engine_.evaluate(state_, fit_.test, fit_.eval_batch);
     last_eval_.clear();
-    for (const auto& [name, value] : result.metrics) last_eval_.emplace_back("test_" + name, value);
-    for (const auto& logger : options_.loggers) logger->evaluation(state_.step, last_eval_);
+    const EvalResult result = measure(watched(), fit_.validation ? "validation_" : "test_");
+    if (fit_.validation) compare_with_best(result.loss);
     const auto labels = result.counts.find("labels"), predictions = result.counts.find("predictions");
     if (labels != result.counts.end() && predictions != result.counts.end())
       raise(alarms_.check(EvalFacts{state_.step, result.metric("accuracy"), predictions->second}, labels->second));
     if (options_.hooks.on_eval && !options_.hooks.on_eval(state_, result)) result_.ended_early = true;
+    stop_if_out_of_patience();
+    const bool last = state_.step == fit_.steps || ended();
+    if (fit_.validation && fit_.test && last && !result_.ended_by_alarm) measure(fit_.test, "test_");
     meter_.resume();
+  }
+
+  // Evaluates a set. Appends its metrics to last_eval_ and passes them to the loggers.
+  EvalResult measure(const SourcePtr& set, const std::string& prefix) {
+    EvalResult result = engine_.evaluate(state_, set, fit_.eval_batch);
+    Scalars metrics;
+    for (const auto& [name, value] : result.metrics) metrics.emplace_back(prefix + name, value);
+    for (const auto& logger : options_.loggers) logger->evaluation(state_.step, metrics);
+    last_eval_.insert(last_eval_.end(), metrics.begin(), metrics.end());
+    return result;
+  }
+
+  void compare_with_best(double loss) {
+    const bool better = loss < state_.best_loss;
+    if (better) state_.best_loss = loss, state_.best_step = state_.step;
+    state_.evaluations_since_best = better ? 0 : state_.evaluations_since_best + 1;
+  }
+
+  void stop_if_out_of_patience() {
+    if (fit_.patience <= 0 || state_.evaluations_since_best < fit_.patience || state_.step >= fit_.steps) return;
+    log_message(fmt::format("the validation loss did not fall below {:.4f}, of step {}, in {}: the run ends",
+                            state_.best_loss, state_.best_step, counted(state_.evaluations_since_best, "evaluation")),
+                false);
+    result_.ended_early = result_.out_of_patience = true;
   }
 
   // `evaluated`: last_eval_ was measured on the current state, so it is stored in the checkpoint.

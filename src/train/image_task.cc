@@ -1,10 +1,8 @@
 #include "base/check.h"
-#include "lockstep/indexing.h"
-#include "lockstep/losses.h"
+#include "lockstep/create.h"
 #include "lockstep/math.h"
-#include "lockstep/rearrange.h"
-#include "lockstep/reduce.h"
 #include "lockstep/tasks.h"
+#include "train/classification.h"
 
 namespace lockstep {
 namespace {
@@ -17,6 +15,11 @@ Array normalized_pixels(const Array& images, const ImageTaskOptions& options, DT
   return astype(x, compute);
 }
 
+bool augments(const nn::AugmentOptions& options) { return options.crop > 0 || options.flip || options.cutout > 0; }
+
+// Separates the random numbers of augmentation from those of dropout, whose sites count from 0.
+constexpr int64_t kAugmentSite = 1 << 30;
+
 }  // namespace
 
 Task image_task(const Model& model, const ImageTaskOptions& options) {
@@ -27,22 +30,12 @@ Task image_task(const Model& model, const ImageTaskOptions& options) {
   task.init = model.init;
   task.loss = [model, options](const std::vector<Array>& params, const BatchArrays& batch,
                                const nn::Mode& mode) -> TaskResult {
+    Array images = detail::batch_field(batch, "images", model.name);
+    if (mode.training && augments(options.augment))
+      images = nn::augment(images, random::fold_in(mode.key, kAugmentSite), arange(images.shape(0)), options.augment);
+    const Array logits = model.logits(params, normalized_pixels(images, options, mode.compute), mode);
     const Array& labels = detail::batch_field(batch, "labels", model.name);
-    const Array pixels =
-        normalized_pixels(detail::batch_field(batch, "images", model.name), options, mode.compute);
-    const Array logits = model.logits(params, pixels, mode);
-    const double smoothing = mode.training ? options.label_smoothing : 0;
-    TaskResult out;
-    out.loss = softmax_cross_entropy(logits, labels, {.label_smoothing = smoothing});
-    const Array correct = astype(is_correct(logits, labels), i32);
-    out.metrics = {{"accuracy", correct}};
-    if (mode.training) return out;
-    const int64_t classes = logits.shape(-1);
-    const Array predictions = astype(one_hot(argmax(logits, -1), classes), i32);
-    out.counts = {{"hits", predictions * expand_dims(correct, 1)},
-                  {"labels", astype(one_hot(labels, classes), i32)},
-                  {"predictions", predictions}};
-    return out;
+    return detail::classification_result(logits, labels, options.label_smoothing, mode);
   };
   return task;
 }

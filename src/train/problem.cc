@@ -1,143 +1,154 @@
 #include "train/problem.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <sstream>
+#include <utility>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "base/print_stderr.h"
 #include "base/printable.h"
-#include "data/dataset.h"
-#include "data/image_stream.h"
+#include "data/share.h"
 #include "lockstep/distributed.h"
+#include "lockstep/image_data.h"
+#include "lockstep/table_data.h"
+#include "lockstep/text_data.h"
+#include "train/gpt_settings.h"
 
 namespace lockstep {
 namespace {
 
-// Whether the training images, given as raw files, need more than half of the machine's memory.
-bool is_too_large(const std::string& dataset) {
-  if (std::count(dataset.begin(), dataset.end(), ',') != 3) return false;
-  const std::string images = dataset_files(dataset).train.images_path;
-  if (images.ends_with(".gz") || !FileSystem::real().exists(images)) return false;
-  const int64_t memory = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  return FileSystem::real().size(images) > memory / 2;
-}
-
 // Prints notes, and a line before the first download: a slow network should not look like a hang.
-void print_data_event(const std::string& dataset, const DataEvent& event, bool& announced) {
-  if (event.kind == DataEvent::Kind::note) print_stderr("lockstep: {}\n", event.text);
-  if (event.kind != DataEvent::Kind::receiving || announced) return;
-  announced = true;
-  print_stderr("lockstep: fetching {} from {}\n", dataset, printable(event.source));
-}
-
-// The files of training images, training labels, test images and test labels; empty for synthetic data.
-std::vector<std::string> data_files(const TrainConfig& config) {
-  if (config.dataset == "synthetic") return {};
-  std::vector<std::string> out;
-  if (config.dataset.find(',') != std::string::npos) {
-    std::istringstream paths(config.dataset);
-    for (std::string path; std::getline(paths, path, ',');) out.push_back(path);
-    if (out.size() == 2) out.insert(out.end(), {out[0], out[1]});  // the test set is the last part of both files
-    return out;
-  }
-  const std::string folder = config.data_dir.empty() ? detail::cache_folder(config.dataset, {}) : config.data_dir;
-  for (const detail::FileSpec& file : detail::find_dataset(config.dataset).files)
-    out.push_back(folder.empty() ? file.name : folder + "/" + file.name);
-  return out;
-}
-
-// The sets of a run and the shape of their images.
-struct ImageSets {
-  SourcePtr train, test;
-  ImageShape shape;
-};
-
-ImageSets resident_sets(Dataset data, const TrainConfig& config) {
-  const std::vector<std::string> files = data_files(config);
-  const ImageFiles train = files.empty() ? ImageFiles{} : ImageFiles{files[0], files[1]};
-  const ImageFiles test = files.empty() ? ImageFiles{} : ImageFiles{files[2], files[3]};
-  const ImageShape shape{data.train.rows, data.train.cols, data.train.classes};
-  return {image_source(std::move(data.train), train), image_source(std::move(data.test), test), shape};
-}
-
-DataOptions data_options(const TrainConfig& config) {
-  DataOptions options{.dir = config.data_dir};
-  options.progress = [&config, announced = false](const DataEvent& event) mutable {
-    if (!config.quiet && process_index() == 0) print_data_event(config.dataset, event, announced);
+std::function<void(const DataEvent&)> data_progress(const TrainConfig& config) {
+  return [dataset = config.dataset, quiet = config.quiet, announced = false](const DataEvent& event) mutable {
+    if (quiet || process_index() != 0) return;
+    if (event.kind == DataEvent::Kind::note) print_stderr("lockstep: {}\n", event.text);
+    if (event.kind != DataEvent::Kind::receiving || std::exchange(announced, true)) return;
+    print_stderr("lockstep: fetching {} from {}\n", dataset, printable(event.source));
   };
-  return options;
 }
 
-ImageSets open_images(const TrainConfig& config) {
-  const DataOptions options = data_options(config);
-  if (config.stream == "off" || (config.stream == "auto" && !is_too_large(config.dataset)))
-    return resident_sets(load_dataset(config.dataset, options), config);
-  const DatasetFiles files = dataset_files(config.dataset, options);
-  const detail::ImageStream train(files.train, FileSystem::real());
-  ImageDataset test = load_idx_pair(files.test.images_path, files.test.labels_path);
-  if (test.rows != train.rows() || test.cols != train.cols() || test.classes > train.classes())
-    throw_error(
-        "data: the test set {} has {} x {} images in {} classes, but the training set has {} x {} images in {}; use "
-        "files of one data set",
-        files.test.images_path, test.rows, test.cols, test.classes, train.rows(), train.cols(), train.classes());
-  return {image_source(files.train), image_source(std::move(test), files.test),
-          {train.rows(), train.cols(), train.classes()}};
+ImageDataOptions image_options(const TrainConfig& config) {
+  return {.dataset = config.dataset,
+          .data_dir = config.data_dir,
+          .stream = config.stream,
+          .validation = config.validation,
+          .rows = config.image_size,
+          .cols = config.image_size,
+          .progress = data_progress(config)};
+}
+
+ImageShape image_shape(const ImageData& data) {
+  return {data.shape[0], data.shape[1], data.classes, data.shape.size() > 2 ? data.shape[2] : 1};
 }
 
 Task image_task_of(const TrainConfig& config, const ImageShape& shape) {
-  return image_task(find_model(config.model, shape, config.dropout), {.label_smoothing = config.label_smoothing,
-                                                                      .pixel_mean = config.pixel_mean,
-                                                                      .pixel_sd = config.pixel_sd});
+  const Model model =
+      find_model(config.model, shape,
+                 {.dropout = config.dropout, .layers = config.layers, .heads = config.heads, .width = config.width});
+  return image_task(model, {.label_smoothing = config.label_smoothing,
+                            .pixel_mean = config.pixel_mean,
+                            .pixel_sd = config.pixel_sd,
+                            .augment = {.crop = config.crop, .flip = config.flip, .cutout = config.cutout}});
 }
 
-Problem image_problem(const TrainConfig& config, ImageSets sets) {
-  return {.task = image_task_of(config, sets.shape), .train = std::move(sets.train), .test = std::move(sets.test)};
+Problem image_problem(const TrainConfig& config, const ImageData& data) {
+  return {.task = image_task_of(config, image_shape(data)),
+          .train = data.train,
+          .validation = data.validation,
+          .test = data.test};
 }
 
-// The test set of a data set, or all examples of a pair of files.
-ImageDataset load_test_set(const TrainConfig& config, const EvalRequest& request) {
-  const std::string& dataset = request.dataset;
-  const size_t comma = dataset.find(',');
-  if (comma != dataset.npos && dataset.find(',', comma + 1) == dataset.npos)
-    return load_idx_pair(dataset.substr(0, comma), dataset.substr(comma + 1));
-  // The data folder of the run is used only for the data set of the run.
-  const std::string& dir = request.data_dir.empty() && dataset.empty() ? config.data_dir : request.data_dir;
-  return load_dataset(dataset.empty() ? config.dataset : dataset, {.dir = dir}).test;
+Problem text_problem(const TrainConfig& config) {
+  TextDataOptions options{.dataset = config.dataset,
+                          .tokenizer = config.tokenizer,
+                          .vocabulary = config.vocabulary,
+                          .seed = config.seed,
+                          .stream = config.stream,
+                          .data = {.dir = config.data_dir, .progress = data_progress(config)}};
+  if (options.tokenizer.empty() && !config.dataset.starts_with("tokens:"))
+    options.tokenizer = config.size.empty() || config.size.starts_with("char") ? "chars" : "gpt2";
+  if (const std::optional<double> share = detail::parse_share(config.validation))
+    options.validation = *share;
+  else if (!config.validation.empty())
+    options.dataset += "," + config.validation;
+  // The context does not depend on the vocabulary, which is not known yet.
+  options.context = gpt_config_of(config, std::max<int64_t>(config.vocabulary, 1)).context;
+  const TextData data = open_text_data(options);
+  Problem out{.task = language_task(gpt_config_of(config, data.vocabulary), {.bytes_per_token = data.bytes_per_token}),
+              .train = data.train,
+              .validation = data.validation};
+  if (data.tokenizer) out.files = {{"tokenizer.json", data.tokenizer->to_json()}};
+  return out;
+}
+
+Problem table_problem(const TrainConfig& config) {
+  const TableData data =
+      open_table_data({.dataset = config.dataset, .target = config.target, .validation = config.validation});
+  const std::vector<int64_t> hidden =
+      config.model == "mlp1024" ? std::vector<int64_t>{1024, 1024} : std::vector<int64_t>{256, 128};
+  return {.task = table_task(config.model, {.classes = data.classes,
+                                            .means = data.means,
+                                            .deviations = data.deviations,
+                                            .target_mean = data.target_mean,
+                                            .target_deviation = data.target_deviation,
+                                            .hidden = hidden,
+                                            .label_smoothing = config.label_smoothing,
+                                            .dropout = config.dropout}),
+          .train = data.train,
+          .validation = data.validation,
+          .test = data.test};
+}
+
+// The images that an evaluation uses, and their shape.
+struct EvalImages {
+  SourcePtr set;
+  ImageShape shape;
+};
+
+// The test set of a data set, or its validation set if it has none; all images of a pair of IDX files.
+EvalImages open_eval_images(const TrainConfig& config, bool use_all) {
+  const size_t comma = config.dataset.find(',');
+  if (use_all && comma != std::string::npos && config.dataset.find(',', comma + 1) == std::string::npos &&
+      config.dataset.find(':') == std::string::npos) {
+    ImageDataset all = load_idx_pair(config.dataset.substr(0, comma), config.dataset.substr(comma + 1));
+    const ImageShape shape{all.rows, all.cols, all.classes};
+    return {image_source(std::move(all)), shape};
+  }
+  const ImageData data = open_image_data(image_options(config));
+  return {data.test ? data.test : data.validation, image_shape(data)};
 }
 
 }  // namespace
 
-Problem builtin_problem(const TrainConfig& config) { return image_problem(config, open_images(config)); }
+Problem builtin_problem(const TrainConfig& config) {
+  if (is_text_dataset(config.dataset)) return text_problem(config);
+  if (is_image_data(config.dataset)) return image_problem(config, open_image_data(image_options(config)));
+  return table_problem(config);
+}
 
 Problem builtin_problem_shapes(const TrainConfig& config) {
-  const std::vector<std::string> named = dataset_names();
-  if (config.stream == "on" || std::find(named.begin(), named.end(), config.dataset) == named.end())
-    return builtin_problem(config);
-  const detail::DatasetSpec& spec = detail::find_dataset(config.dataset);
-  const auto zeros = [&](size_t images) {
-    const Shape& shape = spec.files[images].shape;
-    return ImageDataset{.images = std::vector<uint8_t>(static_cast<size_t>(count(shape))),
-                        .labels = std::vector<uint8_t>(static_cast<size_t>(shape[0])),
-                        .count = shape[0],
-                        .rows = shape[1],
-                        .cols = shape[2],
-                        .classes = spec.classes};
-  };
-  return image_problem(config, resident_sets({zeros(0), zeros(2)}, config));
+  if (!is_image_data(config.dataset)) return builtin_problem(config);
+  ImageDataOptions options = image_options(config);
+  options.only_shapes = true;
+  return image_problem(config, open_image_data(options));
 }
 
 Problem builtin_eval_problem(const TrainConfig& config, const EvalRequest& request) {
-  ImageDataset test = load_test_set(config, request);
-  if (test.classes > request.classes)
+  TrainConfig own = config;
+  if (!request.dataset.empty()) {
+    own.dataset = request.dataset;
+    own.data_dir.clear();  // the data folder of the run is used only for the data set of the run
+    own.validation.clear();
+  }
+  if (!request.data_dir.empty()) own.data_dir = request.data_dir;
+  if (!request.tokenizer.empty() && is_text_dataset(own.dataset) && !own.dataset.starts_with("tokens:"))
+    own.tokenizer = request.tokenizer;
+  if (!is_image_data(own.dataset)) return builtin_problem(own);
+  EvalImages images = open_eval_images(own, !request.dataset.empty());
+  if (images.shape.classes > request.classes)
     throw_error("eval: the data has {} classes but the model has {}; select the model's data set with --dataset",
-                test.classes, request.classes);
-  test.classes = request.classes;
-  const ImageShape shape{test.rows, test.cols, test.classes};
-  return {.task = image_task_of(config, shape), .train = nullptr, .test = image_source(std::move(test))};
+                images.shape.classes, request.classes);
+  images.shape.classes = request.classes;
+  return {.task = image_task_of(own, images.shape), .train = nullptr, .test = images.set};
 }
 
 Problem open_problem(const ProblemFactory& make, const TrainConfig& config) {

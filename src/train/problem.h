@@ -24,6 +24,7 @@ Problem builtin_problem_shapes(const TrainConfig& config);
 // replace those of the run if they are not empty; of two IDX files every example is used.
 struct EvalRequest {
   std::string dataset = {}, data_dir = {};
+  std::string tokenizer = {};  // the file of the run's tokenizer; empty: none
   int64_t classes = 0;
 };
 Problem builtin_eval_problem(const TrainConfig& config, const EvalRequest& request);

@@ -284,11 +284,13 @@ class Run {
     FitResult result = engine.fit(state, train,
                                   {.steps = total,
                                    .eval_every = config_.eval_every,
+                                   .validation = problem.validation,
                                    .test = problem.test,
+                                   .patience = config_.patience,
                                    .eval_batch = config_.eval_batch,
                                    .stop = options_.stop});
     report_examples_read(train);
-    if (first == total) add_evaluation(result, engine, state, problem.test);
+    if (state.step == first && !result.stopped) add_evaluation(result, engine, state, problem);
     const RunOutcome outcome{.ended_by_alarm = result.ended_by_alarm,
                              .stopped = result.stopped,
                              .unsaved = result.unsaved,
@@ -339,13 +341,17 @@ class Run {
   }
 
   // A run that was already complete still reports the accuracy of its model.
-  void add_evaluation(FitResult& result, Engine& engine, const TrainState& state, const SourcePtr& test) const {
+  void add_evaluation(FitResult& result, Engine& engine, const TrainState& state, const Problem& problem) const {
     result.metrics.clear();
-    if (test)
-      for (const auto& [name, value] : engine.evaluate(state, test, config_.eval_batch).metrics)
-        result.metrics.emplace_back("test_" + name, value);
+    const auto add = [&](const SourcePtr& set, const std::string& prefix) {
+      if (!set) return;
+      for (const auto& [name, value] : engine.evaluate(state, set, config_.eval_batch).metrics)
+        result.metrics.emplace_back(prefix + name, value);
+    };
+    add(problem.validation, "validation_");
+    add(problem.test, "test_");
     for (const auto& [name, value] : found_metrics_)
-      if (!name.starts_with("test_")) result.metrics.emplace_back(name, value);
+      if (!name.starts_with("test_") && !name.starts_with("validation_")) result.metrics.emplace_back(name, value);
   }
 
   void report_problems(const RunOutcome& outcome) const {
@@ -445,6 +451,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .accumulate = config.accumulate,
                                   .optimizer = make_optimizer(config, total_steps),
                                   .precision = precision_of(config.precision),
+                                  .ema_decay = config.ema_decay,
                                   .seed = config.seed,
                                   .checkpoint_dir = config.checkpoint_dir,
                                   .checkpoint_every = config.checkpoint_every,

@@ -1,6 +1,8 @@
 #include "train/state.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <map>
 #include <tuple>
 
@@ -11,6 +13,9 @@ namespace {
 
 constexpr std::string_view kParams = "params/", kAverage = "average/";
 const std::string kOptimizer = "optimizer/";
+// Metrics of a checkpoint: TrainState::best_loss, best_step and evaluations_since_best.
+constexpr const char *kBestLoss = "best_validation_loss", *kBestStep = "best_validation_step",
+                     *kSinceBest = "evaluations_since_best";
 constexpr std::string_view kStep = "optimizer/step", kScale = "loss_scale/scale",
                            kFiniteSteps = "loss_scale/finite_steps";
 
@@ -79,6 +84,11 @@ Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimi
       state_arrays(optimizer, trained_of(task, task.paths), trained_of(task, task.types));
   for (size_t i = 0; i < list.size(); ++i) out.arrays.emplace_back(kOptimizer + list[i].name, arrays[i + 1]);
   add(kAverage, trained_of(task, task.paths), state.average);
+  if (std::isfinite(state.best_loss)) {
+    out.metrics[kBestLoss] = state.best_loss;
+    out.metrics[kBestStep] = static_cast<double>(state.best_step);
+    out.metrics[kSinceBest] = static_cast<double>(state.evaluations_since_best);
+  }
   for (const Array& scale : state.loss_scale.scale) out.arrays.emplace_back(kScale, scale);
   for (const Array& steps : state.loss_scale.finite_steps) out.arrays.emplace_back(kFiniteSteps, steps);
   return out;
@@ -111,6 +121,15 @@ TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const
   const double ema_decay = options.ema_decay;
   const ArraysByName arrays(checkpoint);
   TrainState state{.step = checkpoint.step, .cursor = checkpoint.cursor, .seed = checkpoint.seed};
+  const auto metric = [&](const char* name) {
+    const auto at = checkpoint.metrics.find(name);
+    return at == checkpoint.metrics.end() ? std::nullopt : std::optional(at->second);
+  };
+  if (const std::optional<double> loss = metric(kBestLoss)) {
+    state.best_loss = *loss;
+    state.best_step = static_cast<int64_t>(metric(kBestStep).value_or(0));
+    state.evaluations_since_best = static_cast<int64_t>(metric(kSinceBest).value_or(0));
+  }
   state.params = arrays.get(kParams, task.paths, task.types, "model " + task.name);
   arrays.check_all_used(task);
 

@@ -91,7 +91,7 @@ TEST(Models, ComputeInTheTypeOfTheirParameters) {
 TEST(Models, DropoutIsAppliedOnlyInTraining) {
   for (const std::string& name : model_names()) {
     const ImageShape small{.rows = 8, .cols = 8};
-    const Model with = find_model(name, small, 0.5), without = find_model(name, small);
+    const Model with = find_model(name, small, {.dropout = 0.5}), without = find_model(name, small);
     const std::vector<Array> params = with.init(random::key(1));
     const Array images = random::uniform(random::key(2), {2, 8, 8});
     const auto logits = [&](const Model& m, const nn::Mode& mode) {
@@ -111,7 +111,7 @@ TEST(Models, InvalidValuesAreRejected) {
   EXPECT_ERROR(find_model("cnn", {.rows = 3, .cols = 28}),
                "cnn: images of 3 x 28 leave nothing after two 2 x 2 pools; they must be at least 4 x 4");
   EXPECT_ERROR(find_model("mlp", {.classes = 0}), "find_model: images of 28 x 28 in 0 classes; all must be positive");
-  EXPECT_ERROR(find_model("mlp", {}, 1), "find_model: the dropout is 1; it must be at least 0 and less than 1");
+  EXPECT_ERROR(find_model("mlp", {}, {.dropout = 1}), "find_model: the dropout is 1; it must be at least 0 and less than 1");
   const Model mlp = find_model("mlp");
   EXPECT_ERROR(mlp.logits(mlp.init(random::key(0)), ones({2, 30}), {}),
                "mlp: the images are [2, 30]; this model takes [n, 28, 28]");

@@ -256,9 +256,9 @@ TEST(Completion, BashOffersCommandsFlagsAndValues) {
   EXPECT_EQ(bash_offers({"data", "fetch", ""}), (Offers{"mnist", "fashion-mnist"}));
   EXPECT_EQ(bash_offers({"data", "fetch", "--d"}), (Offers{"--dir"}));
   EXPECT_EQ(bash_offers({"train", "--learn"}), (Offers{"--learning-rate"}));
-  EXPECT_EQ(bash_offers({"train", "--model", ""}), (Offers{"mlp", "mlp1024", "cnn"}));
+  EXPECT_EQ(bash_offers({"train", "--model", ""}), (Offers{"mlp", "mlp1024", "cnn", "vit", "resnet18", "gpt"}));
   EXPECT_EQ(bash_offers({"train", "--model", "=", "c"}), (Offers{"cnn"}));
-  EXPECT_EQ(bash_offers({"train", "--model", "="}), (Offers{"mlp", "mlp1024", "cnn"}));
+  EXPECT_EQ(bash_offers({"train", "--model", "="}), (Offers{"mlp", "mlp1024", "cnn", "vit", "resnet18", "gpt"}));
   EXPECT_EQ(bash_offers({"train", "--devices", "a"}), (Offers{"auto", "all"}));
   EXPECT_EQ(bash_offers({"train", "--batch-size", "1"}), Offers());
   EXPECT_EQ(bash_offers({"completion", ""}), (Offers{"bash", "zsh"}));

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# run.sh BUILD_DIR [CXX]: installs the build into a temporary folder, builds consumer/ against it alone, and checks what both print.
+# run.sh BUILD_DIR [CXX]: installs the build into a temporary folder, builds consumer/ and a project of `lockstep new` against it alone, and
+# checks what they print.
 set -euo pipefail
 build=${1:?usage: run.sh BUILD_DIR [CXX]}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -25,3 +26,21 @@ expect() {
 expect "$("$work/consumer/consumer")" 45
 version=$(sed -n 's/#define LOCKSTEP_VERSION "\(.*\)"/\1/p' "$work/prefix/include/lockstep/version.h")
 expect "$("$work/prefix/bin/lockstep" version)" "lockstep $version"
+
+# A project of `lockstep new` builds and trains, alone and under `lockstep launch`.
+lockstep=$work/prefix/bin/lockstep
+project=$work/my_wave
+"$lockstep" new my_wave --dir "$project"
+cmake -S "$project" -B "$project/build" "${generator[@]}" -DCMAKE_PREFIX_PATH="$work/prefix" ${2:+-DCMAKE_CXX_COMPILER="$2"}
+cmake --build "$project/build"
+cd "$project"
+expect "$(build/my_wave --version)" "my_wave (lockstep $version)"
+build/my_wave settings.yaml --epochs 2 --quiet --expect 'test_loss<0.2' | tee one.txt
+grep -q '^wave test loss 0\.[0-9]* after 158 steps (2 epochs)' one.txt
+build/my_wave eval run | tee eval.txt
+grep -q '^test_loss 0\.[0-9]* test_abs_error 0\.[0-9]* examples 1000$' eval.txt
+build/my_wave inspect run | grep -q '^  hidden: 64$'
+if [ "$("$lockstep" launch -n 2 -- /bin/true >/dev/null 2>&1 && echo yes)" = yes ]; then
+  "$lockstep" launch -n 2 -- build/my_wave settings.yaml --epochs 2 --quiet --checkpoint-dir two
+  cmp run/step_00000158/shard-0.safetensors two/step_00000158/shard-0.safetensors 2>/dev/null || ls run/step_00000158 two/step_00000158
+fi

@@ -66,6 +66,17 @@ struct DataOptions {
 // The names of the data sets that consist of files: images ("mnist", "fashion-mnist") and text ("moby-dick", "sotu").
 std::vector<std::string> dataset_names();
 
+// A named data set, and where its files are on this machine.
+struct DatasetInfo {
+  std::string name;
+  std::string kind;  // "images" or "text"
+  int64_t files = 0;
+  int64_t bytes = 0;
+  std::string folder = {};  // with all files, not verified: options.dir, the cache or a system package; empty: none
+};
+// Lists the data sets of dataset_names() in the same order. Throws IoError when a folder cannot be read.
+std::vector<DatasetInfo> list_datasets(const DataOptions& options = {});
+
 // Loads a data set into memory. Names:
 //   "mnist", "fashion-mnist"   fetched if not found on this machine
 //   "synthetic"                synthetic_digits(6000, 1000)

@@ -23,6 +23,8 @@ struct DataArguments {
   RuntimeFlags cache;
 };
 
+constexpr size_t kMostLines = 8;  // files of a data set that are listed; the others are counted
+
 // Prints events of a download: a line per file and note, and on a terminal a progress line.
 class FetchPrinter {
  public:
@@ -32,12 +34,23 @@ class FetchPrinter {
       case DataEvent::Kind::receiving:
         return count(event);
       case DataEvent::Kind::present:
-        return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  already present", event.file, event.bytes / kMega));
       case DataEvent::Kind::stored:
-        return line(fmt::format("{:<24} {:6.2f} MB  md5 ok  from {}", event.file, event.bytes / kMega, event.source));
+        if (++files_ > kMostLines) {
+          more_bytes_ += event.bytes;
+          return;
+        }
+        return line(fmt::format(
+            "{:<24} {:6.2f} MB  md5 ok  {}", event.file, event.bytes / kMega,
+            event.kind == DataEvent::Kind::present ? "already present" : fmt::format("from {}", event.source)));
       case DataEvent::Kind::note:
         return print_stderr("{}lockstep: {}\n", erase_progress(), event.text);
     }
+  }
+
+  // Prints a line for the files that have none of their own.
+  void finish() {
+    if (files_ > kMostLines)
+      line(fmt::format("and {} more files   {:6.2f} MB  md5 ok", files_ - kMostLines, more_bytes_ / 1e6));
   }
 
  private:
@@ -69,6 +82,8 @@ class FetchPrinter {
 
   const bool terminal_ = ::isatty(STDERR_FILENO) == 1;
   Clock::time_point last_ = {};
+  size_t files_ = 0;
+  int64_t more_bytes_ = 0;
 };
 
 int fetch(const DataArguments& arguments) {
@@ -76,21 +91,21 @@ int fetch(const DataArguments& arguments) {
   FetchPrinter printer;
   const std::string folder = fetch_dataset(
       arguments.name, {.dir = arguments.dir, .progress = [&](const DataEvent& event) { printer(event); }});
+  printer.finish();
   fmt::print("{} is in {}\n", arguments.name, folder);
   return 0;
 }
 
-// Prints a line per file and returns the number of missing or damaged files.
-int print_checks(const std::string& name, const std::vector<DataCheck>& checks) {
-  int wrong = 0;
+// Prints the correct files and the others, and returns the number of missing or damaged files.
+size_t print_checks(const std::string& name, const std::vector<DataCheck>& checks) {
+  size_t correct = 0, wrong = 0;
   for (const DataCheck& check : checks) {
-    wrong += check.problem.empty() ? 0 : 1;
-    if (check.problem.empty()) {
-      fmt::print("{} {:<24} md5 {} ok\n", name, check.file, check.md5);
-    } else {
-      fmt::print("{} {:<24} {}\n", name, check.file, check.problem);
-    }
+    const bool ok = check.problem.empty();
+    if (++(ok ? correct : wrong) > kMostLines) continue;
+    fmt::print("{} {:<24} {}\n", name, check.file, ok ? fmt::format("md5 {} ok", check.md5) : check.problem);
   }
+  if (correct > kMostLines) fmt::print("{} and {} more files  md5 ok\n", name, correct - kMostLines);
+  if (wrong > kMostLines) fmt::print("{} and {} more files  missing or damaged\n", name, wrong - kMostLines);
   return wrong;
 }
 
@@ -110,12 +125,21 @@ int verify(const DataArguments& arguments) {
       fmt::print("{} is not in the cache\n", name);
       continue;
     }
-    if (const int wrong = print_checks(name, checks); wrong > 0)
+    if (const size_t wrong = print_checks(name, checks); wrong > 0)
       throw IoError(fmt::format("{} of {} files of {} are missing or damaged; run `lockstep data fetch {}{}`", wrong,
                                 checks.size(), name, name, arguments.dir.empty() ? "" : " --dir " + arguments.dir));
     ++verified;
   }
   if (verified == 0) throw IoError("the cache has no data set; run `lockstep data fetch mnist`");
+  return 0;
+}
+
+int list(const DataArguments& arguments) {
+  export_flags(arguments.cache);
+  fmt::print("{:<14} {:<7} {:>5} {:>9}  {}\n", "NAME", "KIND", "FILES", "MB", "FOLDER");
+  for (const DatasetInfo& info : list_datasets())
+    fmt::print("{:<14} {:<7} {:>5} {:>9.2f}  {}\n", info.name, info.kind, info.files,
+               static_cast<double>(info.bytes) / 1e6, info.folder.empty() ? "-" : info.folder);
   return 0;
 }
 
@@ -143,7 +167,12 @@ void add_data_command(CLI::App& program, Action& action) {
   add_runtime_flags(*verifier, arguments->cache, {SettingGroup::cache});
   add_examples(*verifier, {"lockstep data verify", "lockstep data verify mnist --dir data"});
   verifier->callback([arguments, &action] { action = [arguments] { return verify(*arguments); }; });
-  add_examples(*data, {"lockstep data fetch mnist", "lockstep data verify mnist"});
+
+  CLI::App* lister = data->add_subcommand("list", "list the named data sets and where they are on this machine");
+  add_runtime_flags(*lister, arguments->cache, {SettingGroup::cache});
+  add_examples(*lister, {"lockstep data list"});
+  lister->callback([arguments, &action] { action = [arguments] { return list(*arguments); }; });
+  add_examples(*data, {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify mnist"});
 }
 
 }  // namespace lockstep::cli

@@ -313,6 +313,28 @@ std::vector<std::string> dataset_names() {
   return names;
 }
 
+std::vector<DatasetInfo> list_datasets(const DataOptions& options) {
+  std::vector<DatasetInfo> out;
+  for (const detail::DatasetSpec& spec : detail::catalog()) {
+    DatasetInfo info{.name = spec.name,
+                     .kind = spec.kind == detail::DatasetKind::text ? "text" : "images",
+                     .files = std::ssize(spec.files)};
+    for (const detail::FileSpec& file : spec.files) info.bytes += detail::file_size(file);
+    std::vector<std::string> folders = spec.folders;
+    folders.insert(folders.begin(), detail::cache_folder(spec.name, options));
+    if (!options.dir.empty()) folders = {options.dir};
+    const auto has_all = [&](const std::string& folder) {
+      return !folder.empty() && std::ranges::all_of(spec.files, [&](const detail::FileSpec& file) {
+        return !detail::find_in_folder(folder, file, FileSystem::real()).empty();
+      });
+    };
+    const auto found = std::ranges::find_if(folders, has_all);
+    if (found != folders.end()) info.folder = *found;
+    out.push_back(std::move(info));
+  }
+  return out;
+}
+
 Dataset load_dataset(std::string_view name, const DataOptions& options) {
   if (name == "synthetic") {
     if (!options.dir.empty())

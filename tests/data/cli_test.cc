@@ -24,6 +24,26 @@ TEST(DataCommand, VerifyOfAnEmptyFolderFailsAndNamesTheRemedy) {
       << result.output;
 }
 
+TEST(DataCommand, OfManyFilesOnlyTheFirstAreListed) {
+  const TempDir dir;
+  const ProcessResult result = run_lockstep({"data", "verify", "sotu", "--dir", dir.path()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.output.find("sotu 1790_george_washington_n.txt missing\n"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("sotu and 225 more files  missing or damaged\n"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("233 of 233 files of sotu are missing or damaged"), std::string::npos) << result.output;
+}
+
+TEST(DataCommand, ListShowsWhereDataSetsAre) {
+  const TempDir dir;
+  const ProcessResult none = run_lockstep({"data", "list", "--cache-dir", dir.path()});
+  EXPECT_EQ(none.exit_code, 0) << none.output;
+  EXPECT_NE(none.output.find("moby-dick      text        1      1.20  -\n"), std::string::npos) << none.output;
+  FileSystem::real().make_dirs(dir.path() + "/moby-dick");
+  FileSystem::real().write(dir.path() + "/moby-dick/data.txt", std::vector<uint8_t>{1});
+  const ProcessResult one = run_lockstep({"data", "list", "--cache-dir", dir.path()});
+  EXPECT_NE(one.output.find("  " + dir.path() + "/moby-dick\n"), std::string::npos) << one.output;
+}
+
 TEST(DataCommand, FetchIntoAnImpossibleFolderFailsBeforeDownloading) {
   const TempDir dir;
   FileSystem::real().write(dir.path() + "/file", std::vector<uint8_t>{1});

@@ -122,9 +122,11 @@ detail::ParameterArrays update_parameter(const Optimizer& o, const ParameterRule
   }
   const Array rate = scalar(n.rate);
   if (rule.kind == Kind::lion) {
-    Array move = rate * sign(o.beta1 * old.first + (1 - o.beta1) * g);
+    // b * m + (1 - b) * g as m + (1 - b) * (g - m). The common difference lets both results be one pass over memory.
+    const Array difference = g - old.first;
+    Array move = rate * sign(old.first + (1 - o.beta1) * difference);
     if (decays) move = move + scalar(n.decay) * p;
-    return {.param = p - move, .first = o.lion_beta2 * old.first + (1 - o.lion_beta2) * g};
+    return {.param = p - move, .first = old.first + (1 - o.lion_beta2) * difference};
   }
   if (!detail::has_momentum(rule.kind)) return {.param = p - rate * g};
   const Array v = o.momentum * old.first + g;

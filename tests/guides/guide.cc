@@ -107,9 +107,9 @@ std::vector<Outcome> run_guide(const std::vector<Step>& steps) {
   std::filesystem::create_directory_symlink(LOCKSTEP_SOURCE_DIR "/deploy", home + "/deploy");
   const bool has_mnist = run_lockstep({"data", "verify", "mnist"}).exit_code == 0;
 
-  std::string script = "cd '" + home +
-                       "'\nexport PATH='" LOCKSTEP_BINARY_DIR "':\"$PATH\"\nexport LOCKSTEP_STATE_DIR='" + dir.path() +
-                       "/state' LOCKSTEP_DAEMON_IDLE=1\nunset LOCKSTEP_ON\ncode=0\n";
+  std::string script =
+      "cd '" + home + "'\nexport PATH='" LOCKSTEP_BINARY_DIR "':\"$PATH\"\nexport LOCKSTEP_STATE_DIR='" + dir.path() +
+      "/state' LOCKSTEP_DAEMON_IDLE=1 lockstep_DIR='" LOCKSTEP_BINARY_DIR "'\nunset LOCKSTEP_ON\ncode=0\n";
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].needs_mnist && !has_mnist) continue;
     const std::string file = outputs + "/" + std::to_string(i);

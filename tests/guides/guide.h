@@ -34,7 +34,8 @@ struct Outcome {
 };
 
 // Runs the commands in order, in one shell, in a temporary folder with links to examples/ and deploy/, with the built
-// program on the PATH and no jobs. Skips steps that need MNIST if it is not on this machine.
+// program on the PATH, the build folder as the package for CMake, and no jobs. Skips steps that need MNIST if it is not on
+// this machine.
 std::vector<Outcome> run_guide(const std::vector<Step>& steps);
 
 }  // namespace lockstep::guides

@@ -126,8 +126,8 @@ OptimizerState create_state(const Optimizer&, const std::vector<std::string>& pa
 Update update(const Optimizer&, const std::vector<std::string>& paths, const std::vector<Array>& params,
               const std::vector<Array>& grads, const OptimizerState&, const Array& norm = {});
 
-// Muon's update of a matrix [m, n]: five Newton-Schulz iterations move all singular values close to 1 (0.7 to 1.2,
-// unless they are below a hundredth of the norm). Computed in the type of the matrix.
+// Muon's update of a matrix [m, n]: five Newton-Schulz iterations move its singular values close to 1: to 0.68 to 1.2,
+// unless they are below 0.002 times its Frobenius norm. Computed in the type of the matrix.
 Array orthogonalize(const Array& matrix);
 
 // The square root of the sum of all squared elements, in f32.

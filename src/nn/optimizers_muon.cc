@@ -15,8 +15,8 @@ Array orthogonalize(const Array& matrix) {
   if (matrix.type().rank() != 2)
     throw_error("orthogonalize: the array is {}; give a matrix, such as reshape(x, {{-1, x.shape(-1)}})",
                 to_string(matrix.type()));
-  // y = a y + b (y y^T) y + c (y y^T)^2 y maps each singular value s to a s + b s^3 + c s^5. These coefficients have
-  // the steepest slope at 0 for which values from 0 to 1 end up between 0.7 and 1.2.
+  // y = a y + b (y y^T) y + c (y y^T)^2 y maps each singular value s to a s + b s^3 + c s^5. Its steep slope at 0 lifts
+  // small values fast; five iterations map 0.002 to 1 into 0.68 to 1.2.
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
   constexpr int kIterations = 5;
   // The Frobenius norm bounds the largest singular value.

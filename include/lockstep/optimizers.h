@@ -28,7 +28,7 @@ namespace lockstep {
 struct Optimizer {
   enum class Kind : uint8_t { sgd, momentum, nesterov, adam, adamw, lion, adafactor, muon };
 
-  // Settings of the parameters whose paths match the pattern. * matches any sequence of characters.
+  // Settings of the parameters that match the pattern by their path. * matches any sequence of characters.
   struct Group {
     std::string pattern;
     double rate = 1;                           // factor of the schedule's rate
@@ -50,7 +50,7 @@ struct Optimizer {
   double weight_decay = 0;
   // Parameters without decay: patterns of their paths.
   std::vector<std::string> no_decay = {"b", "*/b", "bias", "*/bias", "scale", "*/scale"};
-  // Gradients whose norm over all parameters that are not frozen is above this are scaled down to it; 0: never.
+  // The largest norm of the gradients over all parameters that are not frozen; larger ones are scaled down. 0: no limit.
   double clip_norm = 0;
 
   double lion_beta2 = 0.99;     // lion: m = lion_beta2 * m + (1 - lion_beta2) * g

@@ -1,4 +1,4 @@
-// Muon (Jordan et al., 2024): momentum whose direction is replaced by a nearly orthogonal matrix.
+// Muon (Jordan et al., 2024): the momentum of a matrix, made nearly orthogonal.
 #include <algorithm>
 #include <cmath>
 

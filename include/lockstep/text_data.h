@@ -56,7 +56,7 @@ struct TextDataOptions {
   // "moby-dick", "sotu"      named sets, fetched if not on this machine
   // "text:PATH"              a text file in UTF-8, or a folder: its *.txt and *.md, recursively, in sorted order
   // "tokens:FILE"            16-bit ids as nanoGPT writes them, or a file of llm.c or `lockstep data tokenize`
-  // "text:TRAIN,VALIDATION", "tokens:TRAIN,VALIDATION"   with a validation set of its own
+  // "text:TRAIN,VALIDATION", "tokens:TRAIN,VALIDATION", "sotu,VALIDATION"   with a validation set of its own, a path
   std::string dataset;
   // As for load_tokenizer(); "chars" means the characters of the whole text. Empty: "bytes" for text, none for tokens.
   std::string tokenizer = {};
@@ -97,8 +97,8 @@ TextData open_text_data(const TextDataOptions& options);
 
 // Whether the name of a data set means text or tokens, so that open_text_data() reads it. Does not read anything.
 bool is_text_dataset(std::string_view dataset);
-// The paths in a name such as "text:TRAIN,VALIDATION"; empty for a named set. Throws Error when one is empty or there
-// are more than two.
+// The paths in a name such as "text:TRAIN,VALIDATION"; none in that of a named set. Throws Error when the name does not
+// mean text, has an empty path or more than two.
 std::vector<std::string> text_dataset_paths(std::string_view dataset);
 
 }  // namespace lockstep

@@ -224,9 +224,9 @@ TEST_F(OpenTextData, WrongOptionsAreErrors) {
   EXPECT_THROWS(open("mobydick"), Error,
                 "text: \"mobydick\" is not a data set of text; choose moby-dick, sotu, text:FILE, text:FOLDER or");
   EXPECT_THROWS(open("mnist"), Error, "text: \"mnist\" is not a data set of text");
-  EXPECT_THROWS(open("text:"), Error, "text: \"text:\" has 1 paths, of which one is empty; give one, or");
-  EXPECT_THROWS(open("text:a,b,c"), Error, "text: \"text:a,b,c\" has 3 paths; give one, or TRAIN,VALIDATION");
-  EXPECT_THROWS(open("tokens:" + path + ","), Error, "has 2 paths, of which one is empty");
+  EXPECT_THROWS(open("text:"), Error, "text: \"text:\" has an empty path; give one path, or TRAIN,");
+  EXPECT_THROWS(open("text:a,b,c"), Error, "text: \"text:a,b,c\" has more than two paths; give one");
+  EXPECT_THROWS(open("tokens:" + path + ","), Error, "has an empty path; give one path");
   EXPECT_THROWS(open("text:" + dir_.path() + "/none"), IoError, "No such file or directory");
   EXPECT_THROWS(open("tokens:" + dir_.path() + "/none"), IoError, "No such file or directory");
 
@@ -268,10 +268,14 @@ TEST_F(OpenTextData, TooLittleTextIsAnError) {
 }
 
 TEST_F(OpenTextData, NamesAreRecognized) {
-  for (const char* name : {"moby-dick", "sotu", "text:x", "tokens:x"}) EXPECT_TRUE(is_text_dataset(name)) << name;
+  for (const char* name : {"moby-dick", "sotu", "sotu,x", "text:x", "tokens:x"})
+    EXPECT_TRUE(is_text_dataset(name)) << name;
   for (const char* name : {"mnist", "synthetic", "a,b", "csv:x", "", "text"})
     EXPECT_FALSE(is_text_dataset(name)) << name;
   EXPECT_EQ(text_dataset_paths("text:a,b"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(text_dataset_paths("text:a,text:b"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(text_dataset_paths("tokens:a,tokens:b"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(text_dataset_paths("moby-dick,b"), (std::vector<std::string>{"b"}));
   EXPECT_TRUE(text_dataset_paths("moby-dick").empty());
 }
 

@@ -1,7 +1,6 @@
 #include "lockstep/text_data.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,17 +10,16 @@
 #include "base/check.h"
 #include "base/print_stderr.h"
 #include "base/text_bytes.h"
-#include "data/catalog.h"
 #include "data/dataset.h"
 #include "data/text/text_documents.h"
 #include "data/text/text_encode.h"
+#include "data/text/text_spec.h"
 #include "data/text/token_file.h"
 
 namespace lockstep {
 namespace detail {
 namespace {
 
-constexpr std::string_view kTextPrefix = "text:", kTokensPrefix = "tokens:";
 constexpr int64_t kMostResident = int64_t{1} << 27;  // bytes of text, or tokens
 
 // The tokens of a data set, or of a part of it: in memory, or a range of a token file.
@@ -176,21 +174,17 @@ TokenSet cached_tokens(const TextDocuments& documents, const Tokenizer& tokenize
   return {.name = name, .path = path, .range = {0, *count}};
 }
 
-TextData open_documents(const TextDataOptions& options) {
-  TextDocuments train;
+TextData open_documents(const TextSpec& spec, const TextDataOptions& options) {
+  const TextDocuments train =
+      spec.kind == TextSpec::Kind::named ? load_documents(spec.train, options.data) : find_documents(spec.train);
   std::optional<TextDocuments> own;
-  if (const std::vector<std::string> paths = text_dataset_paths(options.dataset); paths.empty()) {
-    train = load_documents(options.dataset, options.data);
-  } else {
-    train = find_documents(paths[0]);
-    if (paths.size() == 2) own = find_documents(paths[1]);
-  }
+  if (!spec.validation.empty()) own = find_documents(spec.validation);
   TextDocuments all = train;
   if (own) all.insert(all.end(), own->begin(), own->end());
-  const std::string spec = options.tokenizer.empty() ? "bytes" : options.tokenizer;
+  const std::string kind = options.tokenizer.empty() ? "bytes" : options.tokenizer;
   std::string corpus;
-  if (spec == "chars") corpus = distinct_characters(all) + (all.size() > 1 ? "\n" : "");
-  const TokenizerPtr tokenizer = load_with(spec, corpus, options);
+  if (kind == "chars") corpus = distinct_characters(all) + (all.size() > 1 ? "\n" : "");
+  const TokenizerPtr tokenizer = load_with(kind, corpus, options);
   const int64_t vocabulary = vocabulary_of(*tokenizer, options);
   const bool stream = options.stream == "on" || (options.stream == "auto" && total_bytes(all) > kMostResident);
   const auto tokens_of = [&](const TextDocuments& documents, const std::string& name) {
@@ -210,14 +204,14 @@ TokenSet open_token_file(const std::string& path, bool stream, int64_t vocabular
   return in_memory(path, std::move(ids));
 }
 
-TextData open_tokens(const TextDataOptions& options) {
+TextData open_tokens(const TextSpec& spec, const TextDataOptions& options) {
   if (options.tokenizer == "chars")
     throw_error("text: {} has token ids, not characters; give the file of the tokenizer that made them",
                 options.dataset);
-  const std::vector<std::string> paths = text_dataset_paths(options.dataset);
   const TokenizerPtr tokenizer = options.tokenizer.empty() ? nullptr : load_with(options.tokenizer, {}, options);
   int64_t vocabulary = tokenizer ? vocabulary_of(*tokenizer, options) : options.vocabulary, count = 0, largest = -1;
-  for (const std::string& path : paths) {
+  for (const std::string& path : {spec.train, spec.validation}) {
+    if (path.empty()) continue;
     const TokenFile file(path);
     count += file.count();
     if (vocabulary == 0) largest = std::max(largest, file.largest(0, file.count()));
@@ -225,27 +219,12 @@ TextData open_tokens(const TextDataOptions& options) {
   if (vocabulary == 0) vocabulary = largest + 1;
   const bool stream = options.stream == "on" || (options.stream == "auto" && count > kMostResident);
   std::optional<TokenSet> own;
-  if (paths.size() == 2) own = open_token_file(paths[1], stream, vocabulary);
-  return finish(open_token_file(paths[0], stream, vocabulary), std::move(own), tokenizer, vocabulary, options);
+  if (!spec.validation.empty()) own = open_token_file(spec.validation, stream, vocabulary);
+  return finish(open_token_file(spec.train, stream, vocabulary), std::move(own), tokenizer, vocabulary, options);
 }
 
-std::vector<std::string> named_text_sets() {
-  std::vector<std::string> out;
-  for (const DatasetSpec& spec : catalog())
-    if (spec.kind == DatasetKind::text) out.push_back(spec.name);
-  return out;
-}
-
-bool is_named_text(std::string_view dataset) {
-  const std::vector<std::string> names = named_text_sets();
-  return std::find(names.begin(), names.end(), dataset) != names.end();
-}
-
-void check_text_options(const TextDataOptions& options) {
-  if (!is_text_dataset(options.dataset))
-    throw_error("text: \"{}\" is not a data set of text; choose {}, text:FILE, text:FOLDER or tokens:FILE",
-                options.dataset, fmt::join(named_text_sets(), ", "));
-  if (!is_named_text(options.dataset) && !options.data.dir.empty())
+void check_text_options(const TextDataOptions& options, const TextSpec& spec) {
+  if (spec.kind != TextSpec::Kind::named && !options.data.dir.empty())
     throw_error("text: {} is given by its path, so the folder {} has no effect; remove the folder setting",
                 options.dataset, options.data.dir);
   if (!(options.validation >= 0 && options.validation < 1))
@@ -259,36 +238,11 @@ void check_text_options(const TextDataOptions& options) {
 }  // namespace
 }  // namespace detail
 
-bool is_text_dataset(std::string_view dataset) {
-  return dataset.starts_with(detail::kTextPrefix) || dataset.starts_with(detail::kTokensPrefix) ||
-         detail::is_named_text(dataset);
-}
-
-std::vector<std::string> text_dataset_paths(std::string_view dataset) {
-  std::vector<std::string> out;
-  std::string_view rest = dataset;
-  if (dataset.starts_with(detail::kTextPrefix)) {
-    rest.remove_prefix(detail::kTextPrefix.size());
-  } else if (dataset.starts_with(detail::kTokensPrefix)) {
-    rest.remove_prefix(detail::kTokensPrefix.size());
-  } else {
-    return out;
-  }
-  for (size_t at = 0; at != rest.npos;) {
-    at = rest.find(',');
-    out.emplace_back(rest.substr(0, at));
-    rest.remove_prefix(at == rest.npos ? rest.size() : at + 1);
-  }
-  if (out.size() > 2 || std::find(out.begin(), out.end(), "") != out.end())
-    throw_error("text: \"{}\" has {} paths{}; give one, or TRAIN,VALIDATION", dataset, out.size(),
-                out.size() > 2 ? "" : ", of which one is empty");
-  return out;
-}
-
 TextData open_text_data(const TextDataOptions& options) {
-  detail::check_text_options(options);
-  return options.dataset.starts_with(detail::kTokensPrefix) ? detail::open_tokens(options)
-                                                            : detail::open_documents(options);
+  const detail::TextSpec spec = detail::parse_text_spec(options.dataset);
+  detail::check_text_options(options, spec);
+  return spec.kind == detail::TextSpec::Kind::tokens ? detail::open_tokens(spec, options)
+                                                     : detail::open_documents(spec, options);
 }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "base/print_stderr.h"
 #include "cli/command.h"
+#include "cli/data_tokenize.h"
 #include "command/choice_check.h"
 #include "command/help.h"
 #include "command/runtime_flags.h"
@@ -146,7 +147,7 @@ int list(const DataArguments& arguments) {
 }  // namespace
 
 void add_data_command(CLI::App& program, Action& action) {
-  CLI::App* data = program.add_subcommand("data", "download and verify data sets");
+  CLI::App* data = program.add_subcommand("data", "download and verify data sets, and tokenize text");
   data->require_subcommand(1);
   auto arguments = std::make_shared<DataArguments>();
   const CLI::Validator known = one_of(dataset_names());
@@ -172,6 +173,7 @@ void add_data_command(CLI::App& program, Action& action) {
   add_runtime_flags(*lister, arguments->cache, {SettingGroup::cache});
   add_examples(*lister, {"lockstep data list"});
   lister->callback([arguments, &action] { action = [arguments] { return list(*arguments); }; });
+  add_tokenizer_commands(*data, action);
   add_examples(*data, {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify mnist"});
 }
 

@@ -15,10 +15,10 @@
 namespace lockstep {
 
 // average + (1 - d) * (params - average), with d = min(decay, (1 + step) / (10 + step)). `step` is the number of
-// earlier calls: an integer scalar, perhaps traced. So the initial weights soon count little, and no bias correction is needed.
-// d is computed in f64, and 1 - d is rounded once to the type of each array. Equal elements stay equal bit for bit.
-// Arrays that are not floating point are taken from `params`. Throws Error unless 0 <= decay < 1, and when shapes or
-// types differ.
+// earlier calls: an integer scalar, perhaps traced. So the initial weights soon count little, and no bias correction is
+// needed. d is computed in f64, and 1 - d is rounded once to the type of each array. Equal elements stay equal bit for
+// bit. Arrays that are not floating point are taken from `params`. Throws Error unless 0 <= decay < 1, and when shapes
+// or types differ.
 std::vector<Array> update_average(const std::vector<Array>& average, const std::vector<Array>& params, double decay,
                                   const Array& step);
 

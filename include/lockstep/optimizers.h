@@ -50,7 +50,7 @@ struct Optimizer {
   double weight_decay = 0;
   // Parameters without decay: patterns of their paths.
   std::vector<std::string> no_decay = {"b", "*/b", "bias", "*/bias", "scale", "*/scale"};
-  // The largest norm of the gradients over all parameters that are not frozen; larger ones are scaled down. 0: no limit.
+  // The largest norm of the gradients of all parameters that are not frozen; above it they are scaled down. 0: none.
   double clip_norm = 0;
 
   double lion_beta2 = 0.99;     // lion: m = lion_beta2 * m + (1 - lion_beta2) * g

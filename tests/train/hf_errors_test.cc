@@ -200,7 +200,7 @@ TEST_F(HuggingFaceErrors, ModelsThatNoFamilyDescribes) {
   EXPECT_THROWS(save_hf(at("new"), config, random_params(config, 3)), Error,
                 "export: 3 heads of 6 features do not make the width 12");
   EXPECT_THROWS(save_hf(at("new"), small_gpt2(), random_params(small_llama(), 3)), Error,
-                "export: the parameter position_embedding does not fit the configuration");
+                "export: the parameter token_embedding does not fit the configuration");
   EXPECT_THROWS(save_hf(at("new"), small_gpt2(), random_params(small_gpt2(), 3), {.dtype = i32}), Error,
                 "export: the element type is i32; choose f32, bf16 or f16");
   EXPECT_THROWS(save_hf("", small_gpt2(), random_params(small_gpt2(), 3)), Error, "the name of the folder is empty");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <random>
 
 #include "base/text_bytes.h"
 #include "base/throws.h"
@@ -142,6 +143,40 @@ TEST_F(TextFiles, TokensDoNotDependOnThreads) {
                      [&](std::span<const int32_t> piece) { ids.insert(ids.end(), piece.begin(), piece.end()); });
     EXPECT_TRUE(byte_tokenizer()->decode(ids) == expected) << threads;
   }
+}
+
+TEST_F(TextFiles, CutsDoNotChangeTheTokensOfWords) {
+  constexpr unsigned kSeed = 7;
+  std::mt19937 random(kSeed);
+  const char* const parts[] = {"the",
+                               "whale",
+                               "a",
+                               " ",
+                               " ",
+                               " ",
+                               "\n",
+                               "\n\n",
+                               "  ",
+                               "\t",
+                               "\r\n",
+                               ".",
+                               "'s",
+                               "12",
+                               "345",
+                               "\xe2\x82\xac",
+                               "\xe3\x80\x80",
+                               "\xc2\xa0",
+                               "\xe4\xb8\xad",
+                               "--",
+                               "<|endoftext|>"};
+  std::string text;
+  while (text.size() < 3'500'000) text += parts[random() % std::size(parts)];
+  const std::string_view sample[] = {std::string_view(text).substr(0, 100'000)};
+  const TokenizerPtr trained = train_tokenizer(sample, 600);
+  std::vector<int32_t> ids;
+  encode_documents({document(text)}, *trained, 2,
+                   [&](std::span<const int32_t> piece) { ids.insert(ids.end(), piece.begin(), piece.end()); });
+  EXPECT_TRUE(ids == trained->encode(text)) << "seed " << kSeed;
 }
 
 TEST_F(TextFiles, ErrorsOfTokenizersReachTheCaller) {

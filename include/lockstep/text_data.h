@@ -23,10 +23,12 @@ namespace lockstep {
 // `row`. Its inputs are these tokens; its targets are the tokens one position later.
 struct TokenWindows {
   int64_t context = 256;
+  //
   // Training: windows start at offset + i * context, where the offset is a hash of the seed and the epoch. So windows
   // differ between epochs. There are n / context - 1 of them, at least one, which needs n >= context + 1. The offset is
-  // in [0, n - count * context), less than two windows, so an epoch uses every token once, except fewer than two windows
-  // of tokens at the ends, and these change from epoch to epoch.
+  // in [0, n - count * context). An epoch uses every token once, except fewer than two windows of tokens at the ends.
+  // Which ones these are changes from epoch to epoch.
+  //
   // Otherwise: windows start at i * context, and every token after the first is a target exactly once. There are
   // (n - 1) / context windows, rounded up. In the last one, missing inputs are 0 and missing targets -1.
   bool shuffle_offset = true;
@@ -89,10 +91,10 @@ struct TextData {
   bool streamed = false;
 };
 
-// Opens a data set of text. Documents of a folder are separated by the tokenizer's end-of-text token, or by a newline if
-// it has none. The result does not depend on the number of threads, nor on whether it is streamed. Throws Error for a
-// wrong option, a file that is empty, binary or not UTF-8, or too little text; IoError when a file cannot be read or
-// fetched.
+// Opens a data set of text. Documents of a folder are separated by the tokenizer's end-of-text token, or by a newline
+// if it has none. The result does not depend on the number of threads, nor on whether it is streamed. Throws Error for
+// a wrong option, a file that is empty, binary or not UTF-8, or too little text. Throws IoError when a file cannot be
+// read or fetched.
 TextData open_text_data(const TextDataOptions& options);
 
 // Whether the name of a data set means text or tokens, so that open_text_data() reads it. Does not read anything.

@@ -37,16 +37,16 @@ struct TextPiece {
   bool ends_document = false;
 };
 
-// Cuts documents into pieces of about 1 MiB for tokenizers that work on words: a piece ends before the space between two
-// words or after the newline between two lines. Text without such a place is cut between characters after 16 MiB. Where
-// it is cut depends on the text only.
+// Cuts documents into pieces of about 1 MiB for tokenizers that work on words: a piece ends before the space between
+// two words or after the newline between two lines. Text without such a place is cut between characters after 16 MiB.
+// Where it is cut depends on the text only.
 class TextPieces {
  public:
   // REQUIRES: the documents and the file system outlive this object.
   TextPieces(const TextDocuments& documents, FileSystem& files) : documents_(documents), files_(files) {}
 
-  // Reads the next piece; false after the last one. Throws Error, with the position, when the text has a zero byte or is
-  // not UTF-8, IoError when it cannot be read.
+  // Reads the next piece; false after the last one. Throws Error, with the position, when the text has a zero byte or
+  // is not UTF-8, IoError when it cannot be read.
   bool next(TextPiece& piece);
 
  private:

@@ -31,8 +31,8 @@ struct TokenLayout {
 };
 
 // Reads the header, if there is one, and checks it against the size of the file. Throws Error when the file is empty,
-// has half an id at its end, is a file of another kind, or does not have the declared number of ids. Throws IoError when
-// it cannot be read.
+// has half an id at its end, is a file of another kind, or does not have the declared number of ids. Throws IoError
+// when it cannot be read.
 TokenLayout read_token_layout(const std::string& path, FileSystem& files = FileSystem::real());
 
 class TokenFile {
@@ -60,7 +60,8 @@ class TokenFile {
   std::unique_ptr<OpenFile> file_;
 };
 
-// Throws Error, naming the position, for the first id that is not in [0, vocabulary). `first` is the position of ids[0].
+// Throws Error, naming the position, for the first id that is not in [0, vocabulary). `first` is the position of
+// ids[0].
 void check_ids(std::span<const int32_t> ids, int64_t vocabulary, const std::string& where, int64_t first = 0);
 
 // The largest number of different ids that a token file can have.

@@ -4,10 +4,12 @@
 #include <cctype>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/os/environment.h"
 #include "cli/command.h"
 #include "command/help.h"
 
@@ -53,12 +55,19 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
   return text;
 }
 
-// The option that makes CMake find this lockstep if it runs from its build folder; empty if it is installed.
+// Whether CMake finds packages below the parent of this folder by itself: it looks there for folders of the PATH.
+bool is_on_path(const std::string& folder) {
+  std::istringstream folders(environment_variable("PATH").value_or(""));
+  for (std::string each; std::getline(folders, each, ':');)
+    if (each == folder) return true;
+  return false;
+}
+
+// The option that makes CMake find this lockstep, in its build folder or where it is installed; empty if none is needed.
 std::string lockstep_dir_option() {
   const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "lockstepConfig.cmake", ignored)) return "";
-  return " -Dlockstep_DIR=" + folder.string();
+  if (FileSystem::real().exists(folder / "lockstepConfig.cmake")) return " -Dlockstep_DIR=" + folder.string();
+  return is_on_path(folder) ? "" : " -DCMAKE_PREFIX_PATH=" + folder.parent_path().string();
 }
 
 void check_folder(const std::string& dir) {

@@ -82,6 +82,26 @@ TEST_F(OnSlurm, PermanentErrorFailsTheJobWithItsExitCode) {
   EXPECT_EQ(now->exit_code, 2) << printed("fails");
 }
 
+// A program with train_main() joins the job as `lockstep train` does.
+TEST_F(OnSlurm, ProgramsOfUsersTrainInSeveralProcesses) {
+  const std::string program = LOCKSTEP_BINARY_DIR "/examples/my_task";
+  if (!FileSystem::real().exists(program)) GTEST_SKIP() << "built without examples";
+  const Words flags = {"--points", "2000", "--batch-size", "100", "--steps", "30"};
+  const std::string id = submit("task", {"--nodes", "2", "--time", "60", "--requeue"},
+                                Words{program} + flags + Words{"--checkpoint-dir", checkpoints("task")});
+  EXPECT_EQ(end_of(id), "COMPLETED") << printed("task");
+  expect_contains(printed("task"), "wave on 2 devices: 30 steps");
+  expect_contains(printed("task"), "wave test loss 0.");
+  const RunningProgram::Result alone =
+      RunningProgram(Words{program} + flags + Words{"--devices", "2", "--checkpoint-dir", checkpoints("alone")}).wait();
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  const Checkpoint a = load_checkpoint(checkpoint_path(checkpoints("task"), 30)),
+                   b = load_checkpoint(checkpoint_path(checkpoints("alone"), 30));
+  ASSERT_EQ(a.arrays.size(), b.arrays.size());
+  for (size_t i = 0; i < a.arrays.size(); ++i)
+    EXPECT_EQ(a.arrays[i].second.to_vector<float>(), b.arrays[i].second.to_vector<float>()) << a.arrays[i].first;
+}
+
 class TrainingOnSlurm : public OnSlurm {
  protected:
   const Words kLayout = {"--nodes", "2", "--cpus-per-task", "4", "--time", "60", "--requeue"};

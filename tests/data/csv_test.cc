@@ -85,7 +85,7 @@ TEST_F(CsvFiles, WrongFilesAreErrors) {
                                  6)),
                 Error, place("the text is UTF-16; save it as UTF-8"));
   EXPECT_THROWS(CsvReader(dir_.path() + "/none.csv", ','), IoError, "none.csv");
-  EXPECT_THROWS(read("\"" + std::string(static_cast<size_t>(CsvReader::kMaxCsvRecord) + 10, 'x')), Error,
+  EXPECT_THROWS(read("\"" + std::string(static_cast<size_t>(CsvReader::kMaxCsvRecord) + (2 << 20), 'x')), Error,
                 place("line 1 begins a record of more than 16 MiB; is a quote not closed?"));
 }
 

@@ -67,7 +67,7 @@ bool CsvReader::refill() {
   if (static_cast<int64_t>(rest) > kMaxCsvRecord)
     throw_error("read {}: line {} begins a record of more than {} MiB; is a quote not closed?", path_, line_,
                 kMaxCsvRecord >> 20);
-  std::vector<char> next(std::max(kCsvPart, 2 * rest));
+  std::vector<char> next(std::min(std::max(kCsvPart, 2 * rest), static_cast<size_t>(kMaxCsvRecord) + kCsvPart));
   if (rest > 0) std::memcpy(next.data(), at_, rest);
   const size_t got = file_->read(offset_, {reinterpret_cast<uint8_t*>(next.data()) + rest, next.size() - rest});
   offset_ += static_cast<int64_t>(got);

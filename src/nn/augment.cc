@@ -62,7 +62,7 @@ Array augment(const Array& images, const Array& key, const Array& positions, con
     from_col = from_col + number_below(words, 1, 2 * options.crop + 1) - options.crop;
   }
   const auto [grid_row, grid_col] = as_grid(clip(from_row, 0, height - 1), clip(from_col, 0, width - 1));
-  const Array places = reshape(grid_row * width + grid_col, {n, height * width});
+  const Array places = reshape(astype(grid_row * width + grid_col, u32), {n, height * width});
   const auto take_places = [](const Array& image, const Array& place) { return take(image, place); };
   const Array pixels = reshape(images, {n, height * width, -1});
   const Array moved = reshape(vmap(take_places)(pixels, places), images.shape());
@@ -87,8 +87,8 @@ Array normalize(const Array& images, const std::vector<double>& mean, const std:
     if (values.size() != 1 && static_cast<int64_t>(values.size()) != channels)
       throw_error("nn::normalize: {} has {} values for images {} with {} channel{}; give one, or one for each", what,
                   values.size(), to_string(images.type()), channels, channels == 1 ? "" : "s");
-    const Array all = Array::from(values, {static_cast<int64_t>(values.size())});
-    return astype(values.size() == 1 ? reshape(all, {}) : all, f32);
+    const std::vector<float> numbers(values.begin(), values.end());
+    return Array::from(numbers, values.size() == 1 ? Shape{} : Shape{channels});
   };
   for (const double value : sd)
     if (!(value > 0)) throw_error("nn::normalize: a standard deviation of {}; it must be positive", value);

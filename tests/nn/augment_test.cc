@@ -115,6 +115,21 @@ TEST(Augment, ResultsDependOnThePositionsOnly) {
   EXPECT_NE(nn::augment(images, random::key(6), positions(n), options).to_vector<uint8_t>(), whole);
 }
 
+TEST(Augment, ResultsDoNotDependOnTheNumberOfDevices) {
+  const int64_t n = 24;
+  const Array images = numbered(n, 3), key = random::key(5);
+  const auto f = [&](const Array& batch, const Array& at) {
+    return nn::normalize(nn::augment(batch, key, at, {.crop = 2, .flip = true, .cutout = 3}), {0.5}, {0.25});
+  };
+  const std::vector<float> expected = jit(f)(images, positions(n)).to_vector<float>();
+  for (const int64_t devices : {2, 4, 8}) {
+    const NamedSharding sharding(make_mesh({{"data", devices}}), P("data"));
+    const Array sharded = jit(f)(device_put(images, sharding), device_put(positions(n), sharding));
+    EXPECT_EQ(sharded.to_vector<float>(), expected) << devices << " devices";
+    EXPECT_FALSE(sharded.is_fully_replicated());
+  }
+}
+
 TEST(Augment, WithoutOptionsImagesAreUnchanged) {
   EXPECT_EQ(nn::augment(numbered(3), random::key(1), positions(3), {}).to_vector<uint8_t>(),
             numbered(3).to_vector<uint8_t>());

@@ -1,6 +1,6 @@
 // Image data sets as sources: by name, or as IDX files, folders of PNG and JPEG files, or .npy files.
 //
-//   ImageData data = open_image_data({.dataset = "images:photos", .rows = 64, .cols = 64, .validation = "0.1"});
+//   ImageData data = open_image_data({.dataset = "images:photos", .validation = "0.1", .rows = 64, .cols = 64});
 //   data.train->count();  data.class_names;
 //
 // docs/how-to/data.md describes the kinds of data. Functions are safe from any thread; callbacks run in the caller's

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kRows = 5, kCols = 6;
 
-// Images whose pixels are all different: 1, 2, 3, ... in each.
+// Images with the pixels 1, 2, 3, ... each.
 Array numbered(int64_t n, int64_t channels = 0) {
   Shape shape = {n, kRows, kCols};
   if (channels > 0) shape.push_back(channels);

@@ -33,7 +33,7 @@ DType npy_dtype(NpyElement element);
 // supported. Throws IoError when it cannot be read.
 NpyHeader read_npy_header(const std::string& path, FileSystem& files = FileSystem::real());
 
-// A file whose first dimension is the example. Immutable, safe from any thread.
+// A file with one row for each example. Immutable, safe from any thread.
 class NpyFile {
  public:
   // Throws as read_npy_header() does, and Error for a scalar and for a file without examples.

@@ -12,6 +12,7 @@
 #include "cli/training.h"
 #include "support/long_tests.h"
 #include "support/sanitizers.h"
+#include "support/variable.h"
 
 namespace lockstep {
 namespace {
@@ -65,6 +66,16 @@ void expect_no_harm(int signal, const Words& flags, unsigned seed) {
 
 TEST(Resume, KilledRunsEndByteEqual) {
   expect_no_harm(SIGKILL, {"--steps", "40", "--checkpoint-every", "3", "--eval-every", "5"}, 1);
+}
+
+TEST(Resume, KilledRunsOnTextEndByteEqual) {
+  const TempDir cache;  // of the tokenized text
+  const ScopedVariable variable("LOCKSTEP_CACHE_DIR", cache.path());
+  for (const char* stream : {"off", "on"})
+    expect_no_harm(SIGKILL,
+                   text_flags() + Words{"--stream", stream, "--steps", "40", "--checkpoint-every", "3", "--eval-every",
+                                        "10", "--ema-decay", "0.99", "--patience", "100"},
+                   4);
 }
 
 TEST(Resume, StoppedRunsEndByteEqual) { expect_no_harm(SIGTERM, {"--steps", "40", "--dropout", "0.1"}, 3); }

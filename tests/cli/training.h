@@ -2,6 +2,8 @@
 // checkpoints.
 #pragma once
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -33,7 +35,22 @@ inline const std::string& small_dataset() {
 
 // The command `lockstep train` on that data with batches of 50: twelve steps per epoch.
 inline Words train_command(const Words& flags) {
-  return Words{program_path(), "train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
+  const bool has_data = std::find(flags.begin(), flags.end(), "--dataset") != flags.end();
+  const Words data = has_data ? Words{} : Words{"--dataset", small_dataset()};
+  return Words{program_path(), "train"} + data + Words{"--batch-size", "50"} + flags;
+}
+
+// Flags of a small language model with dropout, and of a text to train it on.
+inline Words text_flags() {
+  static const std::string file = [] {
+    static const TempDir dir;
+    std::string text;
+    for (int i = 0; i < 1500; ++i) text += fmt::format("{} times {} is {}.\n", i % 31, i % 17, (i % 31) * (i % 17));
+    FileSystem::real().write(dir.path() + "/text.txt", std::vector<uint8_t>(text.begin(), text.end()));
+    return dir.path() + "/text.txt";
+  }();
+  return {"--model", "gpt",     "--dataset", "text:" + file, "--size",    "char-small", "--layers",  "2",
+          "--heads", "2",       "--width",   "16",           "--context", "24",         "--dropout", "0.1"};
 }
 inline RunningProgram::Result train(const Words& flags) { return RunningProgram(train_command(flags)).wait(); }
 

@@ -370,18 +370,19 @@ const Words kSaving = {"--steps", "200", "--log-every", "1", "--checkpoint-every
 class Restart : public testing::Test {
  protected:
   // The checkpoint of a job without faults.
-  const std::string& undisturbed(const Words& flags) {
+  const std::string& undisturbed(const Words& flags, const char* processes) {
     const auto [at, missing] = wanted_.try_emplace(flags, fmt::format("{}/wanted_{}", dir_.path(), wanted_.size()));
     if (missing) {
-      EXPECT_EQ(launch({"-n", "2"}, train_words(kSaving + flags + Words{"--checkpoint-dir", at->second})).exit_code, 0);
+      const Words command = train_words(kSaving + flags + Words{"--checkpoint-dir", at->second});
+      EXPECT_EQ(launch({"-n", processes}, command).exit_code, 0);
     }
     return at->second;
   }
 
-  void expect_no_harm(int signal, int victim, int step, const Words& flags = {}) {
+  void expect_no_harm(int signal, int victim, int step, const Words& flags = {}, const char* processes = "2") {
     SCOPED_TRACE(fmt::format("signal {} to process {} at step {}", signal, victim, step));
     const std::string run = fmt::format("{}/run_{}", dir_.path(), runs_++);
-    LaunchedJob job(Words{"-n", "2"} + kPatient, train_words(kSaving + flags + Words{"--checkpoint-dir", run}));
+    LaunchedJob job(Words{"-n", processes} + kPatient, train_words(kSaving + flags + Words{"--checkpoint-dir", run}));
     ASSERT_TRUE(job.says(fmt::format("] step {}/", step)));
     ASSERT_TRUE(comes_true([&] { return !list_checkpoints(run).empty() || job.ended(); }));
     ASSERT_TRUE(job.send(victim, signal));
@@ -390,7 +391,7 @@ class Restart : public testing::Test {
     if (signal == SIGSTOP) expect_contains(result.err, fmt::format("process {} is stopped (SIGSTOP)", victim));
     expect_contains(result.err, "lockstep: resuming from step ");
     expect_contains(result.err, fmt::format("\nlockstep launch: process {} ", victim));
-    expect_same_result(run, undisturbed(flags));
+    expect_same_result(run, undisturbed(flags, processes));
   }
 
   const TempDir dir_;
@@ -414,6 +415,14 @@ TEST_F(Restart, OfShardedParametersWithDropoutEndsByteEqual) {
   for (int round = 0; round < fault_rounds(1); ++round)
     expect_no_harm(SIGKILL, 1 - round % 2, std::uniform_int_distribution<int>(15, 80)(random),
                    {"--zero", "3", "--dropout", "0.2"});
+}
+
+TEST_F(Restart, OnTextEndsByteEqual) {
+  const ScopedVariable cache("LOCKSTEP_CACHE_DIR", dir_.path());
+  std::mt19937 random(5);
+  for (const char* stream : {"off", "on"})
+    expect_no_harm(SIGKILL, std::uniform_int_distribution<int>(0, 2)(random),
+                   std::uniform_int_distribution<int>(15, 80)(random), text_flags() + Words{"--stream", stream}, "3");
 }
 
 TEST_F(Restart, IsNotTriedAfterAProgramError) {

@@ -80,7 +80,8 @@ inline RunningProgram::Result launch(const Words& flags, const Words& command) {
 
 // `train` on the small data set with batches of 50, as a command after `launch ... --`.
 inline Words train_words(const Words& flags) {
-  return Words{"train", "--dataset", small_dataset(), "--batch-size", "50"} + flags;
+  const Words command = train_command(flags);  // starts with the program
+  return Words(command.begin() + 1, command.end());
 }
 
 // Runs a job, or a single process without launcher flags, and returns the loss of every step.

@@ -21,7 +21,7 @@ int64_t parameter_count(const Model& model) {
 }
 
 TEST(Models, HaveTheExpectedPathsAndSizes) {
-  EXPECT_EQ(model_names(), (std::vector<std::string>{"mlp", "mlp1024", "cnn"}));
+  EXPECT_EQ(model_names(), (std::vector<std::string>{"mlp", "mlp1024", "cnn", "vit", "resnet18"}));
   const Model mlp = find_model("mlp");
   EXPECT_EQ(mlp.name, "mlp");
   EXPECT_EQ(mlp.paths,
@@ -80,6 +80,16 @@ TEST(Models, AdaptToTheImages) {
   EXPECT_EQ(find_model("cnn", {.rows = 4, .cols = 4}).types[4], (Type{f32, {64, 128}}));
 }
 
+TEST(Models, VitDividesTheImagesIntoPatches) {
+  const auto patch_inputs = [](const ImageShape& shape) { return find_model("vit", shape).types[0].shape[0]; };
+  EXPECT_EQ(patch_inputs({}), 4 * 4);
+  EXPECT_EQ(patch_inputs({.rows = 32, .cols = 32, .channels = 3}), 4 * 4 * 3);
+  EXPECT_EQ(patch_inputs({.rows = 30, .cols = 18}), 6 * 6);
+  EXPECT_EQ(patch_inputs({.rows = 11, .cols = 7}), 1);
+  const Model narrow = find_model("vit", {}, {.layers = 2, .heads = 2, .width = 16});
+  EXPECT_EQ(narrow.types[0], (Type{f32, {16, 16}}));
+}
+
 TEST(Models, ComputeInTheTypeOfTheirParameters) {
   for (const std::string& name : model_names()) {
     const Model model = find_model(name, {.rows = 8, .cols = 8});
@@ -89,7 +99,7 @@ TEST(Models, ComputeInTheTypeOfTheirParameters) {
 }
 
 TEST(Models, DropoutIsAppliedOnlyInTraining) {
-  for (const std::string& name : model_names()) {
+  for (const char* name : {"mlp", "mlp1024", "cnn", "vit"}) {
     const ImageShape small{.rows = 8, .cols = 8};
     const Model with = find_model(name, small, {.dropout = 0.5}), without = find_model(name, small);
     const std::vector<Array> params = with.init(random::key(1));
@@ -106,12 +116,15 @@ TEST(Models, DropoutIsAppliedOnlyInTraining) {
 }
 
 TEST(Models, InvalidValuesAreRejected) {
-  EXPECT_ERROR(find_model("cn"), "model: unknown value \"cn\"; choose mlp, mlp1024 or cnn; did you mean \"cnn\"?");
-  EXPECT_ERROR(find_model("resnet50"), "choose mlp, mlp1024 or cnn");
+  EXPECT_ERROR(find_model("cn"),
+               "model: unknown value \"cn\"; choose mlp, mlp1024, cnn, vit or resnet18; did you mean \"cnn\"?");
+  EXPECT_ERROR(find_model("resnet50"), "did you mean \"resnet18\"?");
+  EXPECT_ERROR(find_model("resnet18", {}, {.dropout = 0.5}), "find_model: resnet18 has no dropout, but it is 0.5");
   EXPECT_ERROR(find_model("cnn", {.rows = 3, .cols = 28}),
                "cnn: images of 3 x 28 leave nothing after two 2 x 2 pools; they must be at least 4 x 4");
   EXPECT_ERROR(find_model("mlp", {.classes = 0}), "find_model: images of 28 x 28 in 0 classes; all must be positive");
-  EXPECT_ERROR(find_model("mlp", {}, {.dropout = 1}), "find_model: the dropout is 1; it must be at least 0 and less than 1");
+  EXPECT_ERROR(find_model("mlp", {}, {.dropout = 1}),
+               "find_model: the dropout is 1; it must be at least 0 and less than 1");
   const Model mlp = find_model("mlp");
   EXPECT_ERROR(mlp.logits(mlp.init(random::key(0)), ones({2, 30}), {}),
                "mlp: the images are [2, 30]; this model takes [n, 28, 28]");

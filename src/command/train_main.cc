@@ -72,6 +72,18 @@ class TaskCommandLine {
   Action action_;
 };
 
+// Throws Error for a problem that cannot be trained, SettingsError for settings that it has no data for.
+void check_problem(const Problem& problem, const TrainConfig& config) {
+  if (!problem.task.init || !problem.task.loss)
+    throw Error("train_main: the problem has no task; set Problem::task, such as by make_task()");
+  if (!problem.train)
+    throw Error("train_main: the problem has no training set; set Problem::train, such as by array_source()");
+  if (config.patience > 0 && !problem.validation)
+    throw SettingsError("patience",
+                        fmt::format("train: patience is {}, but the task {} has no validation set; remove it",
+                                    config.patience, problem.task.name));
+}
+
 }  // namespace
 }  // namespace lockstep::cli
 
@@ -85,7 +97,9 @@ int train_main(int argc, char** argv, std::vector<SettingRow> rows,
   return cli::run_program([&] {
     program.emplace(name.empty() ? "train" : name, std::move(rows));
     cli::TaskCommandLine line([make](const TrainConfig& config) {
-      return make(config.user, {.seed = config.seed, .batch_size = config.batch_size});
+      Problem problem = make(config.user, {.seed = config.seed, .batch_size = config.batch_size});
+      cli::check_problem(problem, config);
+      return problem;
     });
     return line.parse(argc, argv, own_environment())();
   });

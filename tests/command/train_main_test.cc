@@ -104,7 +104,9 @@ TEST(TrainMain, WrongCommandLinesAreRefused) {
   expect_refused({"evl", "run"}, "unknown command \"evl\"; did you mean \"eval\"? see `my_task --help`");
   expect_refused({"--steps", "5", "--epochs", "2"},
                  "train: command line: both steps (5) and epochs (2) are given; keep only one");
-  expect_refused({"--batch-size", "100000"},
+  expect_refused({"--patience", "3", "--quiet"},
+                 "train: patience is 3, but the task wave has no validation set; remove it");
+  expect_refused({"--batch-size", "100000", "--quiet"},
                  "train: batch_size is 100000, but the training set has 20000 examples; use at most 20000");
 }
 
@@ -229,6 +231,42 @@ TEST(TrainMain, SettingsAreDeducedFromTheFunction) {
   EXPECT_TRUE((std::is_same_v<SettingsType<Problem (*)(const Count&, const TrainInputs&)>, Count>));
   EXPECT_TRUE((std::is_same_v<SettingsType<decltype(lambda)>, Count>));
   EXPECT_TRUE((std::is_same_v<SettingsType<decltype(no_settings)>, detail::NoSettings>));
+}
+
+// Runs train_main() in this process. Returns the exit code and what it printed to standard error.
+template <class Make>
+std::pair<int, std::string> run_here(Words words, Make make) {
+  words.insert(words.begin(), "here");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  testing::internal::CaptureStderr();
+  const int code = train_main(static_cast<int>(argv.size()), argv.data(), make);
+  return {code, testing::internal::GetCapturedStderr()};
+}
+
+struct SeedSetting {
+  Setting<int64_t> seed{1, "taken"};
+};
+
+TEST(TrainMain, MistakesOfTheProgramAreErrors) {
+  const auto [code, text] = run_here({}, [](const SeedSetting&) -> Problem { return {}; });
+  EXPECT_EQ(code, 1);
+  EXPECT_EQ(text, "here: settings: the trainer already has --seed; rename the field \"seed\" of the settings\n");
+  const auto [no_task, first] = run_here({"--quiet"}, []() -> Problem { return {}; });
+  EXPECT_EQ(no_task, 1);
+  EXPECT_EQ(first, "here: train_main: the problem has no task; set Problem::task, such as by make_task()\n");
+  const Task task{.name = "t",
+                  .init = [](const Array&) { return std::vector<Array>(); },
+                  .loss = [](const std::vector<Array>&, const BatchArrays&, const nn::Mode&) { return TaskResult(); }};
+  const auto [no_data, second] =
+      run_here({"--quiet"}, [task]() -> Problem { return {.task = task, .train = nullptr}; });
+  EXPECT_EQ(no_data, 1);
+  EXPECT_EQ(second,
+            "here: train_main: the problem has no training set; set Problem::train, such as by array_source()\n");
+  const auto [thrown, third] =
+      run_here({"--quiet"}, []() -> Problem { throw std::runtime_error("points.csv: no such file"); });
+  EXPECT_EQ(thrown, 1);
+  EXPECT_EQ(third, "here: points.csv: no such file\n");
 }
 
 }  // namespace

@@ -23,18 +23,6 @@ MergeTable::MergeTable(const std::vector<BpeMerge>& merges) {
   }
 }
 
-WordCache::Key WordCache::key_of(const char* word, size_t size) {
-  Key key;
-  if (size >= 8) {
-    std::memcpy(&key.low, word, 8);
-    std::memcpy(&key.high, word + 8, size - 8);
-  } else {
-    std::memcpy(&key.low, word, size);
-  }
-  key.high |= static_cast<uint64_t>(size) << 56;
-  return key;
-}
-
 void WordCache::store(const Key& key, const int32_t* ids, size_t count) {
   // The newer word goes first; the older one of the two is dropped.
   const size_t i = slot_of(key);

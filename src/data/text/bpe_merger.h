@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -69,7 +70,20 @@ class WordCache {
   WordCache() : slots_(kSlots) {}
 
   // REQUIRES: 0 < size <= kMostBytes.
-  static Key key_of(const char* word, size_t size);
+  static Key key_of(const char* word, size_t size) {
+    // Loads of fixed sizes that overlap: a copy of `size` bytes would be a call.
+    Key key{.high = static_cast<uint64_t>(size) << 56};
+    if (size > 8) {
+      key.low = load<uint64_t>(word);
+      key.high |= load<uint64_t>(word + size - 8) >> (8 * (16 - size));
+    } else if (size >= 4) {
+      key.low = load<uint32_t>(word) | uint64_t{load<uint32_t>(word + size - 4)} << (8 * (size - 4));
+    } else {
+      key.low = load<uint8_t>(word) | uint64_t{load<uint8_t>(word + size / 2)} << (8 * (size / 2)) |
+                uint64_t{load<uint8_t>(word + size - 1)} << (8 * (size - 1));
+    }
+    return key;
+  }
   // The slot of a word; null if it is not in the cache.
   const Slot* find(const Key& key) const {
     const size_t i = slot_of(key);
@@ -83,6 +97,12 @@ class WordCache {
  private:
   static constexpr size_t kSlots = size_t{1} << 15;
 
+  template <class T>
+  static T load(const char* at) {
+    T value;
+    std::memcpy(&value, at, sizeof(T));
+    return value;
+  }
   static size_t slot_of(const Key& key) {
     const uint64_t mixed = (key.low ^ (key.high * 0x9e3779b97f4a7c15u)) * 0xd6e8feb86659fd93u;
     return (mixed >> 49) & ~size_t{1};
@@ -116,6 +136,7 @@ class BpeMerger {
     if (word.size() <= WordCache::kMostBytes) {
       const WordCache::Key key = WordCache::key_of(word.data(), word.size());
       if (const WordCache::Slot* slot = scratch.cache.find(key)) {
+        if (slot->count == 1) return ids.push_back(slot->ids[0]);
         ids.insert(ids.end(), slot->ids, slot->ids + slot->count);
         return;
       }

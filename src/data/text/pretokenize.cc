@@ -28,7 +28,7 @@ constexpr KnownRegex kKnownRegexes[] = {
 // Reads the classes of characters one after the other. ASCII has a table of its own in the first cache lines.
 class ClassReader {
  public:
-  explicit ClassReader(const char* end) : end_(end), table_(UnicodeClasses::get()) {}
+  explicit ClassReader(const char* end) : end_(end), table_(UnicodeClasses::get()), ascii_(table_.ascii()) {}
 
   struct Read {
     uint8_t classes;
@@ -36,7 +36,7 @@ class ClassReader {
   };
   Read operator()(const char* at) const {
     const auto byte = static_cast<unsigned char>(*at);
-    if (byte < 0x80) return {table_[byte], 1};
+    if (byte < 0x80) return {ascii_[byte], 1};
     const Character c = character_at(at, end_);
     return {table_[c.code], c.size};
   }
@@ -55,6 +55,7 @@ class ClassReader {
  private:
   const char* end_;
   const UnicodeClasses& table_;
+  const uint8_t* ascii_;
 };
 
 bool is_newline(char c) { return c == '\r' || c == '\n'; }

@@ -23,6 +23,8 @@ class UnicodeClasses {
   uint8_t operator[](uint32_t code) const {
     return code < kCodes ? entries_[size_t{pages_[code >> 8]} << 8 | (code & 0xff)] : uint8_t{0};
   }
+  // The classes of ASCII characters.
+  const uint8_t* ascii() const { return &entries_[size_t{pages_[0]} << 8]; }
 
  private:
   static constexpr uint32_t kCodes = 0x110000;

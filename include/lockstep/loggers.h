@@ -25,6 +25,7 @@ struct RunInfo {
   int64_t total_steps = 0;  // including steps before a restart
   int64_t first_step = 0;   // > 0 for a resumed run
   int64_t steps_per_epoch = 0;
+  std::vector<std::string> sets = {"test"};  // that are evaluated: "validation", "test"
 };
 
 class Logger {
@@ -33,9 +34,10 @@ class Logger {
   virtual void begin(const RunInfo&) {}
   // Before every step, with its batch.
   virtual void batch(const LoaderBatch&) {}
-  // After every step. Terminal loggers show only some of them.
+  // After every step. The loss and the metrics of the task come first, then "learning_rate" and others. Terminal loggers
+  // show only some of them.
   virtual void step(int64_t step, const Scalars&) = 0;
-  // After every evaluation. Names start with "test_".
+  // After every evaluation of a set. Names start with "test_" or "validation_".
   virtual void evaluation(int64_t step, const Scalars&) = 0;
   // A message for the user, such as an alarm (`alarm` is true).
   virtual void message(int64_t step, const std::string& text, bool alarm) { (void)step, (void)text, (void)alarm; }

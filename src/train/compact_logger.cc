@@ -26,15 +26,13 @@ class CompactLogger final : public Logger {
   }
 
  private:
-  // Loss and accuracy: of the test set if available, else of training.
+  // The metrics of evaluated sets if available, else of training.
   std::string text(int64_t step, const Scalars& scalars) const {
-    std::string line = step_text(step, total_);
-    const bool tested =
-        find_scalar(scalars, "test_loss") != nullptr || find_scalar(scalars, "test_accuracy") != nullptr;
-    for (const char* name : {"loss", "accuracy"}) {
-      const std::string full = tested ? std::string("test_") + name : name;
-      if (const double* value = find_scalar(scalars, full)) line += "  " + scalar_text(full, *value);
-    }
+    std::string line = step_text(step, total_), evaluated;
+    for (const auto& [name, value] : scalars)
+      if (!set_of(name).empty()) evaluated += "  " + scalar_text(name, value);
+    if (!evaluated.empty()) return line + evaluated;
+    for (const auto& [name, value] : task_scalars(scalars)) line += "  " + scalar_text(name, value);
     return line;
   }
 

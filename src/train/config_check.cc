@@ -107,7 +107,7 @@ void check_validation(const TrainConfig& config) {
   const bool number = !text.empty() && end == text.data() + text.size() && error != std::errc::invalid_argument;
   if (number && !(error == std::errc() && share > 0 && share < 1))
     throw_error("validation: {} is not a share above 0 and below 1; give one such as 0.1, or a path", text);
-  if (config.patience > 0 && text.empty())
+  if (config.patience > 0 && text.empty() && data_kind(config.dataset) != DataKind::text)
     throw_error("patience: {} has no effect without a validation set; set validation, such as 0.1", config.patience);
 }
 
@@ -157,15 +157,17 @@ void check_expectations(const TrainConfig& config) {
     for (const std::string& text : config.expect) parse_expectation(text);
     return;
   }
-  std::vector<std::string> metrics = {"loss"};
-  if (config.model == "gpt")
-    metrics.insert(metrics.end(), {"perplexity", "bits_per_byte"});
-  else
-    metrics.emplace_back("accuracy");
+  const DataKind kind = data_kind(config.dataset);
+  const std::vector<std::string> metrics =
+      kind == DataKind::text    ? std::vector<std::string>{"loss", "perplexity", "bits_per_byte"}
+      : kind == DataKind::table ? std::vector<std::string>{"loss", "accuracy", "abs_error"}
+                                : std::vector<std::string>{"loss", "accuracy"};
+  std::vector<std::string> sets = {""};
+  if (kind != DataKind::text) sets.emplace_back("test_");
+  if (kind == DataKind::text || !config.validation.empty()) sets.emplace_back("validation_");
   Scalars known;
-  for (const std::string_view set : {"", "test_", "validation_"})
-    for (const std::string& metric : metrics)
-      if (set != "validation_" || !config.validation.empty()) known.emplace_back(fmt::format("{}{}", set, metric), 0);
+  for (const std::string& set : sets)
+    for (const std::string& metric : metrics) known.emplace_back(set + metric, 0);
   known.insert(known.end(), {{"grad_norm", 0}, {"examples_per_second", 0}});
   for (const std::string& text : config.expect) is_met(parse_expectation(text), known);
 }

@@ -82,9 +82,10 @@ class ConsoleLogger final : public Logger {
   void end(int64_t step, const Scalars& metrics) override {
     bar_.clear();  // the last line replaces it
     std::string text = (step < total_ ? "ended  " : "done  ") + step_text(step, total_);
+    for (const auto& [name, value] : task_scalars(metrics)) text += "  " + scalar_text(name, value);
     for (const auto& [name, value] : metrics)
-      if (name == "loss" || name == "accuracy" || name == "examples_per_second" ||
-          (name.starts_with("test_") && step != evaluated_))  // not already printed by evaluation()
+      if (name == "examples_per_second" ||
+          (!set_of(name).empty() && step != evaluated_))  // not already printed by evaluation()
         text += "  " + scalar_text(name, value);
     if (began_ >= 0) text += "  " + duration_text(clock_.steady_seconds() - began_);
     line(painted(text, "\033[1m"));
@@ -107,8 +108,7 @@ class ConsoleLogger final : public Logger {
   std::string step_line(int64_t step, const Scalars& scalars, double now) {
     const ProgressValues known = progress(step, scalars, now);
     std::string text = step_text(step, total_);
-    for (const char* name : {"loss", "accuracy"})
-      if (const double* value = find_scalar(scalars, name)) text += "  " + scalar_text(name, *value);
+    for (const auto& [name, value] : task_scalars(scalars)) text += "  " + scalar_text(name, value);
     if (const std::string rate = rate_text(known); !rate.empty()) text += "  " + rate;
     if (steps_per_epoch_ > 0)
       text += fmt::format("  epoch {:.1f}", static_cast<double>(step) / static_cast<double>(steps_per_epoch_));

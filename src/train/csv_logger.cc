@@ -73,6 +73,7 @@ class CsvLogger final : public Logger {
       : file_(dir + "/metrics.csv", files, std::move(clock)) {}
 
   void begin(const RunInfo& info) override {
+    sets_ = info.sets;
     columns_.clear();
     if (info.first_step == 0) return file_.open();
     file_.open([&](const std::string& old) {
@@ -102,7 +103,8 @@ class CsvLogger final : public Logger {
       // Add the columns of evaluations from the start, so that the first evaluation does not have to rewrite the file.
       columns_ = {"step", "time"};
       for (const auto& [name, value] : scalars) add_column(name);
-      for (const char* name : {"test_loss", "test_accuracy"}) add_column(name);
+      for (const std::string& set : sets_)
+        for (const auto& [name, value] : task_scalars(scalars)) add_column(set + "_" + name);
       values_.resize(columns_.size());
       file_.buffer() += header(columns_);
     }
@@ -149,6 +151,7 @@ class CsvLogger final : public Logger {
   }
 
   LogFile file_;
+  std::vector<std::string> sets_ = {"test"};  // that are evaluated
   std::vector<std::string> columns_;
   std::vector<const double*> values_;  // of the current row; null: empty
 };

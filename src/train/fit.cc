@@ -79,6 +79,12 @@ class FitRun {
 
   // The set that is evaluated during the run; null: none.
   const SourcePtr& watched() const { return fit_.validation ? fit_.validation : fit_.test; }
+  std::vector<std::string> evaluated_sets() const {
+    std::vector<std::string> out;
+    if (fit_.validation) out.emplace_back("validation");
+    if (fit_.test) out.emplace_back("test");
+    return out;
+  }
   std::string best_metric() const { return options_.keep_best && fit_.validation ? "validation_loss" : ""; }
 
   void begin() {
@@ -88,7 +94,8 @@ class FitRun {
                        .title = fmt::format("{} on {}", engine_.task().name, counted(options_.mesh.size(), "device")),
                        .total_steps = fit_.steps,
                        .first_step = state_.step,
-                       .steps_per_epoch = train_.batches_per_epoch()};
+                       .steps_per_epoch = train_.batches_per_epoch(),
+                       .sets = evaluated_sets()};
     for (const auto& logger : options_.loggers) logger->begin(info);
     if (process_count() == 1) stop_if(stop_requested());  // several processes agree at the end of a step
     if (!ended()) stop_if_out_of_patience();

@@ -17,6 +17,21 @@ const double* find_scalar(const Scalars& scalars, std::string_view name) {
   return nullptr;
 }
 
+std::string_view set_of(std::string_view name) {
+  for (const std::string_view set : {"test_", "validation_"})
+    if (name.starts_with(set)) return set;
+  return "";
+}
+
+std::span<const std::pair<std::string, double>> task_scalars(const Scalars& scalars) {
+  constexpr std::string_view kOthers[] = {"learning_rate", "grad_norm", "epoch", "examples_per_second", "step_seconds"};
+  const auto end = std::find_if(scalars.begin(), scalars.end(), [&](const auto& scalar) {
+    return std::find(std::begin(kOthers), std::end(kOthers), scalar.first) != std::end(kOthers) ||
+           !set_of(scalar.first).empty();
+  });
+  return {scalars.data(), static_cast<size_t>(end - scalars.begin())};
+}
+
 std::string scalar_text(const std::string& name, double value) {
   if (name == "examples_per_second") return fmt::format("{:.0f} examples/s", value);
   const bool four_digits = name.ends_with("loss") || name.ends_with("accuracy");
@@ -58,8 +73,7 @@ std::string rate_text(const ProgressValues& progress) {
 std::string progress_line(const ProgressValues& progress, int64_t width) {
   std::vector<std::string> items;
   if (std::string rate = rate_text(progress); !rate.empty()) items.push_back(std::move(rate));
-  for (const char* name : {"loss", "accuracy"})
-    if (const double* value = find_scalar(*progress.scalars, name)) items.push_back(scalar_text(name, *value));
+  for (const auto& [name, value] : task_scalars(*progress.scalars)) items.push_back(scalar_text(name, value));
   if (progress.seconds_left >= 0) items.push_back(duration_text(progress.seconds_left) + " left");
 
   std::string line = step_text(progress.step, progress.total);

@@ -4,7 +4,9 @@
 
 #include <cstdio>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <string_view>
 
 #include "lockstep/loggers.h"
@@ -19,6 +21,11 @@ std::shared_ptr<Logger> csv_logger(const std::string& dir, FileSystem& files, Lo
 std::shared_ptr<Logger> tensorboard_logger(const std::string& dir, FileSystem& files, LogClock clock);
 
 // Null if the name is missing.
+// The leading scalars of a step: the loss and the metrics of the task.
+std::span<const std::pair<std::string, double>> task_scalars(const Scalars& scalars);
+// The set that was evaluated, "test_" or "validation_", if the name of a scalar starts with it; else empty.
+std::string_view set_of(std::string_view name);
+
 const double* find_scalar(const Scalars& scalars, std::string_view name);
 // `loss 0.3412`, `84210 examples/s`, `learning_rate 0.001`.
 std::string scalar_text(const std::string& name, double value);

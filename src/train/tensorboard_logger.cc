@@ -97,7 +97,9 @@ class TensorboardLogger final : public Logger {
 
   const std::string& tag(const std::string& name) {
     std::string& out = tags_[name];
-    if (out.empty()) out = name.starts_with("test_") ? "test/" + name.substr(5) : "train/" + name;
+    if (const std::string_view set = set_of(name); out.empty())
+      out =
+          set.empty() ? "train/" + name : fmt::format("{}/{}", set.substr(0, set.size() - 1), name.substr(set.size()));
     return out;
   }
 

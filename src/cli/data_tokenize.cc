@@ -34,6 +34,7 @@ using TokenizeClock = std::chrono::steady_clock;
 double seconds_since(TokenizeClock::time_point start) {
   return std::chrono::duration<double>(TokenizeClock::now() - start).count();
 }
+std::string count_files(size_t n) { return fmt::format("{} file{}", n, n == 1 ? "" : "s"); }
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 // A line that shows how much text is tokenized, on a terminal only.
@@ -96,8 +97,8 @@ int tokenize(const TokenizeArguments& arguments) {
   const double seconds = seconds_since(start);
   const std::string stored = tokenizer_path(arguments.output);
   FileSystem::real().write_atomic(stored, text_bytes(tokenizer->to_json()));
-  fmt::print("{:.2f} MB of text, {} files: {} tokens of {} in {:.2f} s, {:.0f} MB/s\n", megabytes(bytes),
-             documents.size(), result.tokens + result.validation_tokens, tokenizer->vocabulary(), seconds,
+  fmt::print("{:.2f} MB of text, {}: {} tokens of {} in {:.2f} s, {:.0f} MB/s\n", megabytes(bytes),
+             count_files(documents.size()), result.tokens + result.validation_tokens, tokenizer->vocabulary(), seconds,
              megabytes(bytes) / seconds);
   fmt::print("{:>12} tokens in {}\n", result.tokens, arguments.output);
   if (arguments.validation > 0)
@@ -112,8 +113,8 @@ int train_tokenizer_file(const TokenizeArguments& arguments) {
   const auto start = TokenizeClock::now();
   const TokenizerPtr tokenizer = detail::train_on_documents(documents, arguments.vocabulary, arguments.output);
   FileSystem::real().write_atomic(arguments.output, text_bytes(tokenizer->to_json()));
-  fmt::print("{:.2f} MB of text, {} files: {} tokens in {:.2f} s\n", megabytes(detail::total_bytes(documents)),
-             documents.size(), tokenizer->vocabulary(), seconds_since(start));
+  fmt::print("{:.2f} MB of text, {}: {} tokens in {:.2f} s\n", megabytes(detail::total_bytes(documents)),
+             count_files(documents.size()), tokenizer->vocabulary(), seconds_since(start));
   if (tokenizer->vocabulary() < arguments.vocabulary)
     print_stderr("lockstep: the text has only {} tokens; more text is needed for a vocabulary of {}\n",
                  tokenizer->vocabulary(), arguments.vocabulary);

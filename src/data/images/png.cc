@@ -105,6 +105,8 @@ DecodedImage decode_png(std::span<const uint8_t> file, const std::string& where,
   return image;
 }
 
+bool can_decode_png() { return true; }
+
 }  // namespace lockstep::detail
 
 #else
@@ -114,6 +116,8 @@ namespace lockstep::detail {
 DecodedImage decode_png(std::span<const uint8_t>, const std::string& where, bool) {
   throw_error("read {}: this build has no libpng; install libpng-dev and build again", where);
 }
+
+bool can_decode_png() { return false; }
 
 }  // namespace lockstep::detail
 

@@ -171,7 +171,7 @@ void add_data_command(CLI::App& program, Action& action) {
 
   CLI::App* lister = data->add_subcommand("list", "list the named data sets and where they are on this machine");
   add_runtime_flags(*lister, arguments->cache, {SettingGroup::cache});
-  add_examples(*lister, {"lockstep data list"});
+  add_examples(*lister, {"lockstep data list", "lockstep data list --cache-dir /data/lockstep"});
   lister->callback([arguments, &action] { action = [arguments] { return list(*arguments); }; });
   add_tokenizer_commands(*data, action);
   add_examples(*data, {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify mnist"});

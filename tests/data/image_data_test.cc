@@ -122,7 +122,7 @@ TEST_F(ImageDataFiles, WrongOptionsAreErrors) {
   EXPECT_THROWS(open_image_data({.dataset = "npy:x.npy"}), Error, "data: \"npy:x.npy\" has 1 paths");
 }
 
-TEST_F(ImageDataFiles, KindsOfDataAreToldApart) {
+TEST_F(ImageDataFiles, KindOfDataFollowsFromTheName) {
   for (const char* name : {"mnist", "cifar10", "synthetic", "images:x", "a,b", "a,b,c,d"})
     EXPECT_TRUE(is_image_data(name)) << name;
   for (const char* name : {"moby-dick", "text:x", "tokens:x", "csv:x"}) EXPECT_FALSE(is_image_data(name)) << name;

@@ -107,7 +107,7 @@ int run(const GenerateArguments& arguments) {
   return kDone;
 }
 
-CLI::Validator number_above_or_at(double low, bool low_open, double high, const std::string& wanted) {
+CLI::Validator number_within(double low, bool low_open, double high, const std::string& wanted) {
   return CLI::Validator(
       [=](const std::string& text) -> std::string {
         double value = 0;
@@ -127,7 +127,7 @@ void add_sampling_flags(CLI::App& command, GenerateOptions& options) {
       .add_option("--temperature", options.temperature,
                   "divides the logits; 0: always the most probable token (default: 1)")
       ->type_name("X")
-      ->check(number_above_or_at(0, false, 1e30, "a number of at least 0"));
+      ->check(number_within(0, false, 1e30, "a number of at least 0"));
   command.add_option("--top-k", options.top_k, "draw from the N most probable tokens; 0: all (default: 0)")
       ->type_name("N")
       ->check(integer_between(0, most));
@@ -135,7 +135,7 @@ void add_sampling_flags(CLI::App& command, GenerateOptions& options) {
       .add_option("--top-p", options.top_p,
                   "draw from the most probable tokens, as few as have this probability together (default: 1)")
       ->type_name("P")
-      ->check(number_above_or_at(0, true, 1, "a number above 0 and up to 1"));
+      ->check(number_within(0, true, 1, "a number above 0 and up to 1"));
   command.add_option("--seed", options.seed, "random seed; the same seed gives the same text (default: 0)")
       ->type_name("N");
   command.add_option("--samples", options.samples, "number of texts for the prompt (default: 1)")
@@ -170,6 +170,9 @@ void add_generate_command(CLI::App& program, Action& action) {
       ->type_name("float32|bfloat16|float16")
       ->check(one_of({"float32", "bfloat16", "float16"}));
   command->add_flag("--quiet", arguments->quiet, "do not print the number of tokens and their rate");
+  group_flags(*command, "Prompt", {"--prompt", "--prompt-file", "--tokenizer"});
+  group_flags(*command, "Sampling", {"--temperature", "--top-k", "--top-p", "--seed", "--samples"});
+  group_flags(*command, "End of a text", {"--tokens", "--stop", "--ignore-end"});
   add_devices_flags(*command, arguments->devices);
   add_examples(*command, {"lockstep generate run --prompt \"Call me\" --temperature 0.8 --top-k 40",
                           "lockstep generate run --prompt-file - --tokens 50 --samples 3 < prompt.txt"});

@@ -33,7 +33,7 @@ const detail::BpeSpec& gpt2_spec() {
   return dynamic_cast<const detail::BpeTokenizer&>(*tokenizer).spec();
 }
 
-// Text whose words a tokenizer has seen before.
+// Text with words that the tokenizer has seen before.
 void encode(benchmark::State& state, const Tokenizer& tokenizer) {
   const std::string& text = english();
   std::vector<int32_t> ids;

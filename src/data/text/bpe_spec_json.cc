@@ -307,7 +307,7 @@ class SpecReader {
   std::unordered_map<std::string, int32_t> added_;  // ids of the added tokens
 };
 
-// Limits for vocabularies, whose objects and lists are long.
+// Limits for vocabularies: their objects and lists are long.
 constexpr JsonLimits kVocabularyLimits = {.bytes = static_cast<size_t>(kMaxTokenizerBytes),
                                           .values = 16'000'000,
                                           .keys = static_cast<size_t>(kMaxVocabulary),
@@ -320,7 +320,7 @@ std::optional<std::string> bytes_of_symbols(std::string_view symbols) {
   const char* at = symbols.data();
   const char* const end = at + symbols.size();
   while (at < end) {
-    const Character c = character_at(at, end);
+    const Utf8Character c = character_at(at, end);
     const int16_t byte = c.code < bytes_of_codes().size() ? bytes_of_codes()[c.code] : int16_t{-1};
     if (byte < 0) return std::nullopt;
     bytes += static_cast<char>(byte);

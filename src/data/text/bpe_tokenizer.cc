@@ -50,7 +50,7 @@ bool is_word_before(std::string_view text, size_t at) {
 }
 size_t skip_space(std::string_view text, size_t at) {
   while (at < text.size()) {
-    const Character c = character_at(text.data() + at, text.data() + text.size());
+    const Utf8Character c = character_at(text.data() + at, text.data() + text.size());
     if ((UnicodeClasses::get()[c.code] & kSpace) == 0) break;
     at += c.size;
   }
@@ -58,7 +58,7 @@ size_t skip_space(std::string_view text, size_t at) {
 }
 size_t skip_space_back(std::string_view text, size_t at, size_t least) {
   while (at > least) {
-    const Character c = character_before(text.data(), text.data() + at);
+    const Utf8Character c = character_before(text.data(), text.data() + at);
     if ((UnicodeClasses::get()[c.code] & kSpace) == 0) break;
     at -= c.size;
   }

@@ -37,7 +37,7 @@ class ClassReader {
   Read operator()(const char* at) const {
     const auto byte = static_cast<unsigned char>(*at);
     if (byte < 0x80) return {ascii_[byte], 1};
-    const Character c = character_at(at, end_);
+    const Utf8Character c = character_at(at, end_);
     return {table_[c.code], c.size};
   }
 

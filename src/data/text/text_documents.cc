@@ -55,8 +55,8 @@ bool is_word_boundary(std::string_view text, size_t i) {
 // Throws Error for a zero byte or a byte that is not UTF-8. `first` is the position of the text in the document.
 void check_text(std::string_view text, const std::string& name, int64_t first) {
   for (const char *at = text.data(), *end = at + text.size(); at < end;) {
-    const Character c = character_at(at, end);
-    if (c.code == Character::kInvalid || c.code == 0)
+    const Utf8Character c = character_at(at, end);
+    if (c.code == Utf8Character::kInvalid || c.code == 0)
       throw_error(
           "text: {} is not text in UTF-8: byte 0x{:02x} at position {}; convert it, for example with `iconv -f LATIN1 "
           "-t UTF-8`, or give token ids with tokens:FILE",
@@ -172,7 +172,7 @@ std::string distinct_characters(const TextDocuments& documents, FileSystem& file
   TextPieces pieces(documents, files);
   for (TextPiece piece; pieces.next(piece);)
     for (const char *at = piece.text.data(), *end = at + piece.text.size(); at < end;) {
-      const Character c = character_at(at, end);
+      const Utf8Character c = character_at(at, end);
       seen[c.code] = true;
       at += c.size;
     }

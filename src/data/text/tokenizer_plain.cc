@@ -66,7 +66,7 @@ class CharTokenizer final : public Tokenizer {
   std::optional<int32_t> end_of_text() const override { return std::nullopt; }
   std::optional<int32_t> id_of(std::string_view token) const override {
     if (token.empty()) return std::nullopt;
-    const Character c = character_at(token.data(), token.data() + token.size());
+    const Utf8Character c = character_at(token.data(), token.data() + token.size());
     if (c.size != token.size() || c.code >= ids_.size() || ids_[c.code] < 0) return std::nullopt;
     return ids_[c.code];
   }
@@ -74,7 +74,7 @@ class CharTokenizer final : public Tokenizer {
     const size_t before = ids.size();
     const char* const end = text.data() + text.size();
     for (const char* at = text.data(); at < end;) {
-      const Character c = character_at(at, end);
+      const Utf8Character c = character_at(at, end);
       if (c.code >= ids_.size() || ids_[c.code] < 0) {
         ids.resize(before);
         throw_unknown_character(text, static_cast<size_t>(at - text.data()), c);
@@ -101,8 +101,8 @@ class CharTokenizer final : public Tokenizer {
   }
 
  private:
-  [[noreturn]] void throw_unknown_character(std::string_view text, size_t at, const Character& c) const {
-    if (c.code == Character::kInvalid)
+  [[noreturn]] void throw_unknown_character(std::string_view text, size_t at, const Utf8Character& c) const {
+    if (c.code == Utf8Character::kInvalid)
       throw_error("tokenizer chars: byte {} of the text, 0x{:02x}, is not UTF-8; convert the text, or use bytes", at,
                   static_cast<uint8_t>(text[at]));
     throw_error(
@@ -122,8 +122,8 @@ std::vector<uint32_t> distinct_codes(std::string_view text, std::string_view wha
   std::vector<bool> seen(0x110000);
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at < end;) {
-    const Character c = character_at(at, end);
-    if (c.code == Character::kInvalid)
+    const Utf8Character c = character_at(at, end);
+    if (c.code == Utf8Character::kInvalid)
       throw_error("{}: byte {} of the text, 0x{:02x}, is not UTF-8; convert the text, or use the tokenizer bytes", what,
                   at - text.data(), static_cast<uint8_t>(*at));
     seen[c.code] = true;

@@ -35,10 +35,10 @@ const UnicodeClasses& UnicodeClasses::get() {
   return classes;
 }
 
-Character character_before(const char* begin, const char* at) {
+Utf8Character character_before(const char* begin, const char* at) {
   for (int size = 2; size <= 4 && at - begin >= size; ++size)
-    if (const Character c = character_at(at - size, at);
-        c.code != Character::kInvalid && c.size == static_cast<uint32_t>(size))
+    if (const Utf8Character c = character_at(at - size, at);
+        c.code != Utf8Character::kInvalid && c.size == static_cast<uint32_t>(size))
       return c;
   return character_at(at - 1, at);
 }

@@ -36,7 +36,7 @@ class UnicodeClasses {
 };
 
 // A character of a text. Bytes that are not UTF-8 are characters of one byte without classes and code point.
-struct Character {
+struct Utf8Character {
   static constexpr uint32_t kInvalid = 0xffffffff;
 
   uint32_t code = kInvalid;
@@ -44,7 +44,7 @@ struct Character {
 };
 
 // Decodes the character at `at`. REQUIRES: at < end.
-inline Character character_at(const char* at, const char* end) {
+inline Utf8Character character_at(const char* at, const char* end) {
   const auto byte = [&](int i) { return static_cast<uint32_t>(static_cast<unsigned char>(at[i])); };
   const auto continues = [&](int i) { return (byte(i) & 0xc0) == 0x80; };
   const uint32_t first = byte(0);
@@ -63,7 +63,7 @@ inline Character character_at(const char* at, const char* end) {
 }
 
 // The character that ends before `at`. REQUIRES: begin < at.
-Character character_before(const char* begin, const char* at);
+Utf8Character character_before(const char* begin, const char* at);
 
 // Appends a code point as UTF-8. REQUIRES: it is valid.
 void append_utf8(uint32_t code, std::string& text);

@@ -134,8 +134,8 @@ std::string to_nfc(std::string_view text) {
   marks.reserve(text.size());
   const char* const end = text.data() + text.size();
   for (const char* at = text.data(); at < end;) {
-    const Character c = character_at(at, end);
-    if (c.code == Character::kInvalid) {
+    const Utf8Character c = character_at(at, end);
+    if (c.code == Utf8Character::kInvalid) {
       marks.push_back({kByte | static_cast<uint8_t>(*at), 0});
     } else {
       decompose(c.code, marks);

@@ -108,7 +108,8 @@ int print_schedule(const TrainConfig& config, const ProblemFactory& make) {
 void add_training(CLI::App& command, Action& action, const ProblemFactory& make) {
   auto flags = std::make_shared<ConfigFlags>();
   add_config_flags(command, *flags);
-  command.callback([flags, make, &action] {
+  command.callback([flags, make, &command, &action] {
+    if (!command.get_subcommands().empty()) return;  // the parser calls the callback of a parent, too
     action = [flags, make] {
       export_flags(flags->runtime);
       KeyLines lines;

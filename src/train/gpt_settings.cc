@@ -136,6 +136,20 @@ TrainConfig with_model_of(TrainConfig config, const ConfigMap& saved) {
   return config;
 }
 
+TrainConfig start_from(const TrainConfig& config, const std::string& path) {
+  FileSystem& files = FileSystem::real();
+  std::string checkpoint = path;
+  if (!files.exists(detail::locate_checkpoint(files, path) + "/" + detail::kManifest)) {
+    const std::vector<int64_t> steps = list_checkpoints(path);
+    if (steps.empty())
+      throw_error("{} is neither a checkpoint nor a folder of checkpoints; give the run to start from", path);
+    checkpoint = checkpoint_path(path, steps.back());
+  }
+  TrainConfig out = with_model_of(config, inspect_checkpoint(checkpoint).config);
+  if (out.tokenizer.empty()) out.tokenizer = run_tokenizer_file(checkpoint);
+  return out;
+}
+
 Gpt gpt_form(const GptConfig& config) {
   const auto create = [&](const Array& key) { return create_gpt(config, key); };
   return detail::trace_call("gpt_form", create, random::key(0)).result;

@@ -28,6 +28,10 @@ ConfigMap gpt_settings_of(const GptConfig& config);
 // Settings that are given in `config` must agree. Throws Error naming the setting and both values.
 TrainConfig with_model_of(TrainConfig config, const ConfigMap& saved);
 
+// The same for a checkpoint, or the newest one of a folder. The tokenizer, if none is given, is the one beside the
+// checkpoints. Throws Error when there is no checkpoint.
+TrainConfig start_from(const TrainConfig& config, const std::string& path);
+
 // The language model of a checkpoint.
 struct StoredGpt {
   GptConfig config;

@@ -143,6 +143,23 @@ TEST(RunTokenizer, IsStoredBesideTheCheckpoints) {
   EXPECT_THROWS(load_run_tokenizer(checkpoint), JsonSyntaxError, run + "/tokenizer.json");
 }
 
+TEST(RunTokenizer, ARunStartsFromAFolder) {
+  const TempDir dir;
+  const std::string run = dir.path() + "/run";
+  const std::string checkpoint = save_checkpoint(run, stored(small_llama(), random_params(small_llama(), 1)));
+  EXPECT_EQ(start_from(gpt_run({}), run).tokenizer, "");
+  store_run_tokenizer(run, *char_tokenizer("abc"));
+  for (const std::string& path : {run, checkpoint}) {
+    const TrainConfig started = start_from(gpt_run({{"batch_size", "5"}}), path);
+    EXPECT_EQ(started.batch_size, 5);
+    EXPECT_EQ(gpt_settings_of(gpt_config_of(started, 3)), gpt_settings_of(small_llama()));
+    EXPECT_EQ(started.tokenizer, run + "/tokenizer.json");
+  }
+  EXPECT_EQ(start_from(gpt_run({{"tokenizer", "bytes"}}), run).tokenizer, "bytes");
+  EXPECT_THROWS(start_from(gpt_run({}), dir.path()), Error,
+                dir.path() + " is neither a checkpoint nor a folder of checkpoints; give the run to start from");
+}
+
 TEST(LoadOptions, OnlyWantedArraysAreRead) {
   const TempDir dir;
   Checkpoint checkpoint{.arrays = {{"params/w", ones({300})}, {"optimizer/w", zeros({300})}}};

@@ -9,7 +9,7 @@
 namespace lockstep::detail {
 namespace {
 
-constexpr size_t kCsvPart = 1 << 20;
+constexpr int64_t kCsvPart = 1 << 20;
 
 constexpr double kPowersOfTen[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -53,7 +53,10 @@ bool parse_csv_number(std::string_view cell, double& value) {
 }
 
 CsvReader::CsvReader(const std::string& path, char separator, FileSystem& files)
-    : path_(path), file_(files.open(path)), separator_(separator) {
+    : path_(path),
+      file_(files.open(path)),
+      separator_(separator),
+      part_(static_cast<size_t>(std::min(kCsvPart, files.size(path) + 1))) {
   if (!refill()) throw_error("read {}: the file is empty; give a table with a line for each example", path_);
   const std::string_view start(at_, static_cast<size_t>(end_ - at_));
   if (start.starts_with("\xff\xfe") || start.starts_with("\xfe\xff"))
@@ -67,7 +70,7 @@ bool CsvReader::refill() {
   if (static_cast<int64_t>(rest) > kMaxCsvRecord)
     throw_error("read {}: line {} begins a record of more than {} MiB; is a quote not closed?", path_, line_,
                 kMaxCsvRecord >> 20);
-  std::vector<char> next(std::min(std::max(kCsvPart, 2 * rest), static_cast<size_t>(kMaxCsvRecord) + kCsvPart));
+  std::vector<char> next(std::min(std::max(part_, 2 * rest), static_cast<size_t>(kMaxCsvRecord) + part_));
   if (rest > 0) std::memcpy(next.data(), at_, rest);
   const size_t got = file_->read(offset_, {reinterpret_cast<uint8_t*>(next.data()) + rest, next.size() - rest});
   offset_ += static_cast<int64_t>(got);

@@ -43,6 +43,7 @@ class CsvReader {
   std::string path_;
   std::unique_ptr<OpenFile> file_;
   char separator_;
+  size_t part_;  // bytes to read at a time; a small file is read with one call
   std::vector<char> buffer_;
   const char* at_ = nullptr;  // the next byte to parse
   const char* end_ = nullptr;

@@ -131,15 +131,15 @@ class Generator::Impl::Generation {
         key_(random::key(options.seed)),
         history_(static_cast<size_t>(options.samples), prompt),
         texts_(history_.size()) {
-    const GptConfig& config = model.config;
-    const int64_t context = padded_length(static_cast<int64_t>(prompt.size()) + options.tokens, config.context);
+    const GptConfig& gpt = model.config;
+    const int64_t context = padded_length(static_cast<int64_t>(prompt.size()) + options.tokens, gpt.context);
     step_ = {.context = context,
-             .vocabulary = std::min(config.vocabulary, model.tokenizer->vocabulary()),
+             .vocabulary = std::min(gpt.vocabulary, model.tokenizer->vocabulary()),
              .temperature = options.temperature,
              .top_k = options.temperature == 0 ? 0 : options.top_k,
              .top_p = options.temperature == 0 ? 1 : options.top_p};
-    cache_ = create_cache(with_context(config, context), options.samples, model.compute);
-    if (params_.position_embedding && context < config.context)
+    cache_ = create_cache(with_context(gpt, context), options.samples, model.compute);
+    if (params_.position_embedding && context < gpt.context)
       params_.position_embedding = slice(*params_.position_embedding, {0}, {context});
     for (size_t i = 0; i < history_.size(); ++i) streams_.emplace_back(model.tokenizer, options.stop);
   }

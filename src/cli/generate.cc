@@ -66,6 +66,7 @@ class TextPrinter {
       write(texts[i].text);
       fmt::print("\n");
     }
+    std::fflush(stdout);
   }
 
  private:

@@ -107,6 +107,7 @@ std::string describe(const Task& task, const EngineOptions& options, const std::
   size_t widest = 9, widest_spec = 8;
   for (const std::string& path : task.paths) widest = std::max(widest, path.size());
   for (const ParameterSpecs& each : specs) widest_spec = std::max(widest_spec, to_string(each.param).size());
+  constexpr size_t kMaxRows = 24;  // the table of a large model would hide everything before it
   int64_t parameters = 0;
   const auto row = [&](const auto& path, const auto& type, const auto& elements, const auto& bytes, const auto& spec,
                        const auto& state) {
@@ -118,10 +119,16 @@ std::string describe(const Task& task, const EngineOptions& options, const std::
   for (size_t i = 0; i < task.paths.size(); ++i) {
     const Type& type = task.types[i];
     parameters += count(type.shape);
+    if (i >= kMaxRows && task.paths.size() > kMaxRows + 1) continue;
     table += row(task.paths[i], to_string(type), with_commas(count(type.shape)), bytes_text(type.bytes()),
                  to_string(specs[i].param),
-                 !task.trained[i] ? "not trained" : has_state ? to_string(specs[i].state) : "");
+                 !task.trained[i] ? "not trained"
+                 : has_state      ? to_string(specs[i].state)
+                                  : "");
   }
+  if (task.paths.size() > kMaxRows + 1)
+    table +=
+        fmt::format("  ... and {} more\n", counted(static_cast<int64_t>(task.paths.size() - kMaxRows), "parameter"));
   std::string out;
   out += fmt::format("model      {}, {} parameters\n", task.name, with_commas(parameters));
   out += fmt::format("mesh       {}\n", to_string(options.mesh));

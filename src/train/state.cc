@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "base/check.h"
@@ -82,6 +82,7 @@ Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimi
   const std::vector<Array> arrays = tree_leaves(state.optimizer);  // the step, then the arrays of state_arrays()
   const std::vector<StateArray> list =
       state_arrays(optimizer, trained_of(task, task.paths), trained_of(task, task.types));
+  LOCKSTEP_CHECK(arrays.size() == list.size() + 1, "{} arrays of {}", arrays.size(), list.size() + 1);
   for (size_t i = 0; i < list.size(); ++i) out.arrays.emplace_back(kOptimizer + list[i].name, arrays[i + 1]);
   add(kAverage, trained_of(task, task.paths), state.average);
   if (std::isfinite(state.best_loss)) {

@@ -156,12 +156,14 @@ std::pair<StepState, StepOutputs> CompiledSteps::Recipe::updated(const StepState
     for (Array& g : grads) g = g * astype(factor, g.dtype());
     loss = loss * factor;
   }
-  std::vector<Array> squares;
-  for (const Array& g : grads) squares.push_back(lockstep::sum(square(g)));
+  const std::vector<std::string> paths = trained_of(task, task.paths);
+  const std::vector<ParameterRule> rules = rules_of(optimizer, paths, trained_of(task, task.types));
+  std::vector<Array> squares;  // 0 for frozen parameters, whose gradients are then not computed
+  for (size_t i = 0; i < grads.size(); ++i)
+    squares.push_back(rules[i].frozen ? zeros({}) : lockstep::sum(square(grads[i])));
   const Array norm = sqrt(lockstep::sum(stack(squares)));  // unused, and so not computed, without clipping or scaling
   const Array finite = isfinite(norm);
-  Update next =
-      update(optimizer, trained_of(task, task.paths), trained_of(task, state.params), grads, state.optimizer, norm);
+  Update next = update(optimizer, paths, trained_of(task, state.params), grads, state.optimizer, norm);
   StepState after{merge(next.params, sum.states), std::move(next.state), state.loss_scale, {}};
   if (ema_decay > 0) after.average = update_average(state.average, next.params, ema_decay, state.optimizer.step);
   if (precision.loss_scaling) {

@@ -311,7 +311,7 @@ TEST(Engine, InvalidOptionsAndStatesAreRejected) {
   Engine engine(small_model(), options());
   TrainState state = engine.create_state();
   EXPECT_THROWS(engine.save(state), Error, "save: the engine has no checkpoint_dir");
-  const Checkpoint own = detail::to_checkpoint(state, engine.task());
+  const Checkpoint own = detail::to_checkpoint(state, engine.task(), engine.options().optimizer);
   EXPECT_THROWS(Engine(find_model("mlp"), options()).restore(own), Error,
                 "has no params/dense/0/w, which model mlp needs");
   EXPECT_THROWS(Engine(small_model(), options(Optimizer::Kind::sgd)).restore({.step = 1}), Error,
@@ -324,7 +324,7 @@ TEST(Engine, InvalidOptionsAndStatesAreRejected) {
   other.arrays.emplace_back("params/more/w", zeros({2}));
   EXPECT_THROWS(engine.restore(other), Error, "has params/more/w as f32[2], which model small does not have");
   Engine plain(small_model(), options(Optimizer::Kind::sgd));
-  EXPECT_THROWS(engine.restore(detail::to_checkpoint(plain.create_state(), plain.task())), Error,
+  EXPECT_THROWS(engine.restore(detail::to_checkpoint(plain.create_state(), plain.task(), plain.options().optimizer)), Error,
                 "has no optimizer/first/hidden/w, which optimizer adamw needs");
   state.step = 9;
   Loader loader(digits(230), {.batch_size = 50});

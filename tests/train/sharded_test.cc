@@ -286,20 +286,20 @@ TEST(Sharded, CheckpointsMoveBetweenAnyMeshesAndPlans) {
     EngineOptions writing = options_of(from), reading = options_of(to);
     writing.checkpoint_dir = reading.checkpoint_dir = dir.path();
     const TrainState state = trained_on(writing, 2).state;
-    const Checkpoint held = detail::to_checkpoint(state, image_task(small_sharded_model()));
+    const Checkpoint held = detail::to_checkpoint(state, image_task(small_sharded_model()), {});
     Engine writer(small_sharded_model(), writing), reader(small_sharded_model(), reading);
     const Checkpoint written = load_checkpoint(writer.save(state));
     expect_same_bytes(held, written);
 
     TrainState restored = reader.restore(written);
     expect_planned_shardings(restored, reading);
-    expect_same_bytes(held, detail::to_checkpoint(restored, image_task(small_sharded_model())));
+    expect_same_bytes(held, detail::to_checkpoint(restored, image_task(small_sharded_model()), {}));
 
     // The same when each lane reads its pieces from the disk.
     const TrainState resumed = reader.restore_or_create("auto");
     expect_planned_shardings(resumed, reading);
     expect_loaded_as_pieces(resumed, reading);
-    expect_same_bytes(held, detail::to_checkpoint(resumed, image_task(small_sharded_model())));
+    expect_same_bytes(held, detail::to_checkpoint(resumed, image_task(small_sharded_model()), {}));
 
     // A step under the other plan gives the same loss.
     Loader loader(synthetic_digits(230, 1, 1).train, {.batch_size = 50, .seed = 3});
@@ -309,7 +309,7 @@ TEST(Sharded, CheckpointsMoveBetweenAnyMeshesAndPlans) {
     EXPECT_NEAR(there, here, 1e-4 * here);
     expect_planned_shardings(restored, reading);
     const Checkpoint moved = load_checkpoint(reader.save(restored));
-    expect_same_bytes(detail::to_checkpoint(restored, image_task(small_sharded_model())), moved);
+    expect_same_bytes(detail::to_checkpoint(restored, image_task(small_sharded_model()), {}), moved);
     for (size_t i = 0; i < restored.params.size(); ++i) {
       const std::span<const float> p = again.params[i].data<float>(), q = restored.params[i].data<float>();
       double worst = 0;

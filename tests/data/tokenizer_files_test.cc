@@ -165,7 +165,8 @@ TEST_F(TokenizerFiles, WrongInputsAreErrors) {
             std::string::npos);
   EXPECT_NE(run(path("a.txt"), {"--validation", "0.5"}).find("x.bin would have no tokens"), std::string::npos);
   expect_usage_error({"data", "train-tokenizer", "a", "--vocabulary", "256", "-o", "b"},
-                     "data train-tokenizer: --vocabulary: \"256\" is not a whole number from 257 to 1048576");
+                     "data train-tokenizer: --vocabulary: \"256\" is not a whole number from 257 to 1048576; see "
+                     "`lockstep data train-tokenizer --help`");
   EXPECT_EQ(names(), (std::vector<std::string>{"a.txt", "binary.txt", "empty.txt"}));
 }
 

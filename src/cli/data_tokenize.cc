@@ -149,6 +149,7 @@ void add_tokenizer_commands(CLI::App& data, Action& action) {
                    "the share of the text, from its end, for a second file: val.bin for train.bin, else NAME_val.bin")
       ->type_name("SHARE");
   tokenizer->add_option("--threads", arguments->threads, "threads that tokenize (default: one for each CPU)")
+      ->type_name("N")
       ->check(integer_between(1, 1024));
   add_runtime_flags(*tokenizer, arguments->cache, {SettingGroup::cache});
   add_examples(*tokenizer, {"lockstep data tokenize --tokenizer gpt2 book.txt -o book.bin",

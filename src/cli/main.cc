@@ -25,5 +25,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return lockstep::cli::run_program([&] { return run(argc, argv); });
+  return lockstep::cli::run_program("lockstep", [&] { return run(argc, argv); });
 }

@@ -28,9 +28,8 @@ void reserve_closed_streams() {
       (void)!::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-void print_failure(const std::exception& error) { print_stderr("{}: {}\n", program_name(), error.what()); }
-
-int run_or_report(const std::function<int()>& body) {
+int run_or_report(const std::string& name, const std::function<int()>& body) {
+  const auto print_failure = [&](const std::exception& error) { print_stderr("{}: {}\n", name, error.what()); };
   try {
     const int code = body();
     distributed::shutdown();
@@ -55,21 +54,21 @@ bool stdout_reader_exited() {
 }
 
 // Flushes standard output. Returns `code`, or kFailed when it is success but the output is incomplete.
-int flush_output(int code) {
+int flush_output(const std::string& name, int code) {
   const bool flush_failed = std::fflush(stdout) != 0;
   const int error = errno;
   if (code != kDone || (!flush_failed && std::ferror(stdout) == 0) || stdout_reader_exited()) return code;
-  std::fprintf(stderr, "%s: cannot write to standard output%s%s; the output is incomplete\n", program_name().c_str(),
+  std::fprintf(stderr, "%s: cannot write to standard output%s%s; the output is incomplete\n", name.c_str(),
                flush_failed ? ": " : "", flush_failed ? std::strerror(error) : "");
   return kFailed;
 }
 
 }  // namespace
 
-int run_program(const std::function<int()>& body) {
+int run_program(const std::string& name, const std::function<int()>& body) {
   reserve_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit fails a write instead of killing the program
-  const int code = flush_output(run_or_report(body));
+  const int code = flush_output(name, run_or_report(name, body));
   if (!GpuDeadline::any_expired()) return code;
   std::fflush(nullptr);
   std::_Exit(code);  // the CUDA driver's exit handlers would wait for the GPU

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace lockstep::cli {
 
-// Runs the program and returns its exit code:
+// Runs the program of this name and returns its exit code:
 //
 //   0   success
 //   1   failure
@@ -15,8 +16,8 @@ namespace lockstep::cli {
 //   75  a transient failure, so a restart may help: another process or a GPU was lost. In a replica of a Kubeflow JAXJob
 //       the code is 138.
 //
-// Prints an exception as `PROGRAM: message`, leaves the job, and flushes standard output. Does not return when a GPU no
+// Prints an exception as `NAME: message`, leaves the job, and flushes standard output. Does not return when a GPU no
 // longer answers: the process ends with the code.
-int run_program(const std::function<int()>& body);
+int run_program(const std::string& name, const std::function<int()>& body);
 
 }  // namespace lockstep::cli

@@ -92,10 +92,10 @@ namespace lockstep::detail {
 int train_main(int argc, char** argv, std::vector<SettingRow> rows,
                std::function<Problem(const NamedSettings&, const TrainInputs&)> make) {
   const std::string path = argc > 0 && argv[0] ? argv[0] : "";
-  const std::string name = std::filesystem::path(path).filename().string();
+  const std::string file = std::filesystem::path(path).filename().string(), name = file.empty() ? "train" : file;
   std::optional<UserProgram> program;
-  return cli::run_program([&] {
-    program.emplace(name.empty() ? "train" : name, std::move(rows));
+  return cli::run_program(name, [&] {
+    program.emplace(name, std::move(rows));
     cli::TaskCommandLine line([make](const TrainConfig& config) {
       Problem problem = make(config.user, {.seed = config.seed, .batch_size = config.batch_size});
       cli::check_problem(problem, config);

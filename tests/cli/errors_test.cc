@@ -128,7 +128,9 @@ TEST(TrainErrors, ConfigurationFilesNameFileAndLine) {
   expect_bad("batch_size: 12\nsteps: soon\n", ":2: steps: \"soon\" is not a whole number of at least 0");
   expect_bad("steps: [1, 2]\n", ":1: steps is a list; expected a single value, such as `steps: 0`");
   expect_bad("steps: 1\nepochs: 2\n", ": both steps (1) and epochs (2) are given; keep only one");
-  expect_bad("seed: 1\nmodel: resnet\n", ":2: model: unknown value \"resnet\"; choose mlp, mlp1024 or cnn");
+  expect_bad("seed: 1\nmodel: resnet\n",
+             ":2: model: unknown value \"resnet\"; choose mlp, mlp1024, cnn, vit, resnet18 or gpt; did you mean "
+             "\"resnet18\"?");
   expect_bad("devices: 0\n", ":1: devices: \"0\" is not auto, all or a number from 1 to 131072");
   // Settings that do not fit the data or the devices.
   expect_bad("devices: 3\nmesh: data=4\n",
@@ -144,7 +146,7 @@ TEST(TrainErrors, ConfigurationFilesNameFileAndLine) {
   // A flag replaces the file's value, so the error is about the flag.
   write_text(file, "model: resnet\n");
   expect_refused({"--config", file, "--model", "foo"}, 2,
-                 "train: model: unknown value \"foo\"; choose mlp, mlp1024 or cnn");
+                 "train: model: unknown value \"foo\"; choose mlp, mlp1024, cnn, vit, resnet18 or gpt");
   write_text(file, "model: mlp\nmesh: [1\n");
   const RunningProgram::Result yaml = train({file});
   EXPECT_EQ(yaml.exit_code, 2);
@@ -171,7 +173,7 @@ TEST(TrainErrors, MissingOrTooLittleData) {
                         dir.path()));
   expect_refused({"--dataset", "mnits"}, 2,
                  "train: dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, "
-                 "synthetic, cifar10, moby-dick, sotu, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give "
+                 "cifar10, moby-dick, sotu, synthetic, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give "
                  "two or four IDX files separated by commas");
 }
 

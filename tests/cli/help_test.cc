@@ -213,7 +213,8 @@ TEST(Help, DocumentationHasEveryCommandAndFlag) {
 const std::string& bash_completion() {
   static const TempDir dir;
   static const std::string path = [] {
-    const std::string script = run_lockstep({"completion", "bash"}).output, file = dir.path() + "/lockstep";
+    const std::string script = RunningProgram({program_path(), "completion", "bash"}).wait().out,
+                      file = dir.path() + "/lockstep";
     FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));
     return file;
   }();
@@ -252,8 +253,8 @@ TEST(Completion, BashOffersCommandsFlagsAndValues) {
   EXPECT_EQ(bash_offers({"get", ""}), (Offers{"events", "jaxjobs", "jobs", "pods"}));
   EXPECT_EQ(bash_offers({"get", "pods", "-o", ""}), (Offers{"json", "name", "wide", "yaml"}));
   EXPECT_EQ(bash_offers({"logs", "--on", "s"}), (Offers{"slurm"}));
-  EXPECT_EQ(bash_offers({"data", ""}), (Offers{"fetch", "verify"}));
-  EXPECT_EQ(bash_offers({"data", "fetch", ""}), (Offers{"mnist", "fashion-mnist"}));
+  EXPECT_EQ(bash_offers({"data", ""}), (Offers{"fetch", "list", "tokenize", "train-tokenizer", "verify"}));
+  EXPECT_EQ(bash_offers({"data", "fetch", ""}), (Offers{"mnist", "fashion-mnist", "cifar10", "moby-dick", "sotu"}));
   EXPECT_EQ(bash_offers({"data", "fetch", "--d"}), (Offers{"--dir"}));
   EXPECT_EQ(bash_offers({"train", "--learn"}), (Offers{"--learning-rate"}));
   EXPECT_EQ(bash_offers({"train", "--model", ""}), (Offers{"mlp", "mlp1024", "cnn", "vit", "resnet18", "gpt"}));
@@ -289,7 +290,7 @@ _describe() { local name=${@[-1]}; print -l -- "${(@P)name}"; }
 TEST(Completion, ZshOffersCommandsFlagsAndValues) {
   if (find_program("zsh").empty()) GTEST_SKIP() << "zsh is not installed";
   const TempDir dir;
-  const std::string script = run_lockstep({"completion", "zsh"}).output;
+  const std::string script = RunningProgram({program_path(), "completion", "zsh"}).wait().out;
   const std::string file = dir.path() + "/_lockstep";
   FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));
   EXPECT_EQ(run_process({"zsh", "-n", file}, std::chrono::seconds(60)).output, "");
@@ -301,8 +302,8 @@ TEST(Completion, ZshOffersCommandsFlagsAndValues) {
         .output;
   };
   EXPECT_NE(offers("''", 2).find("data:download and verify data sets\n"), std::string::npos) << offers("''", 2);
-  EXPECT_EQ(offers("train --model ''", 4), "mlp\nmlp1024\ncnn\n");
-  EXPECT_EQ(offers("train --model=c", 3), "mlp\nmlp1024\ncnn\n");
+  EXPECT_EQ(offers("train --model ''", 4), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
+  EXPECT_EQ(offers("train --model=c", 3), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
   EXPECT_EQ(offers("train --log-dir ''", 4), "files\n");
   EXPECT_EQ(offers("inspect ''", 3), "files\n");
   EXPECT_NE(offers("train --", 3).find("--learning-rate:peak learning rate"), std::string::npos);

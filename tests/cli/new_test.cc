@@ -22,7 +22,8 @@ TEST(NewCommand, WritesAProject) {
             (std::vector<std::string>{"CMakeLists.txt", "README.md", "job.yaml", "main.cc", "settings.yaml"}));
   for (const std::string& name : FileSystem::real().list(project)) {
     const std::string text = read_text(project + "/" + name);
-    EXPECT_EQ(text.find("{{"), text.npos) << name;
+    for (const char* placeholder : {"{{name}}", "{{job}}", "{{lockstep_dir}}"})
+      EXPECT_EQ(text.find(placeholder), text.npos) << name;
     EXPECT_EQ(text.find("my_task"), text.npos) << name;
     EXPECT_NE(text.find("My_wave2"), text.npos) << name;
   }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <regex>
 #include <sstream>
 
@@ -35,13 +36,15 @@ void write_settings(const std::string& path, const std::string& text) {
   FileSystem::real().write(path, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-// Expects the checkpoints of a step in both folders to have byte-equal arrays.
-void expect_same_arrays(const std::string& dir, const std::string& wanted, int64_t step) {
+// Expects the checkpoints of a step in both folders to have equal arrays, up to a difference.
+void expect_same_arrays(const std::string& dir, const std::string& wanted, int64_t step, float most = 0) {
   const Checkpoint a = load_checkpoint(checkpoint_path(dir, step)), b = load_checkpoint(checkpoint_path(wanted, step));
   ASSERT_EQ(a.arrays.size(), b.arrays.size());
   for (size_t i = 0; i < a.arrays.size(); ++i) {
     EXPECT_EQ(a.arrays[i].first, b.arrays[i].first);
-    EXPECT_EQ(a.arrays[i].second.to_vector<float>(), b.arrays[i].second.to_vector<float>()) << a.arrays[i].first;
+    const std::vector<float> x = a.arrays[i].second.to_vector<float>(), y = b.arrays[i].second.to_vector<float>();
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t k = 0; k < x.size(); ++k) ASSERT_LE(std::abs(x[k] - y[k]), most) << a.arrays[i].first << " " << k;
   }
 }
 
@@ -186,7 +189,7 @@ TEST(TrainMain, SignalsSaveACheckpoint) {
 }
 
 #ifdef LOCKSTEP_WITH_GRPC
-TEST(TrainMain, TwoLaunchedProcessesSaveTheSameWeights) {
+TEST(TrainMain, TwoLaunchedProcessesTrainLikeOne) {
   const TempDir dir;
   const std::string one = dir.path() + "/one", two = dir.path() + "/two";
   const Words flags = kShort + Words{"--epochs", "2", "--quiet"};
@@ -194,7 +197,7 @@ TEST(TrainMain, TwoLaunchedProcessesSaveTheSameWeights) {
   const ProcessResult launched =
       run_lockstep(Words{"launch", "-n", "2", "--", kMyTask} + flags + Words{"--checkpoint-dir", two});
   ASSERT_EQ(launched.exit_code, 0) << launched.output;
-  expect_same_arrays(two, one, 40);
+  expect_same_arrays(two, one, 40, 1e-4f);  // sums are taken in another order
 }
 #endif
 

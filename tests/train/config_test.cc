@@ -195,11 +195,14 @@ TrainConfig random_config(std::mt19937_64& random) {
     if (commas && below(3) == 0) out += ", x";
     return out;
   };
+  const auto largest = [](const ConfigKey& key) {
+    return key.limits.high < 0x1p62 ? static_cast<int64_t>(key.limits.high) : std::numeric_limits<int64_t>::max();
+  };
   TrainConfig config;
   for (const ConfigKey& key : config_keys()) {
     if (const auto* m = std::get_if<config::Text TrainConfig::*>(&key.member)) config.** m = text(true);
     if (const auto* m = std::get_if<config::Integer TrainConfig::*>(&key.member))
-      config.** m = static_cast<int64_t>(1 + (random() >> (2 + below(60))));
+      config.** m = std::min(static_cast<int64_t>(1 + (random() >> (2 + below(60)))), largest(key));
     if (const auto* m = std::get_if<config::Unsigned TrainConfig::*>(&key.member)) config.** m = random();
     if (const auto* m = std::get_if<config::Number TrainConfig::*>(&key.member))
       config.** m = std::ldexp(static_cast<double>(1 + (random() >> 12)), -52 - static_cast<int>(below(60)));
@@ -258,7 +261,7 @@ TEST(Config, ModelSizesAreChecked) {
   };
   validate(with(gpt({{"size", "124m"}, {"heads", "12"}, {"kv_heads", "4"}, {"width", "768"}, {"context", "64"}})));
   validate(with({{"model", "vit"}, {"layers", "4"}, {"heads", "3"}}));
-  expect_invalid(gpt({{"size", "huge"}}), "size: unknown value \"huge\"; choose char or 124m");
+  expect_invalid(gpt({{"size", "huge"}}), "size: unknown value \"huge\"; choose char, char-small or 124m");
   expect_invalid(gpt({{"layers", "1001"}}), "layers: \"1001\" is not a whole number from 0 to 1000");
   expect_invalid(gpt({{"heads", "5"}, {"width", "64"}}), "width: 64 is not a multiple of heads (5)");
   expect_invalid(gpt({{"heads", "6"}, {"kv_heads", "4"}}), "kv_heads: 4 does not divide heads (6); choose a divisor");
@@ -267,7 +270,8 @@ TEST(Config, ModelSizesAreChecked) {
   expect_invalid({{"model", "vit"}, {"context", "8"}}, "context: 8 has no effect with model vit; choose model gpt");
   expect_invalid({{"model", "gpt"}, {"dataset", "tokens:a.bin"}, {"tokenizer", "bytes"}},
                  "tokenizer: bytes has no effect with dataset tokens:a.bin, which holds tokens; remove tokenizer");
-  validate(with(gpt({{"expect", "test_bits_per_byte<2"}})));
+  validate(with(gpt({{"expect", "validation_bits_per_byte<2"}})));
+  expect_invalid(gpt({{"expect", "test_loss<2"}}), "unknown metric \"test_loss\"");
   expect_invalid(gpt({{"expect", "test_accuracy>0"}}), "test_accuracy");
 }
 

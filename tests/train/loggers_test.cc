@@ -195,10 +195,24 @@ TEST_F(Csv, NewColumnIsAddedToExistingRows) {
   logger->step(3, {{"new", 4}, {"loss", 5}});
   logger->end(3, {});
   EXPECT_EQ(read("metrics.csv"),
-            "step,time,loss,test_loss,test_accuracy,\"a \"\"b\"\", c\",new\n"
-            "1,1731646000.500,1,,,,\n"
-            "2,1731646000.500,2,,,3,\n"
-            "3,1731646000.500,5,,,,4\n");
+            "step,time,loss,test_loss,\"a \"\"b\"\", c\",new\n"
+            "1,1731646000.500,1,,,\n"
+            "2,1731646000.500,2,,3,\n"
+            "3,1731646000.500,5,,,4\n");
+}
+
+// The columns of evaluations follow from the metrics of the task and the sets that are evaluated.
+TEST_F(Csv, ColumnsOfEvaluationsAreThereFromTheStart) {
+  const auto logger = csv();
+  logger->begin({.sets = {"validation", "test"}});
+  logger->step(1, {{"loss", 1}, {"perplexity", 3}, {"learning_rate", 0.5}});
+  logger->evaluation(1, {{"validation_loss", 2}, {"validation_perplexity", 7}});
+  logger->evaluation(1, {{"test_loss", 4}, {"test_perplexity", 9}});
+  EXPECT_EQ(read("metrics.csv"),
+            "step,time,loss,perplexity,learning_rate,validation_loss,validation_perplexity,test_loss,test_perplexity\n"
+            "1,1731646000.500,1,3,0.5,,,,\n"
+            "1,1731646000.500,,,,2,7,,\n"
+            "1,1731646000.500,,,,,,4,9\n");
 }
 
 TEST_F(Csv, ResumedRunDropsLaterAndTruncatedRowsAndKeepsColumns) {
@@ -221,7 +235,7 @@ TEST_F(Csv, ResumingWithoutAValidFileStartsANewOne) {
     logger->begin({.first_step = 2});
     logger->step(3, {{"loss", 1}});
     logger->end(3, {});
-    EXPECT_EQ(read("metrics.csv"), "step,time,loss,test_loss,test_accuracy\n3,1731646000.500,1,,\n") << old;
+    EXPECT_EQ(read("metrics.csv"), "step,time,loss,test_loss\n3,1731646000.500,1,\n") << old;
   }
 }
 
@@ -235,15 +249,15 @@ TEST_F(FileLoggers, LoggerServesSeveralRuns) {
     }
     if (first == 2) {
       for (const auto& logger : loggers) logger->end(4, {});
-      const std::string rest = ",1731646000.500,1,,\n";
+      const std::string rest = ",1731646000.500,1,\n";
       EXPECT_EQ(read("metrics.csv"),
-                "step,time,loss,test_loss,test_accuracy\n1" + rest + "2" + rest + "3" + rest + "4" + rest);
+                "step,time,loss,test_loss\n1" + rest + "2" + rest + "3" + rest + "4" + rest);
       EXPECT_EQ(lines().size(), 7u);  // two starts, four steps, one end
     }
   }
   for (const auto& logger : loggers) logger->end(2, {});
   EXPECT_EQ(read("metrics.csv"),
-            "step,time,loss,test_loss,test_accuracy\n1,1731646000.500,1,,\n2,1731646000.500,1,,\n");
+            "step,time,loss,test_loss\n1,1731646000.500,1,\n2,1731646000.500,1,\n");
   EXPECT_EQ(lines().size(), 4u);
 }
 
@@ -258,7 +272,7 @@ TEST_F(Csv, FullDiskIsReportedOnce) {
   const std::string output = testing::internal::GetCapturedStderr();
   EXPECT_NE(output.find("the disk is full"), std::string::npos);
   EXPECT_EQ(output.find("lockstep: "), output.rfind("lockstep: "));
-  EXPECT_EQ(read("metrics.csv"), "step,time,test_loss,test_accuracy\n1,1731646000.500,1,\n");
+  EXPECT_EQ(read("metrics.csv"), "step,time,test_loss\n1,1731646000.500,1\n");
 }
 
 TEST(MakeLoggers, MakesLoggersByName) {

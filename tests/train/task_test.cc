@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -224,12 +225,13 @@ TEST(Task, StatesAreUpdatedNotTrained) {
   }
   EXPECT_EQ(states, 2u);
   TrainState state = engine.create_state();
-  const TrainState before = state;
+  std::vector<std::vector<float>> before;
+  for (const Array& each : state.params) before.push_back(each.to_vector<float>());
   Loader loader(points(64), {.batch_size = 32, .seed = 1});
   const double first = engine.evaluate(state, points(64)).loss;
   const FitResult result = engine.fit(state, loader, {.steps = 100});
   for (size_t i = 0; i < task.paths.size(); ++i)
-    EXPECT_NE(state.params[i].to_vector<float>(), before.params[i].to_vector<float>()) << task.paths[i];
+    EXPECT_NE(state.params[i].to_vector<float>(), before[i]) << task.paths[i];
   EXPECT_LT(engine.evaluate(state, points(64)).loss, first / 4) << "running values are wrong";
 
   // The checkpoint has the states, but no optimizer state for them.
@@ -240,6 +242,12 @@ TEST(Task, StatesAreUpdatedNotTrained) {
   EXPECT_EQ(params_of(engine.restore(saved)), params_of(state));
 }
 
+std::vector<float> running_mean(const Engine& engine, const TrainState& state) {
+  const std::vector<std::string>& paths = engine.task().paths;
+  const auto at = std::find(paths.begin(), paths.end(), "norm/mean");
+  return state.params[static_cast<size_t>(at - paths.begin())].to_vector<float>();
+}
+
 // With micro-batches each one updates the running values in turn.
 TEST(Task, StatesPassThroughMicroBatches) {
   EngineOptions options = sgd(0.0001);
@@ -247,14 +255,14 @@ TEST(Task, StatesPassThroughMicroBatches) {
   Engine engine(normed_task(), options);
   TrainState state = engine.create_state();
   Loader loader(points(64), {.batch_size = 64, .seed = 1});
-  const std::vector<float> before = state.params[3].to_vector<float>();
+  const std::vector<float> before = running_mean(engine, state);
   engine.step(state, loader, loader.next());
-  const std::vector<float> four = state.params[3].to_vector<float>();
+  const std::vector<float> four = running_mean(engine, state);
   Engine whole(normed_task(), sgd(0.0001));
   TrainState other = whole.create_state();
   loader.seek({0, 0});
   whole.step(other, loader, loader.next());
-  const std::vector<float> one = other.params[3].to_vector<float>();
+  const std::vector<float> one = running_mean(whole, other);
   // Momentum 0.1: one update moves a tenth of the way, four move 1 - 0.9^4 of it.
   double moved_once = 0, moved_four_times = 0;
   for (size_t i = 0; i < before.size(); ++i) {
@@ -300,16 +308,26 @@ class Patience : public ::testing::Test {
     const Array x = random::normal(random::key(4), {64});
     return array_source({{"x", x}, {"y", 3 * x}});
   }
-  FitResult fit(int64_t steps, int64_t patience) {
+  // `stop_at`: the step at which a signal stops the run; -1: none.
+  FitResult fit(int64_t steps, int64_t patience, int64_t stop_at = -1) {
     EngineOptions options = sgd(0.02);
     options.checkpoint_dir = dir_.path();
     options.keep_last = 1;
+    options.hooks.on_step = [this](const TrainState& state, const StepMetrics&) {
+      step_ = state.step;
+      return true;
+    };
     Engine engine(line_task(), options);
     TrainState state = engine.restore_or_create("auto");
+    step_ = state.step;
     Loader loader(training(), {.batch_size = 16, .seed = 1});
-    FitResult result = engine.fit(
-        state, loader,
-        {.steps = steps, .eval_every = 2, .validation = validation(), .test = points(30), .patience = patience});
+    FitResult result = engine.fit(state, loader,
+                                  {.steps = steps,
+                                   .eval_every = 2,
+                                   .validation = validation(),
+                                   .test = points(30),
+                                   .patience = patience,
+                                   .stop = [&] { return step_ == stop_at; }});
     step_ = state.step;
     best_ = state.best_step;
     return result;
@@ -341,7 +359,7 @@ TEST_F(Patience, ContinuesToCountAfterAResume) {
   const int64_t whole = step_;
   for (const int64_t at : {whole - 5, whole - 3, whole - 1}) {
     std::filesystem::remove_all(dir_.path());
-    fit(at, 3);
+    EXPECT_TRUE(fit(400, 3, at).stopped);
     EXPECT_EQ(step_, at);
     fit(400, 3);
     EXPECT_EQ(step_, whole) << "interrupted at " << at;

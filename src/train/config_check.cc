@@ -35,7 +35,11 @@ void check_limits(const TrainConfig& config) {
 enum class DataKind { images, text, table };
 
 constexpr std::pair<std::string_view, DataKind> kFileKinds[] = {
-    {"text:", DataKind::text}, {"tokens:", DataKind::text}, {"images:", DataKind::images}, {"csv:", DataKind::table}};
+    {"text:", DataKind::text},
+    {"tokens:", DataKind::text},
+    {"images:", DataKind::images},
+    {"npy:", DataKind::images},  // or a table: the file tells
+    {"csv:", DataKind::table}};
 constexpr std::string_view kTextSets[] = {"moby-dick", "sotu"};
 
 // The prefix of a data set that is a kind of files with a path, such as "text:"; empty for others.
@@ -70,7 +74,9 @@ void check_dataset(const std::string& dataset) {
     const std::vector<std::string> known = named_datasets();
     if (std::find(known.begin(), known.end(), dataset) == known.end())
       throw_error(
-          "dataset: unknown data set \"{}\";{} choose {}, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give "
+          "dataset: unknown data set \"{}\";{} choose {}, give text:PATH, tokens:FILE, images:DIR, npy:X,Y or "
+          "csv:FILE, or "
+          "give "
           "two or four IDX files separated by commas",
           dataset, suggestion(dataset, known), fmt::join(known, ", "));
     return;

@@ -81,6 +81,8 @@ Problem text_problem(const TrainConfig& config) {
 }
 
 Problem table_problem(const TrainConfig& config) {
+  if (!config.model.starts_with("mlp"))
+    throw_error("data: {} is a table, and model {} needs images; choose model mlp", config.dataset, config.model);
   const TableData data =
       open_table_data({.dataset = config.dataset, .target = config.target, .validation = config.validation});
   const std::vector<int64_t> hidden =

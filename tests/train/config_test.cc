@@ -282,7 +282,7 @@ TEST(Config, InvalidValuesAreRejected) {
   expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16 or float16");
   expect_invalid({{"dataset", "mnits"}},
                  "dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, cifar10, "
-                 "moby-dick, sotu, synthetic, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give two or four "
+                 "moby-dick, sotu, synthetic, give text:PATH, tokens:FILE, images:DIR, npy:X,Y or csv:FILE, or give two or four "
                  "IDX files separated by commas");
   for (const char* paths : {"a,b,c", "a,", ",b", "a,,b,c", "a,b,c,d,e"})
     expect_invalid({{"dataset", paths}}, "is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS");

@@ -171,10 +171,11 @@ TEST(TrainErrors, MissingOrTooLittleData) {
                         "there, run `lockstep data fetch mnist --dir {0}`, or remove the folder setting to use "
                         "the cache\n",
                         dir.path()));
-  expect_refused({"--dataset", "mnits"}, 2,
-                 "train: dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, "
-                 "cifar10, moby-dick, sotu, synthetic, give text:PATH, tokens:FILE, images:DIR or csv:FILE, or give "
-                 "two or four IDX files separated by commas");
+  expect_refused(
+      {"--dataset", "mnits"}, 2,
+      "train: dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, "
+      "cifar10, moby-dick, sotu, synthetic, give text:PATH, tokens:FILE, images:DIR, npy:X,Y or csv:FILE, or give "
+      "two or four IDX files separated by commas");
 }
 
 TEST(TrainErrors, FoldersThatAreNotWritable) {

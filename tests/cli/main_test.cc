@@ -89,8 +89,9 @@ TEST(Cli, WrongCommandLinesNameTheMistakeAndTheHelp) {
   expect_usage_error({"data", "fetsh", "mnist", "--dir", "x"},
                      "data: unknown command \"fetsh\"; did you mean \"fetch\"? see `lockstep data --help`");
   expect_usage_error(
-      {"data", "fetch", "cifar"},
-      "data fetch: NAME: \"cifar\" is not one of mnist, fashion-mnist; see `lockstep data fetch --help`");
+      {"data", "fetch", "imagenet"},
+      "data fetch: NAME: \"imagenet\" is not one of mnist, fashion-mnist, cifar10, moby-dick, sotu; see "
+      "`lockstep data fetch --help`");
   // The message names the wrong value, not the words after it.
   expect_usage_error(
       {"render", "slurm", "--nodes", "two", "--", "devices"},

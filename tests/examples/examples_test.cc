@@ -198,6 +198,12 @@ TEST_P(Training, WrongFlagsFailWithOneLine) {
   fails("--data mnist --data-dir /nonexistent", "/nonexistent");
 }
 
+TEST(Examples, MyTaskLearnsTheWave) {
+  const Outcome r = run("my_task", "--epochs 10 --learning-rate 0.01 --quiet --expect 'test_loss<0.03'");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_LT(number_after(r.text, "wave test loss "), 0.03);
+}
+
 // Every training program; those with --devices on one and on eight devices.
 std::vector<Trained> training_programs() {
   std::vector<Trained> out;

@@ -280,10 +280,11 @@ TEST(Config, InvalidValuesAreRejected) {
   expect_invalid({{"optimizer", "admw"}}, "did you mean \"adamw\"?");
   expect_invalid({{"schedule", "cosin"}}, "did you mean \"cosine\"?");
   expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16 or float16");
-  expect_invalid({{"dataset", "mnits"}},
-                 "dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, cifar10, "
-                 "moby-dick, sotu, synthetic, give text:PATH, tokens:FILE, images:DIR, npy:X,Y or csv:FILE, or give two or four "
-                 "IDX files separated by commas");
+  expect_invalid(
+      {{"dataset", "mnits"}},
+      "dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, cifar10, "
+      "moby-dick, sotu, synthetic, give text:PATH, tokens:FILE, images:DIR, npy:X,Y or csv:FILE, or give two or four "
+      "IDX files separated by commas");
   for (const char* paths : {"a,b,c", "a,", ",b", "a,,b,c", "a,b,c,d,e"})
     expect_invalid({{"dataset", paths}}, "is not IMAGES,LABELS or IMAGES,LABELS,TEST_IMAGES,TEST_LABELS");
   expect_invalid({{"accumulate", "200"}}, "accumulate: a batch of 128 examples cannot be split into 200 micro-batches");

@@ -60,7 +60,8 @@ struct TextDataOptions {
   // "tokens:FILE"            16-bit ids as nanoGPT writes them, or a file of llm.c or `lockstep data tokenize`
   // "text:TRAIN,VALIDATION", "tokens:TRAIN,VALIDATION", "sotu,VALIDATION"   with a validation set of its own, a path
   std::string dataset;
-  // As for load_tokenizer(); "chars" means the characters of the whole text. Empty: "bytes" for text, none for tokens.
+  // As for load_tokenizer(); "chars" means the characters of the whole text. Empty: "bytes" for text; for tokens the
+  // one that `lockstep data tokenize` has written beside the file (train.tokenizer.json for train.bin), or none.
   std::string tokenizer = {};
   // The number of different tokens, at least that of the tokenizer. 0: that of the tokenizer; without one the largest
   // token plus 1, for which the files are read once.

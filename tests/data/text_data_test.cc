@@ -205,6 +205,21 @@ TEST_F(OpenTextData, TokenFilesAreReadWithAndWithoutATokenizer) {
   EXPECT_TRUE(cached().empty()) << "token files are streamed where they are";
 }
 
+TEST_F(OpenTextData, TheTokenizerBesideATokenFileIsUsed) {
+  const std::string path = dir_.path() + "/train.bin";
+  const TokenizerPtr chars = char_tokenizer(text_);
+  detail::write_token_file(path, chars->encode(text_), chars->vocabulary());
+  EXPECT_EQ(open("tokens:" + path).tokenizer, nullptr);
+  put("train.tokenizer.json", chars->to_json());
+  const TextData data = open("tokens:" + path);
+  ASSERT_NE(data.tokenizer, nullptr);
+  EXPECT_EQ(data.tokenizer->to_json(), chars->to_json());
+  EXPECT_EQ(data.vocabulary, chars->vocabulary());
+  EXPECT_EQ(data.bytes_per_token, 1);
+  options_.tokenizer = "bytes";
+  EXPECT_EQ(open("tokens:" + path).tokenizer->name(), "bytes") << "the one that was chosen";
+}
+
 TEST_F(OpenTextData, TokensOutsideTheVocabularyAreErrors) {
   std::vector<int32_t> ids(1000, 5);
   ids[950] = 300;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -204,11 +205,19 @@ TokenSet open_token_file(const std::string& path, bool stream, int64_t vocabular
   return in_memory(path, std::move(ids));
 }
 
+// The tokenizer that `lockstep data tokenize` writes beside a token file: train.tokenizer.json for train.bin. Empty if
+// there is none.
+std::string tokenizer_beside(const std::string& path) {
+  std::string out = std::filesystem::path(path).replace_extension(".tokenizer.json").string();
+  return FileSystem::real().exists(out) ? out : "";
+}
+
 TextData open_tokens(const TextSpec& spec, const TextDataOptions& options) {
   if (options.tokenizer == "chars")
     throw_error("text: {} has token ids, not characters; give the file of the tokenizer that made them",
                 options.dataset);
-  const TokenizerPtr tokenizer = options.tokenizer.empty() ? nullptr : load_with(options.tokenizer, {}, options);
+  const std::string chosen = options.tokenizer.empty() ? tokenizer_beside(spec.train) : options.tokenizer;
+  const TokenizerPtr tokenizer = chosen.empty() ? nullptr : load_with(chosen, {}, options);
   int64_t vocabulary = tokenizer ? vocabulary_of(*tokenizer, options) : options.vocabulary, count = 0, largest = -1;
   for (const std::string& path : {spec.train, spec.validation}) {
     if (path.empty()) continue;

@@ -80,7 +80,7 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->type_name("DIR");
   command->add_option("--dataset", arguments->dataset, "a data set by name, or IDX files (default: that of the run)")
       ->type_name(
-          "mnist|fashion-mnist|synthetic|cifar10|moby-dick|sotu|text:PATH|tokens:FILE|images:DIR|csv:FILE|IMAGES,"
+          "mnist|fashion-mnist|synthetic|cifar10|moby-dick|sotu|text:PATH|tokens:FILE|images:DIR|npy:X,Y|csv:FILE|IMAGES,"
           "LABELS[,TEST_IMAGES,TEST_LABELS]");
   command
       ->add_option("--data-dir", arguments->data_dir,

@@ -21,6 +21,7 @@ struct EvalFacts {
   int64_t step = 0;
   double accuracy = 0;
   std::vector<int64_t> predictions = {};  // examples predicted as each class
+  std::string set = "test";               // the set that was evaluated
 };
 
 struct AlarmOptions {

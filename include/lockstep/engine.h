@@ -145,6 +145,9 @@ class Engine {
 
   // Initial parameters, drawn from the seed, and a new optimizer state.
   TrainState create_state() const;
+  // The same with the parameters of a checkpoint, or with their average if it has one. Throws Error, naming the
+  // parameter, when the checkpoint is of another task.
+  TrainState create_state(const Checkpoint& weights) const;
   // One optimizer step on a batch of the loader. If any process passes ask_to_stop, StepMetrics::stop is true in all of
   // them, so that all processes stop after the same step.
   StepMetrics step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop = false);

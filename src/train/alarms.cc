@@ -123,10 +123,10 @@ std::optional<std::string> Alarms::check(const EvalFacts& facts, const std::vect
     raised_one_class_ = true;
     const auto at = std::max_element(facts.predictions.begin(), facts.predictions.end());
     return raise(
-        fmt::format("the model predicts class {} for all {} test examples at step {} (accuracy {:.4f}): it ignores its "
+        fmt::format("the model predicts class {} for all {} {} examples at step {} (accuracy {:.4f}): it ignores its "
                     "input; lower "
                     "--learning-rate, and check the initial parameters and that pixels are scaled to about 0 to 1",
-                    at - facts.predictions.begin(), *at, facts.step, facts.accuracy));
+                    at - facts.predictions.begin(), *at, facts.set, facts.step, facts.accuracy));
   }
   const double limit = chance + kSure * std::sqrt(chance * (1 - chance) / n);
   // With few examples, or when nearly all have one label, even perfect predictions could be chance.
@@ -134,10 +134,10 @@ std::optional<std::string> Alarms::check(const EvalFacts& facts, const std::vect
   if (raised_chance_ || examples < kMinExamples || limit >= 1 || facts.accuracy > limit) return {};
   raised_chance_ = true;
   return raise(fmt::format(
-      "test accuracy {:.4f} at step {} is no better than chance: always predicting class {} gives {:.4f}, and with {} "
+      "{} accuracy {:.4f} at step {} is no better than chance: always predicting class {} gives {:.4f}, and with {} "
       "examples only more than {:.4f} is significant; try another --learning-rate, train longer, and check that the "
       "labels match the images",
-      facts.accuracy, facts.step, common - label_counts.begin(), chance, examples, limit));
+      facts.set, facts.accuracy, facts.step, common - label_counts.begin(), chance, examples, limit));
 }
 
 }  // namespace lockstep

@@ -67,15 +67,19 @@ Engine::Engine(Engine&&) noexcept = default;
 const Task& Engine::task() const { return impl_->task; }
 const EngineOptions& Engine::options() const { return impl_->options; }
 
-TrainState Engine::create_state() const {
-  TrainState state{.seed = impl_->options.seed};
-  state.params = impl_->task.init(random::key(state.seed));
-  const std::vector<Array> trained = detail::trained_of(impl_->task, state.params);
-  state.optimizer =
-      lockstep::create_state(impl_->options.optimizer, detail::trained_of(impl_->task, impl_->task.paths), trained);
-  if (impl_->options.ema_decay > 0) state.average = trained;
-  state.loss_scale = create_loss_scale(impl_->options.precision);
-  return impl_->place(std::move(state));
+TrainState Engine::create_state() const { return impl_->new_state(impl_->task.init(random::key(impl_->options.seed))); }
+
+TrainState Engine::create_state(const Checkpoint& weights) const {
+  return impl_->new_state(detail::params_of(weights, impl_->task));
+}
+
+TrainState Engine::Impl::new_state(std::vector<Array> params) const {
+  TrainState state{.seed = options.seed, .params = std::move(params)};
+  const std::vector<Array> trained = detail::trained_of(task, state.params);
+  state.optimizer = lockstep::create_state(options.optimizer, detail::trained_of(task, task.paths), trained);
+  if (options.ema_decay > 0) state.average = trained;
+  state.loss_scale = create_loss_scale(options.precision);
+  return place(std::move(state));
 }
 
 template <class Compute>

@@ -21,6 +21,8 @@ struct StartedStep {
 struct Engine::Impl {
   Impl(Task t, EngineOptions o);
 
+  // A state of step 0 with these parameters.
+  TrainState new_state(std::vector<Array> params) const;
   // Reshards the arrays of a state as the plan requires.
   TrainState place(TrainState state) const;
 

@@ -252,7 +252,9 @@ class FitRun {
     if (fit_.validation) compare_with_best(result.loss);
     const auto labels = result.counts.find("labels"), predictions = result.counts.find("predictions");
     if (labels != result.counts.end() && predictions != result.counts.end())
-      raise(alarms_.check(EvalFacts{state_.step, result.metric("accuracy"), predictions->second}, labels->second));
+      raise(alarms_.check(EvalFacts{state_.step, result.metric("accuracy"), predictions->second,
+                                    fit_.validation ? "validation" : "test"},
+                          labels->second));
     if (options_.hooks.on_eval && !options_.hooks.on_eval(state_, result)) result_.ended_early = true;
     stop_if_out_of_patience();
     const bool last = state_.step == fit_.steps || ended();

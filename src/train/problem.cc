@@ -112,7 +112,7 @@ EvalImages open_eval_images(const TrainConfig& config, bool use_all) {
   if (use_all && comma != std::string::npos && config.dataset.find(',', comma + 1) == std::string::npos &&
       config.dataset.find(':') == std::string::npos) {
     ImageDataset all = load_idx_pair(config.dataset.substr(0, comma), config.dataset.substr(comma + 1));
-    const ImageShape shape{all.rows, all.cols, all.classes};
+    const ImageShape shape{all.rows, all.cols, all.classes, all.channels};
     return {image_source(std::move(all)), shape};
   }
   const ImageData data = open_image_data(image_options(config));

@@ -25,6 +25,8 @@
 #include "sharding/lanes.h"
 #include "train/checkpoint_folder.h"
 #include "train/folder_lock.h"
+#include "train/gpt_settings.h"
+#include "train/user_program.h"
 
 namespace lockstep {
 namespace {
@@ -78,7 +80,7 @@ class AlarmsOnly final : public Logger {
   void step(int64_t, const Scalars&) override {}
   void evaluation(int64_t, const Scalars&) override {}
   void message(int64_t, const std::string& text, bool alarm) override {
-    if (alarm) print_stderr("lockstep: alarm: {}\n", text);
+    if (alarm) print_stderr("{}: alarm: {}\n", program_name(), text);
   }
 };
 
@@ -116,14 +118,14 @@ std::string move_steps(const std::string& dir, int64_t above) {
 void move_all_checkpoints(const std::string& dir) {
   const std::string to = move_steps(dir, -1);
   if (to.empty()) return;
-  print_stderr("lockstep: the checkpoints of an earlier run were moved to {}\n", to);
+  print_stderr("{}: the checkpoints of an earlier run were moved to {}\n", program_name(), to);
 }
 
 // Keeps a run that resumes from an earlier step apart from the checkpoints after it.
 void move_checkpoints_after(const std::string& dir, int64_t step) {
   const std::string to = move_steps(dir, step);
   if (to.empty()) return;
-  print_stderr("lockstep: the checkpoints after step {} were moved to {}\n", step, to);
+  print_stderr("{}: the checkpoints after step {} were moved to {}\n", program_name(), step, to);
 }
 
 uint32_t checksum(const Array& array) {
@@ -181,26 +183,27 @@ void check_same_facts(Session& session, const std::vector<SharedFact>& facts) {
 
 // Prints where the run computes. Prints nothing when there is no choice of platform.
 void report_platform() {
-  if (const std::string where = platform_in_use(); !where.empty()) print_stderr("lockstep: computing on {}\n", where);
+  if (const std::string where = platform_in_use(); !where.empty())
+    print_stderr("{}: computing on {}\n", program_name(), where);
 }
 
 // Warns about settings that are valid but have no or little effect.
 void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
   if (const int64_t idle = device_count() - mesh.size(); idle > 0)
-    print_stderr("lockstep: note: the mesh {} uses {} of {} devices, {} idle; data=-1 uses all of them\n", config.mesh,
-                 mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
+    print_stderr("{}: note: the mesh {} uses {} of {} devices, {} idle; data=-1 uses all of them\n", program_name(),
+                 config.mesh, mesh.size(), device_count(), idle == 1 ? "1 is" : fmt::format("{} are", idle));
   if (config.zero > 0 && !lane_grid(mesh, World::current().lanes()).find(make_sharding_plan(config).data_axis))
     print_stderr(
-        "lockstep: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
+        "{}: note: --zero {} saves no memory here: all devices along \"{}\" share one lane and one copy of the "
         "state; use several processes or lanes\n",
-        config.zero, make_sharding_plan(config).data_axis);
+        program_name(), config.zero, make_sharding_plan(config).data_axis);
 }
 
 // With LOCKSTEP_VERBOSE, prints how many examples this process has read: only its own part of each batch.
 void report_examples_read(const Loader& train) {
   if (environment_variable("LOCKSTEP_VERBOSE").value_or("0") != "0")
-    print_stderr("lockstep: process {} has read {} of {}\n", process_index(), counted(train.examples_read(), "example"),
-                 train.count());
+    print_stderr("{}: process {} has read {} of {}\n", program_name(), process_index(),
+                 counted(train.examples_read(), "example"), train.count());
 }
 
 int64_t steps_of_epochs(int64_t epochs, const Loader& train) {
@@ -309,11 +312,11 @@ class Run {
 
   TrainState start(const Engine& engine, int64_t total) {
     const auto print = [&](const std::string& text) {
-      if (is_first_process()) print_stderr("lockstep: {}\n", text);
+      if (is_first_process()) print_stderr("{}: {}\n", program_name(), text);
     };
     const std::optional<Checkpoint> found =
         find_checkpoint(config_.checkpoint_dir, config_.resume, print, engine.load_options());
-    if (!found) return engine.create_state();
+    if (!found) return config_.init_from.empty() ? engine.create_state() : start_from_weights(engine);
     check_same_run(config_, found->config);
     found_metrics_ = found->metrics;
     TrainState state = engine.restore(*found);
@@ -326,6 +329,18 @@ class Run {
       print(state.step < total ? fmt::format("resuming from step {} of {}", state.step, total)
                                : fmt::format("all {} steps are already complete; nothing left to train", total));
     return state;
+  }
+
+  // A new run with the weights of another one.
+  TrainState start_from_weights(const Engine& engine) const {
+    LoadOptions options = engine.load_options();
+    options.wanted = [](const std::string& name) {
+      return name.starts_with("params/") || name.starts_with("average/");
+    };
+    const auto note = [&](const std::string& text) {
+      if (is_first_process()) print_stderr("{}: init_from: {}\n", program_name(), text);
+    };
+    return engine.create_state(find_checkpoint("", config_.init_from + "/", note, options).value());
   }
 
   // Moves checkpoints aside that do not belong to this run. "auto" resumes from the newest complete checkpoint; any
@@ -357,12 +372,18 @@ class Run {
   void report_problems(const RunOutcome& outcome) const {
     if (!is_first_process()) return;
     if (outcome.ended_by_alarm)
-      print_stderr("lockstep: --strict ended the run at step {} of {}\n", outcome.step, outcome.total_steps);
+      print_stderr("{}: --strict ended the run at step {} of {}\n", program_name(), outcome.step, outcome.total_steps);
     if (outcome.unsaved && !outcome.stopped)
       print_stderr(
-          "lockstep: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; free disk "
+          "{}: the last checkpoint, of step {}, could not be saved in {}: the trained model is lost; free disk "
           "space, then rerun the command: it resumes from the newest complete checkpoint, if there is one\n",
-          outcome.step, config_.checkpoint_dir);
+          program_name(), outcome.step, config_.checkpoint_dir);
+  }
+
+  static std::string metric_names(const Scalars& metrics) {
+    std::string out;
+    for (const auto& [name, value] : metrics) out += (out.empty() ? "" : ", ") + name;
+    return out;
   }
 
   bool holds(const Expectation& expectation, const Scalars& metrics) const {
@@ -370,12 +391,12 @@ class Run {
       if (name != expectation.metric) continue;
       const bool met = is_met(expectation, metrics);
       if (!met && is_first_process())
-        print_stderr("lockstep: expected {}, but {} is {:.6g}\n", to_string(expectation), name, value);
+        print_stderr("{}: expected {}, but {} is {:.6g}\n", program_name(), to_string(expectation), name, value);
       return met;
     }
     if (is_first_process())
-      print_stderr("lockstep: expected {}, but {} was not measured: the run was already complete\n",
-                   to_string(expectation), expectation.metric);
+      print_stderr("{}: expected {}, but {} was not measured; the metrics are {}\n", program_name(),
+                   to_string(expectation), expectation.metric, metric_names(metrics));
     return false;
   }
 
@@ -461,15 +482,24 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .config = to_map(config)});
 }
 
-RunOutcome run_training(const TrainConfig& config, const ProblemFactory& make, const RunOptions& options) {
+namespace {
+
+// The checked settings with their defaults, and with the model that the run starts from.
+TrainConfig resolve(const TrainConfig& config) {
   validate(config);
-  const TrainConfig resolved = with_default_length(config);
+  const TrainConfig out = with_default_length(config);
+  return out.model == "gpt" && !out.init_from.empty() ? start_from(out, out.init_from) : out;
+}
+
+}  // namespace
+
+RunOutcome run_training(const TrainConfig& config, const ProblemFactory& make, const RunOptions& options) {
+  const TrainConfig resolved = resolve(config);
   return Run(resolved, make, options)();
 }
 
 std::string training_schedule(const TrainConfig& config, const ProblemFactory& make) {
-  validate(config);
-  const TrainConfig resolved = with_default_length(config);
+  const TrainConfig resolved = resolve(config);
   const Mesh mesh = make_devices(resolved);
   const Problem problem = open_problem(make, resolved);
   const Loader train = open_loader(resolved, problem, mesh);

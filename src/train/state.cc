@@ -116,6 +116,18 @@ NamedSharding sharding_of(const std::string& name, const Type& type, const Task&
   return {};
 }
 
+std::vector<Array> params_of(const Checkpoint& checkpoint, const Task& task) {
+  const ArraysByName arrays(checkpoint);
+  arrays.check_all_used(task);
+  std::vector<Array> out;
+  for (size_t i = 0; i < task.paths.size(); ++i) {
+    const std::string average = std::string(kAverage) + task.paths[i];
+    out.push_back(arrays.get(arrays.has(average) ? average : std::string(kParams) + task.paths[i], task.types[i],
+                             "model " + task.name));
+  }
+  return out;
+}
+
 TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const EngineOptions& options) {
   const Optimizer& optimizer = options.optimizer;
   const Precision& precision = options.precision;
@@ -137,10 +149,14 @@ TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const
   const std::string user = "optimizer " + to_string(optimizer.kind);
   const std::vector<StateArray> list =
       state_arrays(optimizer, trained_of(task, task.paths), trained_of(task, task.types));
-  std::vector<Array> found;
-  const Array step = arrays.get(kStep, {i32, {}}, user);
-  for (const StateArray& each : list) found.push_back(arrays.get(kOptimizer + each.name, each.type, user));
-  state.optimizer = make_state(list, step, found);
+  if (checkpoint.step == 0 && !arrays.has(kStep)) {
+    state.optimizer = create_state(optimizer, trained_of(task, task.paths), trained_of(task, state.params));
+  } else {
+    std::vector<Array> found;
+    const Array step = arrays.get(kStep, {i32, {}}, user);
+    for (const StateArray& each : list) found.push_back(arrays.get(kOptimizer + each.name, each.type, user));
+    state.optimizer = make_state(list, step, found);
+  }
   // A run may begin to average its weights when it resumes: then the average starts with the present ones.
   const std::vector<std::string> paths = trained_of(task, task.paths);
   if (ema_decay > 0)

@@ -21,7 +21,10 @@ Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimi
 NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task, const Optimizer& optimizer,
                           const TrainShardings& shardings);
 
-// Throws Error when the checkpoint is of another model, optimizer or precision, naming the array that is missing or has
+// The parameters of a checkpoint; averages of those that have one. Throws Error as from_checkpoint() does.
+std::vector<Array> params_of(const Checkpoint& checkpoint, const Task& task);
+
+// A checkpoint of step 0 may have parameters only. Throws Error when the checkpoint is of another model, optimizer or precision, naming the array that is missing or has
 // another type.
 TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const EngineOptions& options);
 

@@ -102,8 +102,8 @@ std::optional<std::string> Alarms::check_learning(const StepFacts& facts) {
   if (!fails) return {};
   return raise(fmt::format(
       "the loss does not fall: its mean is {1:.4g} over the first {0} steps and {4:.4g} over the {2} steps up to step "
-      "{3}; try --learning-rate ten times lower, then ten times higher, and check that the labels match the images "
-      "and that pixels are scaled to about 0 to 1",
+      "{3}; try --learning-rate ten times lower, then ten times higher, and check that the targets match the inputs "
+      "and that inputs are scaled to about 0 to 1",
       first_window_, trimmed_mean(first_), window, facts.step, trimmed_mean(recent_)));
 }
 
@@ -125,7 +125,7 @@ std::optional<std::string> Alarms::check(const EvalFacts& facts, const std::vect
     return raise(
         fmt::format("the model predicts class {} for all {} {} examples at step {} (accuracy {:.4f}): it ignores its "
                     "input; lower "
-                    "--learning-rate, and check the initial parameters and that pixels are scaled to about 0 to 1",
+                    "--learning-rate, and check the initial parameters and that inputs are scaled to about 0 to 1",
                     at - facts.predictions.begin(), *at, facts.set, facts.step, facts.accuracy));
   }
   const double limit = chance + kSure * std::sqrt(chance * (1 - chance) / n);
@@ -136,7 +136,7 @@ std::optional<std::string> Alarms::check(const EvalFacts& facts, const std::vect
   return raise(fmt::format(
       "{} accuracy {:.4f} at step {} is no better than chance: always predicting class {} gives {:.4f}, and with {} "
       "examples only more than {:.4f} is significant; try another --learning-rate, train longer, and check that the "
-      "labels match the images",
+      "labels match the inputs",
       facts.set, facts.accuracy, facts.step, common - label_counts.begin(), chance, examples, limit));
 }
 

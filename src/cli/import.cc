@@ -56,7 +56,7 @@ void add_import_command(CLI::App& program, Action& action) {
                    "a shorter context of a model with rotary positions (default: that of the folder)")
       ->type_name("N")
       ->check(integer_between(1, std::numeric_limits<int>::max()));
-  add_examples(*command, {"lockstep import TinyLlama -o run --context 2048", "lockstep import gpt2 -o run"});
+  add_examples(*command, {"lockstep import SmolLM2-135M -o run --context 2048", "lockstep import gpt2 -o run"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

@@ -92,6 +92,9 @@ TEST_F(TokenFiles, WrongFilesAreErrors) {
   error({0x01, 0x34, 0xd8, 0x88, 0, 0, 0, 1}, " is not a token file but a big-endian token file");
   error({0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0}, " is not a token file but a .npy file");
   error({0x1f, 0x8b, 8, 0, 0, 0}, " is not a token file but gzip: run `gunzip -k` on it");
+  error({0x7f, 'E', 'L', 'F', 2, 1}, " is not a token file but a program");
+  error(std::vector<uint8_t>(100, 'a'), " is a text file; give it as text:" + path("bad") + ", or tokenize it");
+  EXPECT_NO_THROW(TokenFile(put("short", {'a', 'b', 'c', 'd'})));
   EXPECT_THROWS(TokenFile(path("missing")), IoError, "No such file or directory");
   EXPECT_THROWS(TokenFile(dir_.path()), IoError, "give a file, not a folder");
 }

@@ -35,6 +35,11 @@ constexpr OtherFormat kOtherFormats[] = {
     {"PK\x03\x04"sv, "a zip archive"},
     {"\x93NUMPY"sv, "a .npy file: write its numbers with ids.astype('uint16').tofile(FILE)"},
     {"GGUF"sv, "a GGUF model"},
+    {"\x7f"
+     "ELF"sv,
+     "a program"},
+    {"\x89PNG"sv, "a PNG image"},
+    {"%PDF"sv, "a PDF document"},
     {"\xc6\xd7\x34\x01"sv, "a model of llm.c"},
     {"\x8a\xd8\x34\x01"sv, "an evaluation set of llm.c"},
     {"\x8f\xd8\x34\x01"sv, "a training state of llm.c"},
@@ -47,6 +52,14 @@ void reject_other_formats(const std::string& path, std::string_view start) {
     if (start.starts_with(other.bytes))
       throw_error("tokens: {} is not a token file but {}; give a file of token ids, or text with text:FILE", path,
                   other.name);
+}
+
+// Whether the start of a file is plain text. Ids of 16 bits have other bytes: the upper halves of small ones are 0.
+bool looks_like_text(std::span<const uint8_t> start) {
+  constexpr size_t kLeast = 64;
+  return start.size() >= kLeast && std::ranges::all_of(start, [](uint8_t c) {
+           return (c >= ' ' && c < 0x7f) || c == '\n' || c == '\r' || c == '\t';
+         });
 }
 
 TokenLayout header_layout(const std::string& path, const std::array<uint32_t, 4>& header, int64_t size) {
@@ -79,6 +92,10 @@ TokenLayout read_token_layout(const std::string& path, FileSystem& files) {
   reject_other_formats(path, {reinterpret_cast<const char*>(header.data()), got});
   if (got >= sizeof(header[0]) && (header[0] == kMagic16 || header[0] == kMagic32))
     return header_layout(path, header, size);
+  std::array<uint8_t, 256> start;
+  if (looks_like_text(std::span(start).first(files.read(path, 0, start))))
+    throw_error("tokens: {} is a text file; give it as text:{}, or tokenize it with `lockstep data tokenize`", path,
+                path);
   if (size % 2 != 0)
     throw_error(
         "tokens: {} has {} bytes, an odd number, so it has no 16-bit tokens; give a token file of nanoGPT, llm.c or "

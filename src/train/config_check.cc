@@ -206,9 +206,6 @@ void check_model_sizes(const TrainConfig& config) {
     throw_error("width: {} is not a multiple of heads ({}); change one of them", config.width, config.heads);
   if (config.kv_heads > 0 && config.heads % config.kv_heads != 0)
     throw_error("kv_heads: {} does not divide heads ({}); choose a divisor", config.kv_heads, config.heads);
-  if (!config.tokenizer.empty() && config.dataset.starts_with("tokens:"))
-    throw_error("tokenizer: {} has no effect with dataset {}, which holds tokens; remove tokenizer", config.tokenizer,
-                config.dataset);
 }
 
 void check_optimizer(const TrainConfig& config) {

@@ -60,9 +60,19 @@ void encode_documents(const TextDocuments& documents, const Tokenizer& tokenizer
   const std::vector<int32_t> separator = separator_of(tokenizer, documents.size());
   std::vector<EncodedPiece> pieces(static_cast<size_t>(threads) * kPiecesPerThread);
   TextPieces text(documents, files);
+  // Some tokenizers encode a word by what is before it, so they need whole documents.
+  const bool needs_documents = tokenizer.safe_cut("one two") == 0;
+  const auto next = [&](TextPiece& piece) {
+    if (!text.next(piece)) return false;
+    for (TextPiece rest; needs_documents && !piece.ends_document && text.next(rest);) {
+      piece.text += rest.text;
+      piece.ends_document = rest.ends_document;
+    }
+    return true;
+  };
   for (bool more = true; more;) {
     size_t n = 0;
-    while (n < pieces.size() && (more = text.next(pieces[n].piece))) ++n;
+    while (n < pieces.size() && (more = next(pieces[n].piece))) ++n;
     encode_pieces(std::span(pieces).first(n), tokenizer, threads);
     for (size_t i = 0; i < n; ++i) {
       sink(pieces[i].ids);

@@ -12,7 +12,12 @@ namespace {
 
 TEST(LoaderOnGpu, RowsAreUploadedWithoutWaiting) {
   if (platform() != Platform::cuda) GTEST_SKIP() << "LOCKSTEP_PLATFORM is not cuda";
-  const ImageDataset set{std::vector<uint8_t>(50), std::vector<uint8_t>(50), 50, 1, 1, 1};
+  const ImageDataset set{.images = std::vector<uint8_t>(50),
+                         .labels = std::vector<uint8_t>(50),
+                         .count = 50,
+                         .rows = 1,
+                         .cols = 1,
+                         .classes = 1};
   const LoaderOptions options{.batch_size = 8, .seed = 3};
   Loader loader(set, options);
   // More batches than are uploaded ahead, then a seek.

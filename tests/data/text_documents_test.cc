@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <filesystem>
 #include <random>
 
@@ -173,10 +175,19 @@ TEST_F(TextFiles, CutsDoNotChangeTheTokensOfWords) {
   while (text.size() < 3'500'000) text += parts[random() % std::size(parts)];
   const std::string_view sample[] = {std::string_view(text).substr(0, 100'000)};
   const TokenizerPtr trained = train_tokenizer(sample, 600);
-  std::vector<int32_t> ids;
-  encode_documents({document(text)}, *trained, 2,
-                   [&](std::span<const int32_t> piece) { ids.insert(ids.end(), piece.begin(), piece.end()); });
-  EXPECT_TRUE(ids == trained->encode(text)) << "seed " << kSeed;
+  // A tokenizer that puts a space before a text must not do so before each piece.
+  std::string json = trained->to_json();
+  const std::string off = "\"add_prefix_space\":false";
+  json.erase(std::remove(json.begin(), json.end(), ' '), json.end());
+  const size_t at = json.find(off);
+  ASSERT_NE(at, std::string::npos) << json.substr(0, 500);
+  json.replace(at, off.size(), "\"add_prefix_space\":true");
+  for (const TokenizerPtr& tokenizer : {trained, tokenizer_from_json(json, "prefixed")}) {
+    std::vector<int32_t> ids;
+    encode_documents({document(text)}, *tokenizer, 2,
+                     [&](std::span<const int32_t> piece) { ids.insert(ids.end(), piece.begin(), piece.end()); });
+    EXPECT_TRUE(ids == tokenizer->encode(text)) << tokenizer->name() << ", seed " << kSeed;
+  }
 }
 
 TEST_F(TextFiles, ErrorsOfTokenizersReachTheCaller) {

@@ -48,9 +48,17 @@ TrainState trained(EngineOptions with, int64_t steps, int64_t batch = 50, double
   return state;
 }
 
+// An optimizer with this kind of state.
+Optimizer optimizer_of(const TrainState& state) {
+  return {.kind = state.optimizer.first.empty()    ? Optimizer::Kind::sgd
+                  : state.optimizer.second.empty() ? Optimizer::Kind::momentum
+                                                   : Optimizer::Kind::adamw};
+}
+
 void expect_same_bytes(const TrainState& a, const TrainState& b) {
   const Task task = image_task(small_model());
-  const Checkpoint x = detail::to_checkpoint(a, task, {}), y = detail::to_checkpoint(b, task, {});
+  const Checkpoint x = detail::to_checkpoint(a, task, optimizer_of(a)),
+                   y = detail::to_checkpoint(b, task, optimizer_of(b));
   ASSERT_EQ(x.arrays.size(), y.arrays.size());
   EXPECT_EQ(x.step, y.step);
   EXPECT_EQ(x.cursor, y.cursor);
@@ -135,7 +143,8 @@ TEST(Engine, EvaluationUsesEveryExampleOnce) {
       for (int64_t n : result.counts.at("predictions")) predictions += n;
       EXPECT_EQ(predictions, 97) << "batches of " << batch;
       if (!first) first = result;
-      EXPECT_EQ(result.metric("accuracy"), first->metric("accuracy")) << "batches of " << batch << ", devices " << devices;
+      EXPECT_EQ(result.metric("accuracy"), first->metric("accuracy"))
+          << "batches of " << batch << ", devices " << devices;
       EXPECT_EQ(result.counts, first->counts);
       const std::vector<int64_t>& hits = result.counts.at("hits");
       const int64_t correct = std::accumulate(hits.begin(), hits.end(), int64_t{0});
@@ -324,8 +333,8 @@ TEST(Engine, InvalidOptionsAndStatesAreRejected) {
   other.arrays.emplace_back("params/more/w", zeros({2}));
   EXPECT_THROWS(engine.restore(other), Error, "has params/more/w as f32[2], which model small does not have");
   Engine plain(small_model(), options(Optimizer::Kind::sgd));
-  EXPECT_THROWS(engine.restore(detail::to_checkpoint(plain.create_state(), plain.task(), plain.options().optimizer)), Error,
-                "has no optimizer/first/hidden/w, which optimizer adamw needs");
+  EXPECT_THROWS(engine.restore(detail::to_checkpoint(plain.create_state(), plain.task(), plain.options().optimizer)),
+                Error, "has no optimizer/first/hidden/w, which optimizer adamw needs");
   state.step = 9;
   Loader loader(digits(230), {.batch_size = 50});
   EXPECT_THROWS(engine.fit(state, loader, {.steps = 3}), Error,

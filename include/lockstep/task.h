@@ -57,6 +57,9 @@ struct Task {
   std::function<TaskResult(const std::vector<Array>& params, const BatchArrays& batch, const nn::Mode&)> loss = {};
   // Adds metrics that follow from the means of a step or an evaluation, such as a perplexity. May be empty.
   std::function<void(Scalars& means)> derive = {};
+  // What rates count besides examples: "tokens", and how many an example has. Empty: nothing.
+  std::string unit = {};
+  int64_t units_per_example = 0;
 };
 
 namespace detail {

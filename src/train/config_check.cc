@@ -175,6 +175,7 @@ void check_expectations(const TrainConfig& config) {
   for (const std::string& set : sets)
     for (const std::string& metric : metrics) known.emplace_back(set + metric, 0);
   known.insert(known.end(), {{"grad_norm", 0}, {"examples_per_second", 0}});
+  if (kind == DataKind::text) known.emplace_back("tokens_per_second", 0);
   for (const std::string& text : config.expect) is_met(parse_expectation(text), known);
 }
 

@@ -83,9 +83,9 @@ class ConsoleLogger final : public Logger {
     bar_.clear();  // the last line replaces it
     std::string text = (step < total_ ? "ended  " : "done  ") + step_text(step, total_);
     for (const auto& [name, value] : task_scalars(metrics)) text += "  " + scalar_text(name, value);
+    if (const auto* rate = find_rate(metrics)) text += "  " + scalar_text(rate->first, rate->second);
     for (const auto& [name, value] : metrics)
-      if (name == "examples_per_second" ||
-          (!set_of(name).empty() && step != evaluated_))  // not already printed by evaluation()
+      if (!set_of(name).empty() && step != evaluated_)  // not already printed by evaluation()
         text += "  " + scalar_text(name, value);
     if (began_ >= 0) text += "  " + duration_text(clock_.steady_seconds() - began_);
     line(painted(text, "\033[1m"));

@@ -79,6 +79,7 @@ class FitRun {
 
   // The set that is evaluated during the run; null: none.
   const SourcePtr& watched() const { return fit_.validation ? fit_.validation : fit_.test; }
+  std::string unit_rate() const { return engine_.task().unit + "_per_second"; }
   std::vector<std::string> evaluated_sets() const {
     std::vector<std::string> out;
     if (fit_.validation) out.emplace_back("validation");
@@ -236,6 +237,8 @@ class FitRun {
                        {"data_share", report.data},
                        {"compute_share", report.compute},
                        {"communication_share", report.communication}});
+    if (const Task& task = engine_.task(); !task.unit.empty())
+      last_step_.emplace_back(unit_rate(), report.examples_per_second * static_cast<double>(task.units_per_example));
     task_metrics_ = 1 + metrics.metrics.size();
     if (options_.precision.loss_scaling) last_step_.emplace_back("loss_scale", metrics.loss_scale);
     for (const auto& logger : options_.loggers) logger->step(step, last_step_);
@@ -320,8 +323,11 @@ class FitRun {
     }
     const Meter::Report report = meter_.report();
     result_.metrics = last_step_;
-    for (auto& [name, value] : result_.metrics)
+    for (auto& [name, value] : result_.metrics) {
       if (name == "examples_per_second") value = report.mean_examples_per_second;
+      if (name == unit_rate())
+        value = report.mean_examples_per_second * static_cast<double>(engine_.task().units_per_example);
+    }
     result_.metrics.insert(result_.metrics.end(), last_eval_.begin(), last_eval_.end());
     for (const auto& logger : options_.loggers) logger->end(state_.step, result_.metrics);
     if (options_.hooks.on_end) options_.hooks.on_end(state_);

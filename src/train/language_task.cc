@@ -37,6 +37,8 @@ Task language_task(const GptConfig& config, const LanguageTaskOptions& options) 
         return {.loss = {softmax_cross_entropy(logits, where(known, batch.targets, 0)), astype(known, f32)}};
       });
   task.derive = [bytes = options.bytes_per_token](Scalars& means) { add_text_metrics(means, bytes); };
+  task.unit = "tokens";
+  task.units_per_example = config.context;
   return task;
 }
 

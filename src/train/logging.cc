@@ -32,8 +32,16 @@ std::span<const std::pair<std::string, double>> task_scalars(const Scalars& scal
   return {scalars.data(), static_cast<size_t>(end - scalars.begin())};
 }
 
+const std::pair<std::string, double>* find_rate(const Scalars& scalars) {
+  const std::pair<std::string, double>* out = nullptr;
+  for (const auto& scalar : scalars)
+    if (scalar.first.ends_with("_per_second") && (out == nullptr || out->first == "examples_per_second")) out = &scalar;
+  return out;
+}
+
 std::string scalar_text(const std::string& name, double value) {
-  if (name == "examples_per_second") return fmt::format("{:.0f} examples/s", value);
+  constexpr std::string_view kRate = "_per_second";
+  if (name.ends_with(kRate)) return fmt::format("{:.0f} {}/s", value, name.substr(0, name.size() - kRate.size()));
   const bool four_digits = name.ends_with("loss") || name.ends_with("accuracy");
   const double size = std::fabs(value);
   if (four_digits && std::isfinite(value) && size < 1e6 && (size >= 1e-3 || size == 0))
@@ -65,8 +73,8 @@ void Terminal::print(std::string_view text) {
 
 std::string rate_text(const ProgressValues& progress) {
   // The rate is 0 until the first step that does not compile.
-  const double* rate = find_scalar(*progress.scalars, "examples_per_second");
-  if (rate != nullptr && *rate > 0) return scalar_text("examples_per_second", *rate);
+  if (const auto* rate = find_rate(*progress.scalars); rate != nullptr && rate->second > 0)
+    return scalar_text(rate->first, rate->second);
   return progress.steps_per_second > 0 ? fmt::format("{:.3g} steps/s", progress.steps_per_second) : "";
 }
 

@@ -26,6 +26,9 @@ std::span<const std::pair<std::string, double>> task_scalars(const Scalars& scal
 // The set that was evaluated, "test_" or "validation_", if the name of a scalar starts with it; else empty.
 std::string_view set_of(std::string_view name);
 
+// The rate to show: of the task's unit, such as "tokens_per_second", or else of examples. Null if there is none.
+const std::pair<std::string, double>* find_rate(const Scalars& scalars);
+
 const double* find_scalar(const Scalars& scalars, std::string_view name);
 // `loss 0.3412`, `84210 examples/s`, `learning_rate 0.001`.
 std::string scalar_text(const std::string& name, double value);

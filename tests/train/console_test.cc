@@ -82,6 +82,17 @@ TEST_F(Console, EveryZeroStepsIsRejected) {
   EXPECT_THROWS(console_logger({.stream = file_, .every = 0}), Error, "console_logger: every is 0; give a number");
 }
 
+// The rate of the task's unit is shown instead of that of examples.
+TEST_F(Console, RateIsThatOfTheTasksUnit) {
+  const auto logger = detail::console_logger({.stream = file_, .every = 1}, clock());
+  logger->begin({.title = "gpt", .total_steps = 2});
+  const Scalars scalars = {{"loss", 2}, {"perplexity", 7.39}, {"examples_per_second", 10}, {"tokens_per_second", 640}};
+  logger->step(1, scalars);
+  logger->end(2, scalars);
+  EXPECT_NE(printed().find("step 1/2  loss 2.0000  perplexity 7.39  640 tokens/s"), std::string::npos) << printed();
+  EXPECT_NE(printed().find("done  step 2/2  loss 2.0000  perplexity 7.39  640 tokens/s"), std::string::npos) << printed();
+}
+
 TEST_F(Console, CompactPrintsEvaluationsAlarmsAndTheEnd) {
   const auto logger = detail::compact_logger(file_, clock());
   logger->begin({.title = "mlp", .total_steps = 20});
@@ -150,6 +161,7 @@ TEST(LogText, FormatsNumbers) {
   EXPECT_EQ(detail::scalar_text("loss", std::numeric_limits<double>::infinity()), "loss inf");
   EXPECT_EQ(detail::scalar_text("learning_rate", 0.001), "learning_rate 0.001");
   EXPECT_EQ(detail::scalar_text("examples_per_second", 84210.4), "84210 examples/s");
+  EXPECT_EQ(detail::scalar_text("tokens_per_second", 84210.4), "84210 tokens/s");
 }
 
 TEST(LogText, FormatsDurations) {

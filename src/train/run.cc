@@ -293,7 +293,8 @@ class Run {
                                    .eval_batch = config_.eval_batch,
                                    .stop = options_.stop});
     report_examples_read(train);
-    if (state.step == first && !result.stopped) add_evaluation(result, engine, state, problem);
+    trained_ = state.step > first;
+    if (!trained_ && !result.stopped) add_evaluation(result, engine, state, problem);
     const RunOutcome outcome{.ended_by_alarm = result.ended_by_alarm,
                              .stopped = result.stopped,
                              .unsaved = result.unsaved,
@@ -394,9 +395,11 @@ class Run {
         print_stderr("{}: expected {}, but {} is {:.6g}\n", program_name(), to_string(expectation), name, value);
       return met;
     }
+    const std::string reason =
+        trained_ ? "; the metrics are " + metric_names(metrics) : ": the run was already complete";
     if (is_first_process())
-      print_stderr("{}: expected {}, but {} was not measured; the metrics are {}\n", program_name(),
-                   to_string(expectation), expectation.metric, metric_names(metrics));
+      print_stderr("{}: expected {}, but {} was not measured{}\n", program_name(), to_string(expectation),
+                   expectation.metric, reason);
     return false;
   }
 
@@ -434,7 +437,8 @@ class Run {
   const TrainConfig& config_;
   const ProblemFactory& make_;
   const RunOptions& options_;
-  std::string task_;  // its name
+  std::string task_;      // its name
+  bool trained_ = false;  // the run made at least one step
   std::vector<Expectation> expectations_;
   std::optional<FolderLock> lock_;               // held until everything is written
   std::map<std::string, double> found_metrics_;  // of the checkpoint that the run resumes from

@@ -89,8 +89,9 @@ TEST_F(Console, RateIsThatOfTheTasksUnit) {
   const Scalars scalars = {{"loss", 2}, {"perplexity", 7.39}, {"examples_per_second", 10}, {"tokens_per_second", 640}};
   logger->step(1, scalars);
   logger->end(2, scalars);
-  EXPECT_NE(printed().find("step 1/2  loss 2.0000  perplexity 7.39  640 tokens/s"), std::string::npos) << printed();
-  EXPECT_NE(printed().find("done  step 2/2  loss 2.0000  perplexity 7.39  640 tokens/s"), std::string::npos) << printed();
+  const std::string text = printed();
+  EXPECT_NE(text.find("step 1/2  loss 2.0000  perplexity 7.39  640 tokens/s"), std::string::npos) << text;
+  EXPECT_NE(text.find("done  step 2/2  loss 2.0000  perplexity 7.39  640 tokens/s"), std::string::npos) << text;
 }
 
 TEST_F(Console, CompactPrintsEvaluationsAlarmsAndTheEnd) {

@@ -295,20 +295,20 @@ class SlurmRunner final : public Runner {
     write(job);
   }
 
-  // Cancels the Slurm job and waits until its tasks have ended. Training saves a checkpoint first.
+  // Cancels the Slurm job and waits until its tasks have ended. Training saves a checkpoint first. The script of a job
+  // that restarts may requeue it just before the cancellation ends the script; then it is pending and is cancelled again.
   void cancel_and_wait(SlurmJob& job) {
-    const auto is_over = [&] {
-      const std::optional<SlurmJobInfo> info = slurm_.query(job.id);
-      if (!info) return true;
-      const SlurmStage stage = stage_of(*info);
-      return stage == SlurmStage::succeeded || stage == SlurmStage::failed;
-    };
     slurm_.cancel(job.id);
-    for (const Clock::time_point deadline = Clock::now() + kCancelDeadline; !is_over();) {
+    for (const Clock::time_point deadline = Clock::now() + kCancelDeadline;;) {
+      const std::optional<SlurmJobInfo> info = slurm_.query(job.id);
+      if (!info) return;
+      const SlurmStage stage = stage_of(*info);
+      if (stage == SlurmStage::succeeded || stage == SlurmStage::failed) return;
       if (Clock::now() >= deadline)
         throw IoError(
             fmt::format("{}: Slurm job {} was cancelled but does not end; check it with `scontrol show job {}`",
                         job.job.name, job.id, job.id));
+      if (info->state == "PENDING") slurm_.cancel(job.id);
       std::this_thread::sleep_for(kCancelPollInterval);
     }
   }

@@ -1,4 +1,4 @@
-// Seconds per epoch of MNIST-sized training, for comparison with benchmarks/baselines/ (JAX, PyTorch).
+// Seconds per epoch of MNIST-sized training, for comparison with benchmarks/neighbours/ (JAX, PyTorch).
 //
 //   build/benchmarks/epochs [--platform cpu|cuda] [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
 //                           [--batches 128,8192] [--forms step,index,loader,whole,fit] [--plan]
@@ -14,22 +14,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
-#include <sstream>
 #include <tuple>
+
+#include "flags.h"
 
 namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string each; std::getline(in, each, at);) out.push_back(each);
-  return out;
-}
 
 struct Case {
   std::string model, optimizer, precision;
@@ -235,34 +228,24 @@ void print_measurements(const Case& c, const std::vector<std::string>& forms, co
 
 int main(int argc, char** argv) try {
   using namespace lockstep;
-  std::map<std::string, std::string> given = {{"--platform", "cpu"},
-                                              {"--cases", "mlp1024:sgd,mlp:adam,cnn:adam"},
-                                              {"--precisions", "f32,bf16"},
-                                              {"--batches", "128,8192"},
-                                              {"--forms", "step,index,loader,whole,fit"}};
-  bool plan = false;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--plan") {
-      plan = true;
-    } else if (given.contains(argv[i]) && i + 1 < argc) {
-      given[argv[i]] = argv[i + 1];
-      ++i;
-    } else {
-      fmt::print(stderr, "epochs: unknown option {}\n", argv[i]);
-      return 2;
-    }
-  }
+  Flags given = parse_flags(argc, argv,
+                            {{"--platform", "cpu"},
+                             {"--cases", "mlp1024:sgd,mlp:adam,cnn:adam"},
+                             {"--precisions", "f32,bf16"},
+                             {"--batches", "128,8192"},
+                             {"--forms", "step,index,loader,whole,fit"},
+                             {"--plan", "off"}});
   if (given["--platform"] == "cuda") set_platform(Platform::cuda);
   const ImageDataset set = noise();
-  for (const std::string& both : split(given["--cases"], ','))
-    for (const std::string& precision : split(given["--precisions"], ','))
-      for (const std::string& batch : split(given["--batches"], ',')) {
-        const std::vector<std::string> names = split(both, ':');
+  for (const std::string& both : split_text(given["--cases"], ','))
+    for (const std::string& precision : split_text(given["--precisions"], ','))
+      for (const std::string& batch : split_text(given["--batches"], ',')) {
+        const std::vector<std::string> names = split_text(both, ':');
         const Case c{names.at(0), names.at(1), precision, std::stoll(batch)};
-        if (plan)
+        if (given["--plan"] == "on")
           CompiledEpochs(c, set).print_plan();
         else
-          print_measurements(c, split(given["--forms"], ','), set);
+          print_measurements(c, split_text(given["--forms"], ','), set);
         std::fflush(stdout);
       }
   return 0;

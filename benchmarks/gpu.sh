@@ -4,17 +4,21 @@
 #   benchmarks/gpu.sh check [BUILD]    runs the tests on the GPU, then again under each tool of compute-sanitizer
 #   benchmarks/gpu.sh emulate [BUILD]  runs the tests on a GPU emulated by the CPU (an hour on two cores; compiled kernels
 #                                      are cached, so the next run takes a quarter of that)
-#   benchmarks/gpu.sh time [BUILD]     seconds per epoch: ours, and JAX's and PyTorch's if their Python packages are
-#                                      installed
-#   benchmarks/gpu.sh table [FILE]     prints the table of results that `time` has stored; default: standard input
+#   benchmarks/gpu.sh time [BUILD]     seconds per epoch, steps of GPTs, attention alone: ours, and JAX's and PyTorch's if
+#                                      their Python packages are installed
+#   benchmarks/gpu.sh table [FILE]     prints the table of results that `time` has stored (epochs.jsonl, gpt.jsonl,
+#                                      attention.jsonl); default: standard input
 #
 # BUILD is a build folder with tests and benchmarks; default: build. Environment variables:
 #   GPU_LIMIT       seconds that a part of a suite may take (1800)
 #   GPU_TOOLS       tools to use (memcheck racecheck initcheck); plain: no tool
 #   GPU_SUITES      suites to run (all)
 #   GPU_JOBS        parts to run in parallel (one per two cores; for racecheck at most one per 24 GB of memory)
-#   GPU_CASES, GPU_PRECISIONS, GPU_BATCHES   what to time, see benchmarks/epochs.cc
-#   GPU_PLATFORM    the platform of our own measurement (cuda)
+#   GPU_TIME        what to time (epochs gpt attention)
+#   GPU_CASES, GPU_PRECISIONS, GPU_BATCHES   epochs: see benchmarks/epochs.cc
+#   GPU_GPTS        GPTs, see benchmarks/gpt.cc (char:f32,char:bf16,gpt2:f32,gpt2:bf16)
+#   GPU_LENGTHS     attention: lengths of sequences (1024,2048,4096,8192,16384,32768,65536)
+#   GPU_PLATFORM    the platform of our own measurement and of GPTs (cuda)
 #   GPU_LOGS        folder for the output (BUILD/gpu)
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -121,24 +125,114 @@ check() {
   echo "all tests passed"
 }
 
-has() { python3 -c "import $1" 2>/dev/null; }
-
-# Times the same cases with one library after the other.
-measure() {
-  local logs=${GPU_LOGS:-$build/gpu} lines
-  local what=(--cases "${GPU_CASES:-mlp1024:sgd,mlp:adam,cnn:adam}" --precisions "${GPU_PRECISIONS:-f32,bf16}" --batches "${GPU_BATCHES:-128,8192}")
-  [ -x "$build/benchmarks/epochs" ] || die "$build/benchmarks/epochs is missing; build it with ./dev bench"
-  mkdir -p "$logs"
-  lines=$logs/epochs.jsonl
-  : >"$lines"
-  keep() { sed -n "s/^{/{\"by\": \"$1\", /p" | tee -a "$lines"; }
-  "$build/benchmarks/epochs" --platform "${GPU_PLATFORM:-cuda}" --forms step,index,loader,whole,fit "${what[@]}" | keep ours
-  if has jax; then python3 "$here/baselines/jax_mnist.py" "${what[@]}" 2>"$logs/jax.log" | keep jax; else echo "jax is not installed"; fi
-  if has torch; then python3 "$here/baselines/torch_mnist.py" "${what[@]}" 2>"$logs/torch.log" | keep torch; else echo "torch is not installed"; fi
-  table "$lines"
+# Runs a Python neighbour, with its standard error in a log: neighbour PACKAGE LOG FILE ARGUMENTS...
+neighbour() {
+  local package=$1 log=$2 file=$3
+  shift 3
+  if ! python3 -c "import $package" 2>/dev/null; then
+    echo "$package is not installed" >&2
+  elif ! python3 "$here/neighbours/$file" "$@" 2>>"$log"; then
+    echo "$file $*: failed, see $log" >&2
+  fi
 }
 
+# Times the same cases with one library after the other. Each part stores its results as PART.jsonl.
+measure() {
+  local parts part
+  logs=${GPU_LOGS:-$build/gpu}
+  read -ra parts <<<"${GPU_TIME:-epochs gpt attention}"
+  for part in "${parts[@]}"; do
+    case $part in epochs | gpt | attention) ;; *) die "GPU_TIME: unknown part \"$part\"; choose epochs, gpt or attention" ;; esac
+    [ -x "$build/benchmarks/$part" ] || die "$build/benchmarks/$part is missing; build it with ./dev bench"
+  done
+  mkdir -p "$logs"
+  rm -f "$logs/jax.log" "$logs/torch.log"
+  for part in "${parts[@]}"; do
+    "measure_$part" | tee "$logs/$part.jsonl"
+  done
+  for part in "${parts[@]}"; do
+    echo
+    table "$logs/$part.jsonl"
+  done
+}
+
+measure_epochs() {
+  local what=(--cases "${GPU_CASES:-mlp1024:sgd,mlp:adam,cnn:adam}" --precisions "${GPU_PRECISIONS:-f32,bf16}" --batches "${GPU_BATCHES:-128,8192}")
+  keep() { sed -n "s/^{/{\"by\": \"$1\", /p"; }
+  "$build/benchmarks/epochs" --platform "${GPU_PLATFORM:-cuda}" --forms step,index,loader,whole,fit "${what[@]}" | keep ours
+  neighbour jax "$logs/jax.log" jax_mnist.py "${what[@]}" | keep jax
+  neighbour torch "$logs/torch.log" torch_mnist.py "${what[@]}" | keep torch
+}
+
+# Each case in a process of its own, because the memory of an earlier one would count.
+measure_gpt() {
+  local each platform=${GPU_PLATFORM:-cuda}
+  for each in $(tr , ' ' <<<"${GPU_GPTS:-char:f32,char:bf16,gpt2:f32,gpt2:bf16}"); do
+    "$build/benchmarks/gpt" --platform "$platform" --cases "$each" || true
+    JAX_PLATFORMS=$platform neighbour jax "$logs/jax.log" gpt_jax.py --cases "$each"
+    neighbour torch "$logs/torch.log" gpt_torch.py --cases "$each" --device "$platform"
+  done
+}
+
+measure_attention() {
+  local what=(--lengths "${GPU_LENGTHS:-1024,2048,4096,8192,16384,32768,65536}")
+  "$build/benchmarks/attention" --platform cuda "${what[@]}"
+  neighbour jax "$logs/jax.log" attention_jax.py "${what[@]}"
+  neighbour torch "$logs/torch.log" attention_torch.py "${what[@]}"
+}
+
+# The table of results of any part.
 table() {
+  local lines
+  lines=$(cat "${1:--}")
+  case $lines in
+    *'"tokens_per_s"'*) compare 'case precision' step_ms <<<"$lines" ;;
+    *'"tflops"'*) compare 'length head_width pass' tflops <<<"$lines" ;;
+    *) table_of_epochs <<<"$lines" ;;
+  esac
+}
+
+# A row for each case, named by its first argument, with a column for each peer. The ratio is that of the times, ours to
+# the fastest other peer.
+compare() {
+  awk -v keys="$1" -v value="$2" '
+    function field(name) {
+      if (match($0, "\"" name "\": \"[^\"]*\"")) return substr($0, RSTART + length(name) + 5, RLENGTH - length(name) - 6)
+      return match($0, "\"" name "\": [0-9.e-]+") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 4) : ""
+    }
+    /^{/ {
+      count = split(keys, names, " ")
+      key = field(names[1])
+      for (i = 2; i <= count; ++i) key = key " " field(names[i])
+      peer = field("peer")
+      if (!(key in known_keys)) { known_keys[key] = 1; rows[++row_count] = key }
+      if (!(peer in known_peers)) { known_peers[peer] = 1; peers[++peer_count] = peer }
+      shown[key, peer] = field(value)
+    }
+    END {
+      printf "| %s, %s |", keys, value
+      for (p = 1; p <= peer_count; ++p) printf " %s |", peers[p]
+      print " time, lockstep / fastest other |"
+      printf "| --- |"
+      for (p = 0; p <= peer_count; ++p) printf " --- |"
+      print ""
+      for (r = 1; r <= row_count; ++r) {
+        ours = best = ""
+        printf "| %s |", rows[r]
+        for (p = 1; p <= peer_count; ++p) {
+          x = shown[rows[r], peers[p]]
+          printf " %s |", x
+          if (x + 0 <= 0) continue
+          time = value == "tflops" ? 1 / x : x
+          if (peers[p] == "lockstep") ours = time
+          else if (peers[p] !~ /^lockstep/ && (best == "" || time < best)) best = time
+        }
+        printf " %s |\n", ours == "" || best == "" ? "" : sprintf("%.2f", ours / best)
+      }
+    }'
+}
+
+table_of_epochs() {
   awk '
     function text(name) { return match($0, "\"" name "\": \"[^\"]*\"") ? substr($0, RSTART + length(name) + 5, RLENGTH - length(name) - 6) : "" }
     function number(name) { return match($0, "\"" name "\": [0-9.e-]+") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 4) + 0 : "" }
@@ -174,7 +268,7 @@ table() {
           printf " %s | %s | %s |", cell(took[forms[f], "ours", k]), cell(took[forms[f], "jax", k]), ratio(took[forms[f], "jax", k], took[forms[f], "ours", k])
         printf " %s |\n", cell(took["fit", "ours", k])
       }
-    }' "${1:--}"
+    }'
 }
 
 build=${2:-build}

@@ -16,6 +16,19 @@ struct CrossEntropyOptions {
 // outside [0, classes).
 Array softmax_cross_entropy(const Array& logits, const Array& labels, const CrossEntropyOptions& options = {});
 
+struct LinearCrossEntropyOptions {
+  double label_smoothing = 0;  // as in CrossEntropyOptions
+  int64_t chunk = 1024;        // the most examples whose logits are in memory at a time
+  bool class_rows = false;     // w is [classes, d], as the table of an embedding, instead of [d, classes]
+};
+
+// softmax_cross_entropy(x w, labels) for x [..., d], w [d, classes] and integer labels [...], without all logits in
+// memory: the logits of `chunk` examples at a time are computed, and computed again for the gradient. Of n examples it
+// saves the logits and their gradient but 2 * chunk * classes elements; the price is one more matrix product. The
+// gradient of w is summed in f32 (f64 for f64). It can be differentiated once.
+Array linear_cross_entropy(const Array& x, const Array& w, const Array& labels,
+                           const LinearCrossEntropyOptions& options = {});
+
 // The mean of (prediction - target)^2 over all dimensions but the first. The shapes must be equal.
 Array mean_squared_error(const Array& prediction, const Array& target);
 

@@ -1,11 +1,13 @@
 // All functions on arrays in one header: math, creation, rearranging, reductions, linear algebra, indexing,
-// convolution.
+// convolution, normalization, attention.
 #pragma once
 
+#include "lockstep/attention.h"
 #include "lockstep/convolution.h"
 #include "lockstep/create.h"
 #include "lockstep/indexing.h"
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
+#include "lockstep/norm.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"

@@ -19,6 +19,9 @@ namespace lockstep {
 struct RuntimeOptions {
   // Lanes on the CPU, which divide the cores of this process. LOCKSTEP_CPU_LANES; 1.
   std::optional<int64_t> cpu_lanes = {};
+  // Threads that compute on the CPU. 0: one for each core of this process; processes of one host that may use the same
+  // cores divide them, and each binds its threads to its share. LOCKSTEP_CPU_THREADS; 0.
+  std::optional<int64_t> cpu_threads = {};
   // "tf32", or "full": f32 products without TF32, and divisions rounded as on the CPU. LOCKSTEP_CUDA_MATH; "tf32".
   std::optional<std::string> gpu_math = {};
   // How long a wait for a GPU may take until it fails with DeviceLost. LOCKSTEP_GPU_TIMEOUT, in seconds; 1800 s.

@@ -64,7 +64,7 @@ struct Task {
 
 namespace detail {
 // The leaf of a batch with this path. Throws Error, listing the fields, when the data set has no such field.
-const Array& batch_field(const BatchArrays& batch, const std::string& path, const std::string& task);
+Array batch_field(const BatchArrays& batch, const std::string& path, const std::string& task);
 }  // namespace detail
 
 // Sets the parameters of a task: their paths, types and initial values. init(key) returns them as any tree.

@@ -18,18 +18,22 @@ namespace lockstep::nn {
 
 struct AttentionOptions {
   bool causal = false;  // query i sees the keys 0 .. offset + i
+  int64_t window = 0;   // query i sees only the keys after offset + i - window; 0: no limit
   double scale = 0;     // multiplies the products of queries and keys; 0: 1 / sqrt(head_width)
+  double softcap = 0;   // scores become softcap * tanh(scores / softcap); 0: unchanged
   Array offset = {};    // the position of the first query: an integer scalar >= 0, perhaps traced; undefined: 0
   Array lengths = {};   // only the first lengths[i] keys of example i count: integers [b] or a scalar; undefined: all
-  Array mask = {};      // only keys where this is nonzero count; broadcasts to [b, heads, tq, tk]; undefined: all
-  double dropout = 0;   // of attention weights, in training
-  int64_t site = 0;     // of the dropout
+  Array segments = {};  // integers [b, tq]: a query sees only keys of its own segment; undefined: all
+  Array key_segments = {};  // integers [b, tk]; undefined: `segments`
+  Array mask = {};          // only keys where this is nonzero count; broadcasts to [b, heads, tq, tk]; undefined: all
+  double dropout = 0;       // of attention weights, in training
+  int64_t site = 0;         // of the dropout
 };
 
 // softmax(scale * q k^T) v. q is [b, tq, heads, e], k is [b, tk, kv_heads, e], v is [b, tk, kv_heads, ev]; kv_heads
 // divides heads, and heads / kv_heads consecutive heads of queries share a head of keys and values. Returns
-// [b, tq, heads, ev] in the type of q. Scores are converted to f32 before the softmax (f64 stays f64). A query that
-// sees no key gets zeros.
+// [b, tq, heads, ev] in the type of q. Scores are computed in f32 (f64 stays f64). A query that sees no key gets zeros.
+// The matrix of scores is never in memory, unless there is a mask.
 Array attention(const Array& q, const Array& k, const Array& v, const AttentionOptions& options = {},
                 const Mode& mode = {});
 

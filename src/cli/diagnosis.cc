@@ -11,6 +11,7 @@
 #include "base/names.h"
 #include "base/runtime_settings.h"
 #include "cluster/address_auth.h"
+#include "cluster/cpu_binding.h"
 #include "cluster/gpus.h"
 #include "cluster/listen_addresses.h"
 #include "cluster/port_owner.h"
@@ -86,7 +87,8 @@ void check_build(Diagnosis& out) {
                {"collectives over TCP", "built in"},
                {"collectives over MPI", kMpi},
                {"NVIDIA GPUs", kGpus},
-               {"matrix products", blas.substr(0, blas.find(' ', blas.find(' ') + 1))}};
+               {"matrix products", fmt::format("{}, kernels for {}", blas.substr(0, blas.find(' ', blas.find(' ') + 1)),
+                                               openblas_get_corename())}};
 }
 
 int count_nvidia_devices() {
@@ -287,6 +289,11 @@ Diagnosis diagnose(const distributed::Options& options, const LaunchEnvironment&
   check_devices(here, out);
   check_platform(platform, out);
   check_host(options, here, out);
+  if (out.detection.chosen)
+    run_check(out, [&] {
+      if (std::string note = narrow_binding(*out.detection.chosen, here.environment); !note.empty())
+        out.notes.push_back(std::move(note));
+    });
   check_shared_memory(options, here, out);
   for (const detail::DetectorResult& result : out.detection.results)
     if (result.partially_set && out.detection.chosen && out.detection.chosen->method == "none")

@@ -99,13 +99,16 @@ std::optional<JobKind> common_kind(const WaitArguments& arguments) {
 }
 
 // Prints the last line of the first replica that failed and printed anything. Later failures are usually consequences
-// of the first. When processes fail together, only process 0 prints the reason.
-void print_failed_replica(Runner& runner, const Job& job) {
+// of the first. When processes fail together, only process 0 prints the reason. Returns whether there is such a line, or
+// all replicas have ended.
+bool print_failed_replica(Runner& runner, const Job& job) {
   const auto order = [](const Pod& pod) {
     const bool follows = pod.exit_code == distributed::kRetry || pod.exit_code == distributed::kKubeflowRetry;
     return std::tuple(pod.phase != PodPhase::failed, follows, !pod.ended, pod.ended.value_or(JobTime()), pod.index);
   };
   std::vector<Pod> pods = pods_of(runner, job);
+  const bool all_ended = std::ranges::all_of(
+      pods, [](const Pod& pod) { return pod.phase == PodPhase::failed || pod.phase == PodPhase::succeeded; });
   std::erase_if(pods, [](const Pod& pod) { return pod.phase != PodPhase::failed && pod.exit_code.value_or(0) == 0; });
   std::ranges::sort(pods, [&](const Pod& a, const Pod& b) { return order(a) < order(b); });
   for (const Pod& pod : pods) {
@@ -113,8 +116,16 @@ void print_failed_replica(Runner& runner, const Job& job) {
     if (line.empty()) continue;
     print_stderr("lockstep: wait: {} ended with exit code {}; its last line: {}\n", pod_name(job, pod),
                  exit_code_text(pod), line);
-    return;
+    return true;
   }
+  return all_ended;
+}
+
+// A job has failed when the first replica has; the one that prints the reason may end a moment later.
+void print_failure(Runner& runner, const Job& job) {
+  constexpr std::chrono::seconds kMoment{3};
+  const Clock::time_point end = Clock::now() + kMoment;
+  while (!print_failed_replica(runner, job) && Clock::now() < end) runner.wait_for_change();
 }
 
 std::vector<Job> selected_jobs(Runner& runner, const WaitArguments& arguments, const WaitGoal& goal) {
@@ -168,7 +179,7 @@ int wait(const WaitArguments& arguments) {
       else if (answer == ConditionResult::never)
         print_stderr("lockstep: wait: {} has already ended as {} and can no longer reach {}{}: {}\n", short_name(each),
                      job_state(*job), goal.type, goal.status ? "" : "=False", current_condition_message(*job));
-      if (answer == ConditionResult::never && job && job_state(*job) == "Failed") print_failed_replica(*runner, *job);
+      if (answer == ConditionResult::never && job && job_state(*job) == "Failed") print_failure(*runner, *job);
       never = never || answer == ConditionResult::never;
       return answer != ConditionResult::not_yet;
     });

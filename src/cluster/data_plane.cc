@@ -27,7 +27,7 @@
 namespace lockstep {
 namespace {
 
-// ProcessFacts as text has five lines: host, address, lanes, devices, platform.
+// ProcessFacts as text has six lines: host, address, lanes, devices, platform, cpus.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -245,13 +245,14 @@ bool is_loopback(const std::string& address) { return address.rfind("127.", 0) =
 }  // namespace
 
 std::string to_text(const ProcessFacts& facts) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices, facts.platform);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices, facts.platform,
+                     facts.cpus);
 }
 
 ProcessFacts process_facts_from(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
-  LOCKSTEP_CHECK(lines.size() == 5, "malformed process facts: {}", text);
-  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4]};
+  LOCKSTEP_CHECK(lines.size() == 6, "malformed process facts: {}", text);
+  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4], lines[5]};
 }
 
 std::string host_identity() {

@@ -19,6 +19,7 @@ struct ProcessFacts {
   int lanes = 1;
   int devices = 1;
   std::string platform = "cpu";  // "cpu" or "cuda"
+  std::string cpus = {};         // that it may use: "0-15"
 
   bool operator==(const ProcessFacts&) const = default;
 };

@@ -11,6 +11,7 @@
 #include "base/print_stderr.h"
 #include "base/start_thread.h"
 #include "cluster/address_auth.h"
+#include "cluster/cpu_binding.h"
 #include "cluster/exit_code.h"
 #include "cluster/flight_dumper.h"
 #include "cluster/gpus.h"
@@ -87,7 +88,10 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
 }
 
 void Session::join_world(const detail::ClusterInfo& info) {
-  ProcessFacts own{host_identity(), own_address(*control_, info.coordinator, options_), 0, 0, to_string(platform())};
+  ProcessFacts own{.host = host_identity(),
+                   .address = own_address(*control_, info.coordinator, options_),
+                   .platform = to_string(platform()),
+                   .cpus = cpu_list(affinity_cpus())};
   const auto count = [&] {
     own.lanes = static_cast<int>(local_lane_count());
     own.devices = devices_.local_count();
@@ -106,6 +110,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
     count();
     facts = exchange_facts(*control_, own, options_.initialization_timeout, "gpus of process");
   }
+  cpu_share_.emplace(own_cpu_share(facts, info.process_id));  // threads that start from here on have this share
   lanes_ = own.lanes;
   DataPlane plane = connect_data_plane(facts, info.mpi);
   const std::string job = control_->get("flight/job", options_.initialization_timeout);

@@ -16,6 +16,7 @@
 #include "cluster/control.h"
 #include "cluster/data_plane.h"
 #include "cluster/detect.h"
+#include "lane/cpus.h"
 #include "lockstep/distributed.h"
 
 namespace lockstep {
@@ -61,6 +62,7 @@ class Session {
   void on_failure(const Failure& failure);
 
   const distributed::Options options_;
+  std::optional<ScopedCpuShare> cpu_share_;  // for as long as the process is in the job
   World& world_;
   detail::DeviceTable& devices_;
   std::shared_ptr<Control> control_;

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +24,8 @@
 #include "cluster/detect.h"
 #include "cluster/port_owner.h"
 #include "cluster/token.h"
+#include "lane/cpus.h"
+#include "lane/memory.h"
 #include "lockstep/distributed.h"
 
 namespace lockstep {
@@ -144,32 +145,6 @@ std::string seconds_text(std::chrono::milliseconds time) {
 
 }  // namespace
 
-std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int n) {
-  const auto parts = static_cast<size_t>(n);
-  std::vector<std::vector<int>> out(parts);
-  if (cpus.size() < parts) return out;
-  auto at = cpus.begin();
-  for (size_t i = 0; i < parts; ++i) {
-    const auto end = at + static_cast<ptrdiff_t>(cpus.size() / parts + (i < cpus.size() % parts ? 1 : 0));
-    out[i].assign(at, end);
-    at = end;
-  }
-  return out;
-}
-
-std::vector<int> allowed_cpus() {
-  constexpr size_t kMaxCpus = 16384;
-  cpu_set_t* const set = CPU_ALLOC(kMaxCpus);
-  if (!set) return {};
-  const size_t bytes = CPU_ALLOC_SIZE(kMaxCpus);
-  std::vector<int> out;
-  if (::sched_getaffinity(0, bytes, set) == 0)
-    for (size_t i = 0; i < kMaxCpus; ++i)
-      if (CPU_ISSET_S(i, bytes, set)) out.push_back(static_cast<int>(i));
-  CPU_FREE(set);
-  return out;
-}
-
 std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds first) {
   constexpr std::chrono::milliseconds kMaxDelay{60'000};
   std::chrono::milliseconds delay = first;
@@ -185,13 +160,28 @@ bool is_job_variable(const std::string& name) {
   return false;
 }
 
+namespace {
+
+// Processes that are not pinned would divide the cores themselves; an explicit number of threads prevents that. Empty if
+// they are pinned, or if the user has set a number.
+std::string thread_variable(const LaunchOptions& options, const detail::Environment& environment) {
+  const std::string name = "LOCKSTEP_CPU_THREADS", prefix = name + "=";
+  const bool given = environment.contains(name) || std::ranges::any_of(options.variables, [&](const std::string& each) {
+                       return each.starts_with(prefix);
+                     });
+  return options.pin || given ? "" : prefix + std::to_string(available_cpus());
+}
+
+}  // namespace
+
 std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAttempt& attempt,
                                    const detail::Environment& environment, const std::string& folder) {
   std::vector<std::string> hosts(static_cast<size_t>(options.processes));
   if (!options.hosts.empty()) hosts = assign_hosts(options.hosts, options.processes);
   const int local_count = static_cast<int>(std::ranges::count(hosts, ""));
+  const bool pin = options.pin && local_count > 1;
   const std::vector<std::vector<int>> cpus =
-      split_cpus(options.pin && local_count > 1 ? allowed_cpus() : std::vector<int>(), std::max(local_count, 1));
+      split_cpus(pin ? cpu_places(affinity_cpus()) : std::vector<CpuPlace>(), std::max(local_count, 1));
 
   std::vector<std::string> inherited, lockstep_variables;  // the latter are passed to other hosts
   for (const auto& [name, value] : environment) {
@@ -202,6 +192,7 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAtt
     inherited.push_back(entry);
     if (name.starts_with("LOCKSTEP_")) lockstep_variables.push_back(entry);
   }
+  const std::string threads = thread_variable(options, environment);
   std::vector<ChildSpec> out;
   size_t local = 0;
   for (int i = 0; i < options.processes; ++i) {
@@ -216,6 +207,7 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAtt
       spec.environment.insert(spec.environment.end(), own.begin(), own.end());
       spec.environment.push_back(fmt::format("LOCKSTEP_TOKEN={}", attempt.token));
       spec.environment.push_back(fmt::format("{}={}", kLauncherVariable, attempt.launcher));
+      if (!threads.empty()) spec.environment.push_back(threads);
       spec.cpus = cpus[local++];
     } else {
       own.insert(own.begin(), lockstep_variables.begin(), lockstep_variables.end());

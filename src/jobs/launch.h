@@ -40,12 +40,6 @@ int launch(const LaunchOptions& options);
 
 // Parts of launch(), for other runners and tests.
 
-// Splits the cores into n parts of nearly equal size. All parts are empty if there are fewer cores than parts.
-std::vector<std::vector<int>> split_cpus(const std::vector<int>& cpus, int n);
-
-// The cores in this process's affinity mask.
-std::vector<int> allowed_cpus();
-
 // The delay before restart `number` (from 1): `first`, doubled for each restart, up to a minute.
 std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds first);
 

@@ -1,6 +1,6 @@
 // Pool: the threads of one CPU lane. Regions of parallel tasks start in about a microsecond while the workers are hot.
 //
-//   Pool pool;                                             // as many threads as the process has CPUs
+//   Pool pool;                                             // compute_threads() threads
 //   pool.parallel_for(tiles, [&](int64_t tile, int thread) { ... });
 //
 // A region is one parallel_for(): tasks that run in parallel. Safe from any thread; regions of different callers run
@@ -23,7 +23,7 @@
 namespace lockstep {
 
 struct PoolConfig {
-  int threads = 0;  // including the caller; 0: available_cpus()
+  int threads = 0;  // including the caller; 0: compute_threads()
 };
 
 class Pool {

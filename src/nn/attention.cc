@@ -1,9 +1,12 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "lockstep/attention.h"
 #include "lockstep/create.h"
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
+#include "lockstep/norm.h"
+#include "lockstep/random.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
 #include "lockstep/transformer.h"
@@ -50,28 +53,44 @@ void check_mask(const AttentionShape& n, const Array& mask) {
                 to_string(mask.shape()), to_string(whole));
 }
 
-// Which keys each query sees, bool, broadcasts to [b, h, t, s]. Undefined: all.
+void check_options(const AttentionShape& n, const AttentionOptions& o) {
+  if (!(o.scale >= 0) || std::isinf(o.scale))
+    throw_error("nn::attention: the scale is {}; it must be a positive number, or 0 for 1 / sqrt(features)", o.scale);
+  if (!(o.softcap >= 0) || std::isinf(o.softcap))
+    throw_error("nn::attention: the softcap is {}; it must be a positive number, or 0 for none", o.softcap);
+  if (o.window < 0 || o.window > INT32_MAX)
+    throw_error("nn::attention: the window is {}; it must be a number of keys, or 0 for no limit", o.window);
+  if (!(o.dropout >= 0 && o.dropout < 1))
+    throw_error("nn::attention: the dropout is {}; it must be at least 0 and less than 1", o.dropout);
+  if (o.offset.defined()) check_integers("the offset", o.offset, o.offset.rank() == 0, "a scalar");
+  if (o.lengths.defined())
+    check_integers("lengths", o.lengths, o.lengths.rank() == 0 || o.lengths.shape() == Shape{n.b},
+                   "a scalar or one per example");
+  if (o.segments.defined())
+    check_integers("segments", o.segments, o.segments.shape() == Shape{n.b, n.t}, "one per query, [batch, queries]");
+  const Array& keys = o.key_segments.defined() ? o.key_segments : o.segments;
+  if (keys.defined() && !o.segments.defined()) throw_error("nn::attention: key_segments without segments; set both");
+  if (keys.defined())
+    check_integers("key_segments", keys, keys.shape() == Shape{n.b, n.s}, "one per key, [batch, keys]");
+}
+
+// Which keys each query sees, bool, broadcasts to [b, h, t, s].
 Array visible_keys(const AttentionShape& n, const AttentionOptions& options) {
-  Array visible;
-  const auto restrict_to = [&](const Array& more) { visible = visible.defined() ? logical_and(visible, more) : more; };
+  check_mask(n, options.mask);
+  Array visible = astype(options.mask, boolean);
+  const auto restrict_to = [&](const Array& more) { visible = logical_and(visible, more); };
   const Array keys = arange(n.s, i32);
-  if (options.causal) {
-    Array queries = arange(n.t, i32);
-    if (options.offset.defined()) {
-      check_integers("the offset", options.offset, options.offset.rank() == 0, "a scalar");
-      queries = queries + astype(options.offset, i32);
-    }
-    restrict_to(expand_dims(queries, 1) >= keys);
-  }
+  Array queries = expand_dims(arange(n.t, i32), 1);
+  if (options.offset.defined()) queries = queries + astype(options.offset, i32);
+  if (options.causal) restrict_to(queries >= keys);
+  if (options.window > 0) restrict_to(queries - options.window < keys);
   if (options.lengths.defined()) {
     const Array& lengths = options.lengths;
-    check_integers("lengths", lengths, lengths.rank() == 0 || lengths.shape() == Shape{n.b},
-                   "a scalar or one per example");
     restrict_to(keys < (lengths.rank() == 0 ? lengths : reshape(lengths, {n.b, 1, 1, 1})));
   }
-  if (options.mask.defined()) {
-    check_mask(n, options.mask);
-    restrict_to(astype(options.mask, boolean));
+  if (options.segments.defined()) {
+    const Array& of_keys = options.key_segments.defined() ? options.key_segments : options.segments;
+    restrict_to(reshape(options.segments, {n.b, 1, n.t, 1}) == reshape(of_keys, {n.b, 1, 1, n.s}));
   }
   return visible;
 }
@@ -91,23 +110,40 @@ Array weighted_values(const AttentionShape& n, const Array& weights, const Array
                  {n.b, n.t, n.h, v.shape(3)});
 }
 
+// With a mask of any shape, the scores are an array.
+Array masked_attention(const AttentionShape& n, const Array& q, const Array& k, const Array& v,
+                       const AttentionOptions& options, const Mode& mode) {
+  const double scale =
+      options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(n.e, 1)));
+  Array scores = attention_scores(n, q, k, scale);
+  if (options.softcap > 0) scores = tanh(scores / options.softcap) * options.softcap;
+  const Array visible = visible_keys(n, options);
+  // A large negative number instead of infinity: the softmax of a row without visible keys stays finite.
+  const Array weights = where(visible, softmax(where(visible, scores, -1e30)), 0.0);
+  return weighted_values(n, dropout(mode, options.site, astype(weights, q.dtype()), options.dropout), v);
+}
+
 }  // namespace
 
 Array attention(const Array& q, const Array& k, const Array& v, const AttentionOptions& options, const Mode& mode) {
   const AttentionShape n = attention_shape(q, k, v);
-  if (!(options.scale >= 0) || std::isinf(options.scale))
-    throw_error("nn::attention: the scale is {}; it must be a positive number, or 0 for 1 / sqrt(features)",
-                options.scale);
-  const double scale =
-      options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(n.e, 1)));
-  Array scores = attention_scores(n, q, k, scale);
-  const Array visible = visible_keys(n, options);
-  // A large negative number instead of infinity: the softmax of a row without visible keys stays finite.
-  if (visible.defined()) scores = where(visible, scores, -1e30);
-  Array weights = softmax(scores);
-  // A causal query sees key 0, so only other masks can leave a row empty.
-  if (options.lengths.defined() || options.mask.defined()) weights = where(visible, weights, 0.0);
-  return weighted_values(n, dropout(mode, options.site, astype(weights, q.dtype()), options.dropout), v);
+  check_options(n, options);
+  if (options.mask.defined()) return masked_attention(n, q, k, v, options, mode);
+  const bool drops = mode.training && options.dropout > 0;
+  if (drops && !mode.key.defined())
+    throw_error("nn::attention: training with dropout without a key; set Mode::key, a new one for every step");
+  return dot_product_attention(q, k, v,
+                               {.causal = options.causal,
+                                .window = options.window,
+                                .scale = options.scale,
+                                .softcap = options.softcap,
+                                .offset = options.offset,
+                                .lengths = options.lengths,
+                                .query_segments = options.segments,
+                                .key_segments = options.key_segments,
+                                .dropout = drops ? options.dropout : 0,
+                                .dropout_key = drops ? random::fold_in(mode.key, options.site) : Array()})
+      .first;
 }
 
 Array rotary(const Array& x, const Array& positions, double base) {
@@ -118,15 +154,7 @@ Array rotary(const Array& x, const Array& positions, double base) {
     throw_error("nn::rotary: the positions are {}; they must be integers, one for each of {} tokens",
                 to_string(positions.type()), x.shape(1));
   if (!(base > 0) || std::isinf(base)) throw_error("nn::rotary: the base is {}; it must be a positive number", base);
-  const int64_t e = x.shape(3), half = e / 2;
-  const DType dtype = x.dtype() == f64 ? f64 : f32;
-  std::vector<double> frequencies;
-  for (int64_t i = 0; i < half; ++i)
-    frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(e)));
-  const Array angles = reshape(astype(positions, dtype), {-1, 1, 1}) * astype(Array::from(frequencies, {half}), dtype);
-  const Array c = cos(angles), s = sin(angles);  // [t, 1, half]
-  const std::vector<Array> part = split(astype(x, dtype), 2, -1);
-  return astype(concatenate({part[0] * c - part[1] * s, part[1] * c + part[0] * s}, -1), x.dtype());
+  return astype(lockstep::rotary_embedding(x, positions, base), x.dtype());
 }
 
 }  // namespace lockstep::nn

@@ -5,9 +5,9 @@
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
 #include "lockstep/nn.h"
+#include "lockstep/norm.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
-#include "lockstep/reduce.h"
 
 namespace lockstep::nn {
 namespace {
@@ -90,12 +90,7 @@ Array apply(const LayerNorm& layer, const Array& x, double epsilon) {
     throw_error("nn::apply: x is {}, but the layer norm has scale {} and bias {}; give x as [..., features]",
                 to_string(x.shape()), to_string(layer.scale.shape()), to_string(layer.bias.shape()));
   if (!(epsilon >= 0)) throw_error("nn::apply: the epsilon of a layer norm is {}; it must not be negative", epsilon);
-  const Array wide = x.dtype() == f64 ? x : astype(x, f32);
-  // The variance of the centered values, because a difference of two large means would cancel.
-  const Array centered = wide - mean(wide, -1, {.keepdims = true});
-  const Array scale = rsqrt(mean(square(centered), -1, {.keepdims = true}) + epsilon);
-  const Array y = centered * scale * astype(layer.scale, wide.dtype()) + astype(layer.bias, wide.dtype());
-  return is_floating(x.dtype()) ? astype(y, x.dtype()) : y;
+  return lockstep::layer_norm(x, layer.scale, layer.bias, epsilon);
 }
 
 Array flatten(const Array& x) {

@@ -2,6 +2,7 @@
 #include "lockstep/create.h"
 #include "lockstep/math.h"
 #include "lockstep/nn.h"
+#include "lockstep/norm.h"
 #include "lockstep/reduce.h"
 
 namespace lockstep::nn {
@@ -59,9 +60,7 @@ Array apply(const RmsNorm& layer, const Array& x, double epsilon) {
     throw_error("nn::apply: x is {}, but the RMS norm has scale {}; give x as [..., features]", to_string(x.shape()),
                 to_string(layer.scale.shape()));
   check_epsilon("RMS norm", epsilon);
-  const Array wide = astype(x, statistics_type(x));
-  const Array factor = rsqrt(mean(square(wide), -1, {.keepdims = true}) + epsilon);
-  return in_type_of(x, wide * factor * astype(layer.scale, wide.dtype()));
+  return lockstep::rms_norm(x, layer.scale, epsilon);
 }
 
 Array apply(const BatchNorm& layer, const Array& x, const Mode& mode, const BatchNormOptions& options) {

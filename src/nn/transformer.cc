@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "lockstep/create.h"
+#include "lockstep/grad.h"
 #include "lockstep/initializers.h"
 #include "lockstep/math.h"
 #include "lockstep/random.h"
@@ -36,10 +37,18 @@ struct Heads {
   Array q, k, v;
 };
 
+// x split along its last dimension. The gradient is one concatenation; that of slices is a sum of padded arrays.
+std::vector<Array> split_features(const Array& x, const std::vector<int64_t>& positions) {
+  const auto parts = [positions](const Array& y) { return split_at(y, positions, -1); };
+  const auto forward = [parts](const Array& y) { return std::pair{parts(y), std::tuple<>()}; };
+  const auto backward = [](const std::tuple<>&, const std::vector<Array>& cts) { return concatenate(cts, -1); };
+  return custom_vjp(parts, forward, backward)(x);
+}
+
 // The heads of all tokens, [b, t, heads, e] each.
 Heads project_heads(const TransformerConfig& c, const Attention& layer, const Array& x) {
   const int64_t b = x.shape(0), t = x.shape(1), e = c.head_width, q = c.heads * e, k = c.kv_heads * e;
-  const std::vector<Array> parts = split_at(apply(layer.qkv, x), {q, q + k}, -1);
+  const std::vector<Array> parts = split_features(apply(layer.qkv, x), {q, q + k});
   return {reshape(parts[0], {b, t, c.heads, e}), reshape(parts[1], {b, t, c.kv_heads, e}),
           reshape(parts[2], {b, t, c.kv_heads, e})};
 }

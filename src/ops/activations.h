@@ -1,5 +1,5 @@
-// Activation functions on Values, composed of elementwise functions. These are the only definitions: a pass that looks
-// for an activation in a program compares with the program that these functions build. A Builder belongs to one thread.
+// Activation functions on Values that are composed of elementwise functions; gelu and silu are elementwise rows. These are
+// the only definitions: a pass that looks for an activation in a program compares with the program that they build. A Builder belongs to one thread.
 #pragma once
 
 #include "program/builder.h"
@@ -8,10 +8,5 @@ namespace lockstep {
 
 // max(x, 0); propagates NaN.
 Value relu(Value x);
-// x Phi(x): gelu by the tanh approximation, gelu_exact by erf.
-Value gelu(Value x);
-Value gelu_exact(Value x);
-// x sigmoid(x).
-Value silu(Value x);
 
 }  // namespace lockstep

@@ -186,6 +186,44 @@ Value one_minus_square(Value y) {
   return plus * minus;
 }
 
+// Second derivatives of the activations. 16-bit operands are widened: squares of f16 overflow from 256 on.
+Value in_f32(Value (*f)(Value), Value x) {
+  return size_of(x.dtype()) > 2 ? f(x) : cast(f(cast(x, DType::f32)), x.dtype());
+}
+
+Value gelu_curvature(Value x) {
+  return in_f32(
+      [](Value a) {
+        constexpr double kRate = 0.79788456080286535588, kCube = 0.044715;
+        const Value square = a * a;
+        const Value slope = kRate * (1.0 + 3 * kCube * square);  // of the argument of tanh
+        const Value t = tanh(kRate * (a + kCube * (a * square)));
+        const Value bend = a * (3 * kRate * kCube * a - t * (slope * slope));
+        return one_minus_square(t) * (slope + bend);
+      },
+      x);
+}
+
+Value gelu_exact_curvature(Value x) {
+  return in_f32(
+      [](Value a) {
+        const Value square = a * a;
+        const Value density = 0.39894228040143267794 * exp(-0.5 * square);
+        return density * (2.0 - square);
+      },
+      x);
+}
+
+Value silu_curvature(Value x) {
+  return in_f32(
+      [](Value a) {
+        const Value s = logistic(a);
+        const Value slope = s * (1.0 - s);
+        return slope * (2.0 + a * (1.0 - 2.0 * s));
+      },
+      x);
+}
+
 // b a^(b-1), and 0 for b = 0 if 1/a is not finite. Otherwise b = 0 is not a special case: its derivative with respect
 // to b, 1/a, would be lost.
 Value pow_gradient_base(Value ct, Value a, Value b) {

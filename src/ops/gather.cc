@@ -17,8 +17,9 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kGatherGrain = 16384;
-constexpr int64_t kBlock = 65536;      // elements of x per task of scatter_add
-constexpr int64_t kGatherBlocks = 64;  // maximum per batch element, since each reads all its indices
+constexpr int64_t kBlock = 65536;         // elements of x per task of scatter_add
+constexpr int64_t kGatherBlocks = 64;     // maximum per batch element, since each reads all its indices
+constexpr int64_t kScatterColumns = 128;  // of a block of a table
 
 // The type of slices of `x` at `indices`.
 Type check_indices(std::string_view op, const Type& x, const Type& indices, const Attrs& attrs) {
@@ -234,44 +235,99 @@ void add_row(A* to, const T* from, int64_t n) {
   }
 }
 
-// A task owns a block of rows of x and adds the updates that fall into it, in the order of the indices. 16-bit floats
-// are summed in f32.
+// A block of a table x [n, post]: the updates of its rows and columns.
+template <class I, class T>
+struct ScatterBlock {
+  int64_t low, high;       // rows
+  int64_t first, columns;  // columns
+  int64_t places, post;
+  const I* indices;
+  const T* updates;  // [places, post]
+  T* table;
+
+  bool owns(int64_t row) const { return row >= low && row < high; }
+  T* row_at(int64_t row) const { return table + row * post + first; }
+  const T* update_at(int64_t place) const { return updates + place * post + first; }
+
+  // Adds the updates in the order of the indices.
+  void add() const {
+    for (int64_t i = 0; i < places; ++i)
+      if (const auto row = static_cast<int64_t>(indices[i]); owns(row)) add_row(row_at(row), update_at(i), columns);
+  }
+
+  struct Update {
+    int64_t row, place;
+    bool operator<(const Update& other) const { return row != other.row ? row < other.row : place < other.place; }
+  };
+  // Adds them row by row, in the same order for each row. A row is summed in f32. `sums` has `columns` elements and
+  // `list` has `places`.
+  void add_by_row(float* sums, Update* list) const {
+    int64_t count = 0;
+    for (int64_t i = 0; i < places; ++i)
+      if (const auto row = static_cast<int64_t>(indices[i]); owns(row)) list[count++] = {row, i};
+    std::sort(list, list + count);
+    for (int64_t i = 0; i < count;) {
+      T* to = row_at(list[i].row);
+      for (int64_t k = 0; k < columns; ++k) sums[k] = static_cast<float>(to[k]);
+      const int64_t row = list[i].row;
+      for (; i < count && list[i].row == row; ++i) add_row(sums, update_at(list[i].place), columns);
+      for (int64_t k = 0; k < columns; ++k) to[k] = T(sums[k]);
+    }
+  }
+};
+
+// How a table is divided into blocks, each of which is a task. Tables with long rows are divided by columns first: some
+// rows get many more updates than others.
+struct ScatterBlocks {
+  int64_t columns, column_blocks, rows, row_blocks;
+
+  explicit ScatterBlocks(const GatherSizes& s)
+      : columns(std::min(std::max<int64_t>(s.post, 1), kScatterColumns)),
+        column_blocks((s.post + columns - 1) / columns),
+        rows(std::max<int64_t>(s.n, 1)) {
+    const int64_t most = std::max<int64_t>(kGatherBlocks / std::max<int64_t>(column_blocks, 1), 1);
+    const int64_t wanted = std::clamp<int64_t>((s.n * columns + kBlock - 1) / kBlock, 1, most);
+    rows = (rows + wanted - 1) / wanted;
+    row_blocks = (s.n + rows - 1) / rows;
+  }
+  int64_t count() const { return column_blocks * row_blocks; }
+};
+
+// 16-bit floats are summed in f32.
 template <class I, class T>
 Kernel scatter_rows(const GatherSizes& s, Pool& pool) {
-  const int64_t blocks = std::clamp<int64_t>((s.n * s.post + kBlock - 1) / kBlock, 1, kGatherBlocks);
-  const int64_t rows = std::max<int64_t>((s.n + blocks - 1) / blocks, 1);
+  const ScatterBlocks blocks(s);
   const int64_t bytes = s.batch * s.pre * s.n * s.post * static_cast<int64_t>(sizeof(T));
   return [=, pool = &pool](const void* const* in, void* const* out) {
-    const auto* indices = static_cast<const I*>(in[1]);
-    const auto* updates = static_cast<const T*>(in[2]);
     copy_bytes(in[0], out[0], bytes, *pool);
-    const int64_t work = std::max<int64_t>(s.places * s.post / blocks, 1);
-    pool->parallel_range(
-        s.batch * s.pre * blocks, std::max<int64_t>(kGatherGrain / work, 1),
-        [&](int64_t begin, int64_t end, int thread) {
-          for (int64_t task = begin; task < end; ++task) {
-            const int64_t block = task / blocks, low = task % blocks * rows, high = std::min(low + rows, s.n);
-            if (low >= high) continue;
-            T* owned = static_cast<T*>(out[0]) + (block * s.n + low) * s.post;
-            const int64_t elements = (high - low) * s.post;
-            const I* at = indices + block / s.pre * s.places;
-            const T* from = updates + block * s.places * s.post;
-            auto add_all = [&](auto* to) {
-              for (int64_t i = 0; i < s.places; ++i) {
-                const auto index = static_cast<int64_t>(at[i]);
-                if (index >= low && index < high) add_row(to + (index - low) * s.post, from + i * s.post, s.post);
-              }
-            };
-            if constexpr (is_half<T>) {
-              auto* sums = static_cast<float*>(pool->scratch(thread, elements * static_cast<int64_t>(sizeof(float))));
-              for (int64_t i = 0; i < elements; ++i) sums[i] = owned[i];
-              add_all(sums);
-              for (int64_t i = 0; i < elements; ++i) owned[i] = T(sums[i]);
-            } else {
-              add_all(owned);
-            }
-          }
-        });
+    if (blocks.count() == 0) return;
+    const int64_t work = std::max<int64_t>(s.places * s.post / blocks.count(), 1);
+    pool->parallel_range(s.batch * s.pre * blocks.count(), std::max<int64_t>(kGatherGrain / work, 1),
+                         [&](int64_t begin, int64_t end, int thread) {
+                           for (int64_t task = begin; task < end; ++task) {
+                             const int64_t table = task / blocks.count(), block = task % blocks.count();
+                             const int64_t low = block / blocks.column_blocks * blocks.rows;
+                             const int64_t first = block % blocks.column_blocks * blocks.columns;
+                             const ScatterBlock<I, T> own{low,
+                                                          std::min(low + blocks.rows, s.n),
+                                                          first,
+                                                          std::min(blocks.columns, s.post - first),
+                                                          s.places,
+                                                          s.post,
+                                                          static_cast<const I*>(in[1]) + table / s.pre * s.places,
+                                                          static_cast<const T*>(in[2]) + table * s.places * s.post,
+                                                          static_cast<T*>(out[0]) + table * s.n * s.post};
+                             if constexpr (is_half<T>) {
+                               using Update = typename ScatterBlock<I, T>::Update;
+                               void* list = pool->scratch(thread, 1, s.places * static_cast<int64_t>(sizeof(Update)));
+                               own.add_by_row(
+                                   static_cast<float*>(pool->scratch(thread, own.columns * int64_t{sizeof(float)})),
+                                   static_cast<Update*>(list));
+                             } else {
+                               own.add();
+                             }
+                           }
+                         });
   };
 }
 

@@ -392,4 +392,51 @@ LOCKSTEP_INLINE double erf_inv(double x) {
   return x < 0.0 ? -y : y;
 }
 
+LOCKSTEP_INLINE double limit_magnitude(double x, double limit) {
+  return abs(x) < limit ? x : (x < 0.0 ? -limit : limit);
+}
+LOCKSTEP_INLINE double keep_nan(double y, double x) { return x != x ? x : y; }
+
+// Activation functions and their derivatives. Arguments are limited where a derivative is constant, because its terms
+// would overflow.
+// gelu(x) = x logistic(2 u), where tanh(u) is the tanh of its usual definition: (1 + tanh(u)) / 2 = logistic(2 u), which
+// has no cancellation. Returns 2 u.
+template <class T>
+LOCKSTEP_INLINE T gelu_argument(T x) {
+  return T(1.5957691216057307712) * (x + T(0.044715) * (x * x * x));
+}
+// The derivative at a, where s = logistic(2 u).
+template <class T>
+LOCKSTEP_INLINE T gelu_slope_from(T a, T s) {
+  return s + a * (s * (T(1) - s)) * (T(1.5957691216057307712) * (T(1) + T(3 * 0.044715) * (a * a)));
+}
+template <class T>
+LOCKSTEP_INLINE T gelu(T x) {
+  return x * logistic(gelu_argument(x));
+}
+template <class T>
+LOCKSTEP_INLINE T gelu_slope(T x) {
+  const T a = limit_magnitude(x, T(64));
+  return keep_nan(gelu_slope_from(a, logistic(gelu_argument(a))), x);
+}
+template <class T>
+LOCKSTEP_INLINE T gelu_exact(T x) {
+  return x * (T(0.5) * (T(1) + erf(T(0.70710678118654752440) * x)));
+}
+template <class T>
+LOCKSTEP_INLINE T gelu_exact_slope(T x) {
+  const T a = limit_magnitude(x, T(64));
+  const T density = T(0.39894228040143267794) * exp(T(-0.5) * (a * a));
+  return T(0.5) * (T(1) + erf(T(0.70710678118654752440) * x)) + a * density;
+}
+template <class T>
+LOCKSTEP_INLINE T silu(T x) {
+  return x * logistic(x);
+}
+template <class T>
+LOCKSTEP_INLINE T silu_slope(T x) {
+  const T s = logistic(x);
+  return s * (T(1) + limit_magnitude(x, T(1000)) * (T(1) - s));
+}
+
 }  // namespace lockstep::math

@@ -4,7 +4,9 @@
 //
 // Groups grow from consumers to producers. An equation joins the group of its consumers if all of them are elementwise
 // and of the same shape, and if merging their groups creates no cycle among groups. Consumers that only reduce the
-// result (a norm) are ignored: it is written to memory for them, and no other equation reads it again. An equation that
+// result (a norm) are ignored: it is written to memory for them, and no other equation reads it again. If the other
+// consumers of a large result prevent this, the equation joins only the first group that it can: reading a large result
+// from memory takes longer than computing it, and it is written for the others in any case. An equation that
 // could be the epilogue of the product before it does not join a group with another head. Collectives keep their order:
 // each counts as a consumer of the one before.
 #include <algorithm>
@@ -19,6 +21,7 @@ namespace {
 
 constexpr size_t kMaxMembers = 96;  // bounds the registers of one group
 constexpr int64_t kMuchSmaller = 64;
+constexpr int64_t kLargeBytes = int64_t{8} << 20;  // more than what caches hold from one kernel to the next
 
 class Fuser {
  public:
@@ -67,13 +70,22 @@ class Fuser {
 
   void join_consumers(int i) {
     if (eqn(i).out.size() != 1) return;
+    bool all = true;
     std::vector<int> groups;
     for (int user : users_[eqn(i).out[0]]) {
       if (elementwise(static_cast<size_t>(i)) && is_reduction(user)) continue;
-      if (!elementwise(static_cast<size_t>(user)) || shape(user) != shape(i)) return;
-      if (std::find(groups.begin(), groups.end(), group_[user]) == groups.end()) groups.push_back(group_[user]);
+      if (!elementwise(static_cast<size_t>(user)) || shape(user) != shape(i))
+        all = false;
+      else if (std::find(groups.begin(), groups.end(), group_[user]) == groups.end())
+        groups.push_back(group_[user]);
     }
-    if (groups.empty()) return;
+    if (groups.empty() || (all && join(i, groups)) || p_.types[eqn(i).out[0]].bytes() < kLargeBytes) return;
+    for (const int group : groups)  // in the order of their first use
+      if (join(i, {group})) return;
+  }
+
+  // Merges the group of equation i into these groups. Returns false, and changes nothing, if that is not possible.
+  bool join(int i, std::vector<int> groups) {
     groups.push_back(group_[i]);
     size_t members = 0;
     int heads = 0;
@@ -81,7 +93,7 @@ class Fuser {
       members += members_[g].size();
       heads += head_[g] >= 0;
     }
-    if (members > kMaxMembers || heads > 1 || (heads == 1 && could_be_epilogue(i)) || would_cycle(groups)) return;
+    if (members > kMaxMembers || heads > 1 || (heads == 1 && could_be_epilogue(i)) || would_cycle(groups)) return false;
     const int into = groups[0];
     for (size_t k = 1; k < groups.size(); ++k) {
       for (int m : members_[groups[k]]) group_[m] = into;
@@ -95,6 +107,7 @@ class Fuser {
     std::erase_if(after, [&](int user) { return group_[user] == into; });
     std::sort(after.begin(), after.end());
     after.erase(std::unique(after.begin(), after.end()), after.end());
+    return true;
   }
 
   // Whether the result is much smaller than the operand.

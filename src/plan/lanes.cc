@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/runtime_parts.h"
-#include "lane/memory.h"
+#include "lane/cpus.h"
 #include "lockstep/devices.h"
 #include "plan/cpu_lane.h"
 #ifdef LOCKSTEP_WITH_CUDA
@@ -28,7 +28,7 @@ Lanes& Lanes::current() { return detail::runtime_part<Lanes>(); }
 Lanes::Lanes(int64_t count, MakeLane make)
     : make_(make ? std::move(make) : make_default_lane), lanes_(static_cast<size_t>(count)), threads_(count) {
   if (count == 1) return;
-  const int64_t cpus = available_cpus();
+  const int64_t cpus = compute_threads();
   for (int64_t i = 0; i < count; ++i) {
     const int64_t threads = cpus / count + (i < cpus % count ? 1 : 0);
     lanes_[static_cast<size_t>(i)].pool =

@@ -34,7 +34,7 @@ Task image_task(const Model& model, const ImageTaskOptions& options) {
     if (mode.training && augments(options.augment))
       images = nn::augment(images, random::fold_in(mode.key, kAugmentSite), arange(images.shape(0)), options.augment);
     const Array logits = model.logits(params, normalized_pixels(images, options, mode.compute), mode);
-    const Array& labels = detail::batch_field(batch, "labels", model.name);
+    const Array labels = detail::batch_field(batch, "labels", model.name);
     return detail::classification_result(logits, labels, options.label_smoothing, mode);
   };
   return task;

@@ -16,6 +16,7 @@
 #include "base/names.h"
 #include "base/os/environment.h"
 #include "base/print_stderr.h"
+#include "cluster/cpu_binding.h"
 #include "cluster/session.h"
 #include "comm/world.h"
 #include "lane/platform_report.h"
@@ -181,10 +182,12 @@ void check_same_facts(Session& session, const std::vector<SharedFact>& facts) {
   }
 }
 
-// Prints where the run computes. Prints nothing when there is no choice of platform.
+// Prints where the run computes, unless there is no choice of platform; and whether a launcher has bound the process to
+// fewer cores than it could use.
 void report_platform() {
   if (const std::string where = platform_in_use(); !where.empty())
     print_stderr("{}: computing on {}\n", program_name(), where);
+  if (const std::string note = narrow_binding(); !note.empty()) print_stderr("{}: note: {}\n", program_name(), note);
 }
 
 // Warns about settings that are valid but have no or little effect.

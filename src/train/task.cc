@@ -4,7 +4,7 @@
 
 namespace lockstep::detail {
 
-const Array& batch_field(const BatchArrays& batch, const std::string& path, const std::string& task) {
+Array batch_field(const BatchArrays& batch, const std::string& path, const std::string& task) {
   const auto at = batch.find(path);
   if (at != batch.end()) return at->second;
   std::string known;

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/launched_shells.h"
 #include "jobs/child.h"
+#include "lane/memory.h"
 #include "support/program.h"
 #include "support/text_file.h"
 #include "support/variable.h"
@@ -86,6 +87,15 @@ TEST(Launch, CoresAreDividedUnlessPinningIsOff) {
   if (all.out.find_first_of(",-") != std::string::npos) {  // several cores
     EXPECT_NE(pinned.begin()->substr(4), pinned.rbegin()->substr(4));
   }
+}
+
+TEST(Launch, ProcessesThatAreNotPinnedComputeOnAllCores) {
+  const std::string script = "echo $LOCKSTEP_CPU_THREADS";
+  const std::string all = std::to_string(available_cpus());
+  EXPECT_EQ(sorted_lines_of(launch({"-n", "2", "--no-pin"}, script).out), (Lines{"[0] " + all, "[1] " + all}));
+  EXPECT_EQ(sorted_lines_of(launch({"-n", "2", "--no-pin", "--cpu-threads", "3"}, script).out),
+            (Lines{"[0] 3", "[1] 3"}));
+  EXPECT_EQ(sorted_lines_of(launch({"-n", "2"}, script).out), (Lines{"[0] ", "[1] "}));
 }
 
 TEST(Launch, OutputKeepsItsStreamAndItsBytes) {
@@ -463,11 +473,11 @@ TEST(Launch, Process0MayRedrawLinesOnATerminal) {
 
 TEST(Launch, JobContinuesWithoutAReader) {
   const TempDir dir;
-  const ProcessResult result = run_process(
-      {"bash", "-c",
-       "set -o pipefail; '" + program_path() + "' launch -n 2 -- /bin/sh -c 'seq 100000; echo x >> " + dir.path() +
-           "/done' | head -n 1"},
-      std::chrono::seconds(60));
+  const ProcessResult result =
+      run_process({"bash", "-c",
+                   "set -o pipefail; '" + program_path() + "' launch -n 2 -- /bin/sh -c 'seq 100000; echo x >> " +
+                       dir.path() + "/done' | head -n 1"},
+                  std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(read_text(dir.path() + "/done"), "x\nx\n");
 }

@@ -20,6 +20,7 @@ const std::vector<WrongVariable>& wrong_variables() {
       {"LOCKSTEP_PLATFORM", "tpu"},
       {"LOCKSTEP_NUM_CPU_DEVICES", "0"},
       {"LOCKSTEP_CPU_LANES", "x"},
+      {"LOCKSTEP_CPU_THREADS", "x"},
       {"LOCKSTEP_CUDA_MATH", "half"},
       {"LOCKSTEP_GPU_TIMEOUT", "5s"},
       {"LOCKSTEP_PERSISTENT_KERNEL", "no"},

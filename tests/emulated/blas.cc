@@ -29,10 +29,18 @@ struct Description {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  void* argument = nullptr;  // of gelu
+  int64_t argument_line = 0, argument_stride = 0;
 };
 
-// Applies the epilogue to a sum. LOCKSTEP_EMULATED_RELU=lossy: relu turns NaN into 0.
-double apply_epilogue(double x, cublasLtEpilogue_t epilogue) {
+double gelu_slope(double x) {
+  const double rate = std::sqrt(2 / M_PI), t = std::tanh(rate * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * rate * (1 + 3 * 0.044715 * x * x);
+}
+
+// Applies the epilogue to a sum. LOCKSTEP_EMULATED_RELU=lossy: relu turns NaN into 0. `argument`: of DGELU.
+double apply_epilogue(double x, cublasLtEpilogue_t epilogue, double argument) {
+  if (epilogue == CUBLASLT_EPILOGUE_DGELU) return x * gelu_slope(argument);
   if (epilogue & CUBLASLT_EPILOGUE_RELU) {
     const char* relu = std::getenv("LOCKSTEP_EMULATED_RELU");
     const bool is_lossy = relu && std::strcmp(relu, "lossy") == 0;
@@ -49,7 +57,7 @@ uint64_t alignment(const void* pointer) {
   return place & (~place + 1);
 }
 
-std::atomic<int64_t> products = 0, last_algorithm = 0, last_epilogue = 0;
+std::atomic<int64_t> products = 0, last_algorithm = 0, last_epilogue = 0, last_adds = 0;
 
 Layout& layout(void* of) { return *static_cast<Layout*>(of); }
 
@@ -120,6 +128,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t of, cublasLtM
     description.epilogue = *static_cast<const cublasLtEpilogue_t*>(value);
   else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
     description.bias = *static_cast<const void* const*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
+    description.argument = *static_cast<void* const*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
+    description.argument_line = *static_cast<const int64_t*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE)
+    description.argument_stride = *static_cast<const int64_t*>(value);
   else
     return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
@@ -178,26 +192,35 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 size_t cublasLtGetVersion() { return 1; }
 
-// Counters for tests: the number of products enqueued, and the algorithm and epilogue of the last.
+// Counters for tests: the number of products enqueued; the algorithm and epilogue of the last, and whether it added to C.
 int64_t emulated_products() { return emulated::products; }
 int64_t emulated_algorithm() { return emulated::last_algorithm; }
 int64_t emulated_epilogue() { return emulated::last_epilogue; }
+int64_t emulated_adds() { return emulated::last_adds; }
 
-// Matrices are column-major. C is not read: beta is always zero.
+// Matrices are column-major. alpha is always one; beta is one or zero.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const void*, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
-                              const void*, const void*, cublasLtMatrixLayout_t, void* d,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t* by, void*, size_t,
                               cudaStream_t stream) {
   const auto algorithm = static_cast<Algorithm>(by->data[0]);
   const auto description = *reinterpret_cast<const Description*>(of);
   const bool has_bias = description.epilogue & CUBLASLT_EPILOGUE_BIAS;
+  const bool is_slope = description.epilogue == CUBLASLT_EPILOGUE_DGELU;
+  const bool keeps_argument =
+      !is_slope && (description.epilogue & CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU);
+  const bool adds = layout(layout_d).type == CUDA_R_64F ? *static_cast<const double*>(beta) != 0
+                                                        : *static_cast<const float*>(beta) != 0;
   if (algorithm != Algorithm::plain && algorithm != Algorithm::slow) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (has_bias && (!description.bias || emulated::alignment(description.bias) < by->data[1]))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if ((is_slope || keeps_argument) && (!description.argument || description.argument_line % 8 != 0))
     return CUBLAS_STATUS_INVALID_VALUE;
   ++emulated::products;
   emulated::last_algorithm = static_cast<int64_t>(algorithm);
   emulated::last_epilogue = description.epilogue;
+  emulated::last_adds = adds;
   const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
   emulated::enqueue(stream, [=] {
     // Longer than the time slice of another process.
@@ -213,9 +236,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
           for (int64_t k = 0; k < depth; ++k)
             sum += emulated::read(a, la.type, p * la.stride + at(la, description.a != CUBLAS_OP_N, m, k)) *
                    emulated::read(b, lb.type, p * lb.stride + at(lb, description.b != CUBLAS_OP_N, k, n));
+          const int64_t place = p * ld.stride + m + n * ld.line;
+          const int64_t beside = p * description.argument_stride + m + n * description.argument_line;
           if (has_bias) sum += emulated::read(description.bias, ld.type, m);
-          emulated::write(d, ld.type, p * ld.stride + m + n * ld.line,
-                          emulated::apply_epilogue(sum, description.epilogue));
+          if (adds) sum += emulated::read(c, ld.type, place);
+          if (keeps_argument) emulated::write(description.argument, ld.type, beside, sum);
+          const double argument = is_slope ? emulated::read(description.argument, ld.type, beside) : 0;
+          emulated::write(d, ld.type, place, emulated::apply_epilogue(sum, description.epilogue, argument));
         }
   });
   return CUBLAS_STATUS_SUCCESS;

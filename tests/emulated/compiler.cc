@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,13 @@ void keep_text(const std::string& folder, Program& program) {
   std::memcpy(program.code.data(), &header, sizeof header);
 }
 
+// The name of the kernel that a text defines: what precedes its parameters.
+std::string kernel_of(const std::string& text) {
+  static const std::regex kernel(R"(__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\()");
+  std::smatch found;
+  return std::regex_search(text, found, kernel) ? found[1].str() : "";
+}
+
 void compile(Program& program) {
   if (const char* const texts = std::getenv("LOCKSTEP_EMULATED_TEXTS")) return keep_text(texts, program);
   const Folder folder;
@@ -78,7 +86,7 @@ void compile(Program& program) {
   std::string text = program.text;
   constexpr std::string_view kAsked = "extern __shared__";
   for (size_t at = 0; (at = text.find(kAsked, at)) != text.npos;) text.replace(at, kAsked.size(), "extern __thread");
-  std::ofstream(folder.path / "kernel.cc") << text << "\nEMULATED_KERNEL(f)\n";
+  std::ofstream(folder.path / "kernel.cc") << text << "\nEMULATED_KERNEL(" << kernel_of(text) << ")\n";
   if (const char* const keep = std::getenv("LOCKSTEP_EMULATED_KEEP"))
     fs::copy(folder.path, fs::path(keep) / folder.path.filename(), fs::copy_options::recursive);
   const std::string in = folder.path.string();

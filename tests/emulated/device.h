@@ -1,6 +1,7 @@
 // The built-in functions and variables of CUDA, for kernels that are compiled for this machine (compiler.cc).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -102,6 +103,15 @@ T __shfl_up_sync(unsigned, T x, unsigned by) {
 template <class T>
 T __shfl_down_sync(unsigned, T x, unsigned by) {
   return emulated::from_lane(x, emulated::lane() + static_cast<int>(by));
+}
+
+inline int __reduce_min_sync(unsigned, int x) {
+  for (int by = 1; by < emulated::kWarp; by *= 2) x = std::min(x, emulated::from_lane(x, emulated::lane() ^ by));
+  return x;
+}
+inline int __reduce_max_sync(unsigned, int x) {
+  for (int by = 1; by < emulated::kWarp; by *= 2) x = std::max(x, emulated::from_lane(x, emulated::lane() ^ by));
+  return x;
 }
 
 // Appended to a kernel's text.

@@ -26,6 +26,7 @@ inline uint32_t nearest_tf32(float x) { return (__float_as_uint(x) + 0x1000u) & 
 inline float full_div(float a, float b) { return a / b; }
 inline float approx_sqrt(float x) { return __builtin_sqrtf(x); }
 inline float approx_tanh(float x) { return __builtin_tanhf(x); }
+inline float approx_exp2(float x) { return __builtin_exp2f(x); }
 
 template <int kBytes>
 inline void copy_async(void* to, const void* from, bool inside) {

@@ -446,8 +446,8 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
   *library = reinterpret_cast<cudaLibrary_t>(made);
   return cudaSuccess;
 }
-cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char*) {
-  *kernel = reinterpret_cast<cudaKernel_t>(&reinterpret_cast<emulated::Library*>(library)->kernel);
+cudaError_t cudaLibraryEnumerateKernels(cudaKernel_t* kernels, unsigned, cudaLibrary_t library) {
+  kernels[0] = reinterpret_cast<cudaKernel_t>(&reinterpret_cast<emulated::Library*>(library)->kernel);
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/throws.h"
 #include "jobs/launch.h"
+#include "lane/cpus.h"
 #include "support/program.h"
 
 namespace lockstep {
@@ -79,7 +80,7 @@ TEST(Child, HasDefaultSignalHandlers) {
 }
 
 TEST(Child, RunsOnItsCores) {
-  const std::vector<int> cpus = allowed_cpus();
+  const std::vector<int> cpus = affinity_cpus();
   ASSERT_FALSE(cpus.empty());
   ChildSpec spec = shell("grep Cpus_allowed_list /proc/self/status");
   spec.cpus = {cpus.back()};
@@ -164,14 +165,6 @@ TEST(Child, ReportsWhyAProgramCannotStart) {
 TEST(Child, SignalsHaveNames) {
   EXPECT_EQ(signal_name(SIGKILL), "SIGKILL");
   EXPECT_EQ(signal_name(500), "signal 500");
-}
-
-TEST(Launch, SplitsCoresIntoEqualParts) {
-  using Parts = std::vector<std::vector<int>>;
-  EXPECT_EQ(split_cpus({0, 1, 4, 5}, 2), (Parts{{0, 1}, {4, 5}}));
-  EXPECT_EQ(split_cpus({0, 1, 2, 3, 4}, 2), (Parts{{0, 1, 2}, {3, 4}}));
-  EXPECT_EQ(split_cpus({3}, 1), (Parts{{3}}));
-  EXPECT_EQ(split_cpus({0, 1}, 3), (Parts{{}, {}, {}}));
 }
 
 TEST(Launch, BackoffDoublesUpToAMinute) {

@@ -21,11 +21,11 @@ class CodeOnGpu : public testing::Test {
     if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
   }
 
-  // A distinct kernel for each number.
+  // A distinct kernel, with a name of its own, for each number.
   static std::string adding(int n) {
-    return fmt::format(R"(extern "C" __global__ void f(int* x) {{ x[threadIdx.x] += {}; }}
+    return fmt::format(R"(extern "C" __global__ void add_{n}(int* x) {{ x[threadIdx.x] += {n}; }}
 )",
-                       n);
+                       fmt::arg("n", n));
   }
   static std::vector<int> run(const CudaFunction& function) {
     CudaStream& lane = CudaStream::of(0);

@@ -26,16 +26,17 @@ std::vector<T> random_halves(int64_t count, std::mt19937& random) {
   return values;
 }
 
-// Every implementation of products of T on this machine: its kernels, and conversion to f32.
+// Every implementation of products of T on this machine: its kernels, and OpenBLAS, for halves after conversion to f32.
 template <class T>
 std::vector<const HalfKernel*> ways() {
   std::vector<const HalfKernel*> found{nullptr};
+  if (const HalfKernel* const own = gemm_kernel(f32, 64, 64); own && std::is_same_v<T, float>) found.push_back(own);
   for (const HalfKernel* const kernel : half_kernels())
     if (kernel->dtype == dtype_of<T>) found.push_back(kernel);
   return found;
 }
 
-std::string name_of(const HalfKernel* kernel) { return kernel ? kernel->name : "converted"; }
+std::string name_of(const HalfKernel* kernel) { return kernel ? kernel->name : "OpenBLAS"; }
 
 // Half the distance from |x| to the next T above it.
 template <class T>
@@ -105,8 +106,13 @@ class GemmOfHalves : public testing::Test {};
 using Halves = testing::Types<BFloat16, Float16>;
 TYPED_TEST_SUITE(GemmOfHalves, Halves);
 
+template <class T>
+class GemmByKernel : public testing::Test {};
+using KernelTypes = testing::Types<BFloat16, Float16, float>;
+TYPED_TEST_SUITE(GemmByKernel, KernelTypes);
+
 // Each extent takes all values from 1 to 70 while the others are random.
-TYPED_TEST(GemmOfHalves, RaggedSizesStridesAndTransposesAreWithinTheErrorBound) {
+TYPED_TEST(GemmByKernel, RaggedSizesStridesAndTransposesAreWithinTheErrorBound) {
   using T = TypeParam;
   std::mt19937 random(std::random_device{}());
   Pool pool({.threads = 2});
@@ -135,7 +141,7 @@ TYPED_TEST(GemmOfHalves, RaggedSizesStridesAndTransposesAreWithinTheErrorBound) 
       }
 }
 
-TYPED_TEST(GemmOfHalves, LargeProductsAreWithinTheErrorBound) {
+TYPED_TEST(GemmByKernel, LargeProductsAreWithinTheErrorBound) {
   using T = TypeParam;
   std::mt19937 random(3);
   Pool pool({.threads = 3});
@@ -169,7 +175,7 @@ void expect_same_bits_on_any_number_of_threads(const HalfKernel* kernel, GemmSpe
   }
 }
 
-TYPED_TEST(GemmOfHalves, ResultDoesNotDependOnTheNumberOfThreads) {
+TYPED_TEST(GemmByKernel, ResultDoesNotDependOnTheNumberOfThreads) {
   using T = TypeParam;
   for (const HalfKernel* const kernel : ways<T>())
     for (const int transposes : {0, 1, 2, 3})
@@ -183,7 +189,7 @@ TYPED_TEST(GemmOfHalves, ResultDoesNotDependOnTheNumberOfThreads) {
 }
 
 // This allows the tiles to depend on the number of threads.
-TYPED_TEST(GemmOfHalves, ElementDependsOnItsRowItsColumnAndTheDepthAlone) {
+TYPED_TEST(GemmByKernel, ElementDependsOnItsRowItsColumnAndTheDepthAlone) {
   using T = TypeParam;
   std::mt19937 random(8);
   Pool pool({.threads = 1});
@@ -211,7 +217,7 @@ TYPED_TEST(GemmOfHalves, ElementDependsOnItsRowItsColumnAndTheDepthAlone) {
   }
 }
 
-TYPED_TEST(GemmOfHalves, EpiloguesGetEachElementOnce) {
+TYPED_TEST(GemmByKernel, EpiloguesGetEachElementOnce) {
   using T = TypeParam;
   std::mt19937 random(9);
   Pool pool({.threads = 3});
@@ -238,7 +244,7 @@ TYPED_TEST(GemmOfHalves, EpiloguesGetEachElementOnce) {
 }
 
 // The zeros that pad panels must not be multiplied with infinities or NaN.
-TYPED_TEST(GemmOfHalves, NonFiniteOperandsAffectOnlyTheirRowsAndColumns) {
+TYPED_TEST(GemmByKernel, NonFiniteOperandsAffectOnlyTheirRowsAndColumns) {
   using T = TypeParam;
   Pool pool({.threads = 1});
   const int64_t m = 13, n = 17, k = 7;
@@ -366,6 +372,19 @@ TEST(HalfKernels, FirstKernelOfADtypeIsUsed) {
     EXPECT_EQ(half_kernel(dtype), first);
   }
   EXPECT_EQ(half_kernel(f32), nullptr);
+}
+
+TEST(HalfKernels, GemmUsesThemAndOneForF32) {
+  for (const DType dtype : {bf16, f16}) EXPECT_EQ(gemm_kernel(dtype, 1, 10), half_kernel(dtype));
+  for (const DType dtype : {f64, i32}) EXPECT_EQ(gemm_kernel(dtype, 64, 64), nullptr);
+  if (const HalfKernel* const kernel = gemm_kernel(f32, 64, 64)) {
+    EXPECT_EQ(kernel->dtype, f32);
+  }
+}
+
+TEST(HalfKernels, NarrowProductsOfF32UseOpenBlas) {
+  EXPECT_EQ(gemm_kernel(f32, 1, 1024), nullptr);
+  EXPECT_EQ(gemm_kernel(f32, 128, 10), nullptr);
 }
 
 }  // namespace

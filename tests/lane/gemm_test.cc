@@ -167,15 +167,28 @@ TEST(Gemm, ResultDoesNotDependOnTheNumberOfThreads) {
     }
 }
 
-// Up to 2^18 multiplications, starting a second thread costs more than it saves.
+// With OpenBLAS: up to 2^18 multiplications, starting a second thread costs more than it saves.
 TEST(Gemm, SmallProductsAreOneTile) {
   const auto tiles = [](const GemmSpec& spec) {
-    const Gemm gemm = Gemm::prepare(spec, 8);
+    const Gemm gemm = Gemm::prepare(spec, 8, nullptr);
     return std::pair{gemm.tile_rows(), gemm.tile_cols()};
   };
   EXPECT_EQ(tiles({.m = 64, .n = 64, .k = 64}), std::pair(int64_t{64}, int64_t{64}));
   EXPECT_EQ(tiles({.m = 32, .n = 64, .k = 64, .batch = 2}), std::pair(int64_t{32}, int64_t{64}));
   EXPECT_NE(tiles({.m = 64, .n = 64, .k = 65}), std::pair(int64_t{64}, int64_t{64}));
+}
+
+// Every thread has a tile of the products of a training step, whatever the kernel.
+TEST(Gemm, ProductsOfAStepHaveATileForEachOf16Threads) {
+  for (const HalfKernel* const kernel : {static_cast<const HalfKernel*>(nullptr), gemm_kernel(f32, 128, 1024)})
+    for (const GemmSpec& spec :
+         {GemmSpec{.m = 128, .n = 1024, .k = 784}, GemmSpec{.m = 128, .n = 1024, .k = 1024, .transpose_b = true},
+          GemmSpec{.m = 784, .n = 1024, .k = 128, .transpose_a = true}, GemmSpec{.m = 128, .n = 256, .k = 784}}) {
+      const Gemm gemm = Gemm::prepare(spec, 16, kernel);
+      const int64_t rows = (spec.m + gemm.tile_rows() - 1) / gemm.tile_rows(),
+                    cols = (spec.n + gemm.tile_cols() - 1) / gemm.tile_cols();
+      EXPECT_GE(rows * cols, 16) << spec.m << "x" << spec.n << "x" << spec.k << (kernel ? " by kernel" : "");
+    }
 }
 
 // 300 = 4 x 75 and 77 = 7 x 11 do not divide evenly into most tiles; 256 and 64 do.

@@ -56,6 +56,24 @@ TEST(Pool, SleepingWorkersWakeUp) {
   }
 }
 
+TEST(Pool, AllSleepingWorkersWakeUp) {
+  constexpr int kThreads = 6;
+  Pool pool({.threads = kThreads});
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // longer than workers spin; nothing waits on it
+    std::atomic<int> arrived = 0;
+    pool.parallel_for(kThreads, [&](int64_t, int) {
+      ++arrived;
+      while (arrived < kThreads) std::this_thread::yield();
+    });
+    EXPECT_EQ(arrived, kThreads);
+    // Few tasks wake them as well, but only the first of them joins.
+    std::atomic<int> runs = 0;
+    pool.parallel_for(2, [&](int64_t, int thread) { runs += thread < 2 ? 1 : 100; });
+    EXPECT_EQ(runs, 2);
+  }
+}
+
 TEST(Pool, RangesDependOnTheGrainAlone) {
   for (const int threads : {1, 3}) {
     Pool pool({.threads = threads});

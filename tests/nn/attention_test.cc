@@ -79,6 +79,76 @@ TEST(Attention, OffsetLengthsAndMaskRestrictTheKeys) {
                   reference(q, k, v, [](int64_t, int64_t, int64_t s) { return s == 1 || s == 3; }), 1e-12);
 }
 
+TEST(Attention, RestrictionsWithoutAMaskEqualThoseWithOne) {
+  const Array q = heads(1, {2, 7, 4, 6}), k = heads(2, {2, 9, 2, 6}), v = heads(3, {2, 9, 2, 5});
+  const Array segments = array({{0, 0, 1, 1, 1, 2, 7}, {3, 3, 3, 3, 3, 3, 3}}),
+              key_segments = array({{0, 0, 0, 1, 1, 2, 2, 2, 2}, {0, 3, 3, 3, 1, 1, 3, 3, 3}});
+  const Array factors = heads(4, {2, 7, 4, 5});
+  for (const nn::AttentionOptions& options : {
+           nn::AttentionOptions{.causal = true, .window = 3, .offset = 2},
+           nn::AttentionOptions{.window = 4, .softcap = 1.5},
+           nn::AttentionOptions{.segments = segments, .key_segments = key_segments},
+           nn::AttentionOptions{.causal = true,
+           .scale = 2,
+           .lengths = array({4, 0}),
+           .segments = segments,
+           .key_segments = key_segments},
+       }) {
+    nn::AttentionOptions masked = options;
+    masked.mask = ones({1}, boolean);
+    EXPECT_ELEMENTS(nn::attention(q, k, v, options), nn::attention(q, k, v, masked).to_vector<double>(), 1e-12);
+    const auto gradients = [&](const nn::AttentionOptions& o) {
+      const auto [dq, dk, dv] =
+          grad<0, 1, 2>([&](Array a, Array b, Array c) { return sum(factors * nn::attention(a, b, c, o)); })(q, k, v);
+      return concatenate({flatten(dq), flatten(dk), flatten(dv)}, 0);
+    };
+    EXPECT_ELEMENTS(gradients(options), gradients(masked).to_vector<double>(), 1e-12);
+  }
+}
+
+TEST(Attention, SegmentsOfKeysAreThoseOfTheQueriesByDefault) {
+  const Array x = heads(1, {1, 4, 1, 2}), segments = array({{0, 0, 5, 5}});
+  EXPECT_ELEMENTS(nn::attention(x, x, x, {.segments = segments}),
+                  reference(x, x, x, [](int64_t, int64_t t, int64_t s) { return t / 2 == s / 2; }), 1e-12);
+}
+
+TEST(Attention, ResultsForPartsOfTheKeysCombine) {
+  const Array q = heads(1, {2, 3, 2, 4}), k = heads(2, {2, 6, 2, 4}), v = heads(3, {2, 6, 2, 4});
+  const auto part = [&](int64_t begin, int64_t end) {
+    return dot_product_attention(q, slice(k, {0, begin}, {2, end}), slice(v, {0, begin}, {2, end}));
+  };
+  const auto [first, first_log] = part(0, 2);
+  const auto [second, second_log] = part(2, 6);
+  const auto [whole, whole_log] = dot_product_attention(q, k, v);
+  const auto weight = [&](const Array& part_log) {
+    return expand_dims(transpose(exp(part_log - whole_log), {0, 2, 1}), 3);
+  };
+  EXPECT_ELEMENTS(first * weight(first_log) + second * weight(second_log), whole.to_vector<double>(), 1e-12);
+  EXPECT_ELEMENTS(logaddexp(first_log, second_log), whole_log.to_vector<double>(), 1e-12);
+}
+
+TEST(Attention, DropoutHasExactGradients) {
+  const Array q = heads(1, {1, 5, 2, 3}), k = heads(2, {1, 6, 1, 3}), v = heads(3, {1, 6, 1, 2});
+  const nn::Mode mode{.training = true, .key = random::key(3)};
+  const auto loss = [&](const Array& a, const Array& b, const Array& c) {
+    return sum(square(nn::attention(a, b, c, {.dropout = 0.4}, mode)));
+  };
+  expect_gradient([&](Array x) { return loss(x, k, v); }, q);
+  expect_gradient([&](Array x) { return loss(q, x, v); }, k);
+  expect_gradient([&](Array x) { return loss(q, k, x); }, v);
+}
+
+// A key for each example drops what a loop over the examples drops.
+TEST(Attention, BatchOfDropoutKeysMatchesLoop) {
+  const Array q = heads(1, {3, 1, 4, 2, 3}), keys = random::split(random::key(5), 3);
+  const auto one = [](Array x, Array key) {
+    return dot_product_attention(x, x, x, {.causal = true, .dropout = 0.5, .dropout_key = key}).first;
+  };
+  const Array all = vmap(one)(q, keys);
+  for (int32_t i = 0; i < 3; ++i)
+    EXPECT_ELEMENTS(take(all, i, 0), one(take(q, i, 0), take(keys, i, 0)).to_vector<double>(), 1e-12);
+}
+
 TEST(Attention, QueriesThatSeeNothingGetZerosAndFiniteGradients) {
   const Array q = heads(1, {1, 2, 1, 2}), k = heads(2, {1, 3, 1, 2}), v = heads(3, {1, 3, 1, 2});
   const Array mask = array({{0, 0, 0}, {1, 0, 0}});
@@ -132,6 +202,24 @@ TEST(Attention, InvalidValuesAreRejected) {
   EXPECT_ERROR(nn::attention(q, q, q, {.lengths = ones({3}, i32)}), "lengths is i32[3]; it must be integers");
   EXPECT_ERROR(nn::attention(q, q, q, {.causal = true, .offset = 0.5f}), "the offset is f32[]");
   EXPECT_ERROR(nn::attention(q, q, q, {.mask = ones({7, 1, 2, 3, 3})}), "does not broadcast");
+  EXPECT_ERROR(nn::attention(q, q, q, {.window = -2}), "the window is -2; it must be a number of keys");
+  EXPECT_ERROR(nn::attention(q, q, q, {.softcap = -1}), "the softcap is -1; it must be a positive number");
+  EXPECT_ERROR(nn::attention(q, q, q, {.dropout = 1}), "the dropout is 1; it must be at least 0 and less than 1");
+  EXPECT_ERROR(nn::attention(q, q, q, {.dropout = 0.5}, {.training = true}), "training with dropout without a key");
+  EXPECT_ERROR(nn::attention(q, q, q, {.segments = ones({2, 4}, i32)}), "segments is i32[2,4]; it must be integers");
+  EXPECT_ERROR(nn::attention(q, ones({2, 5, 4, 6}), ones({2, 5, 4, 6}), {.segments = ones({2, 3}, i32)}),
+               "key_segments is i32[2,3]; it must be integers, one per key");
+  EXPECT_ERROR(nn::attention(q, q, q, {.key_segments = ones({2, 3}, i32)}), "key_segments without segments");
+}
+
+TEST(DotProductAttention, InvalidValuesAreRejected) {
+  const Array q = ones({2, 3, 4, 6});
+  EXPECT_ERROR(dot_product_attention(q, q, ones({2, 3, 3, 6})), "attention: q, k, v are f32[2,3,4,6]");
+  EXPECT_ERROR(dot_product_attention(q, q, q, {.scale = -1}), "dot_product_attention: the scale is -1");
+  EXPECT_ERROR(dot_product_attention(q, q, q, {.offset = 0.5f}), "dot_product_attention: the offset is f32[]");
+  EXPECT_ERROR(dot_product_attention(q, q, q, {.key_segments = ones({2, 3}, i32)}), "without query_segments");
+  EXPECT_ERROR(dot_product_attention(q, q, q, {.dropout = 0.5}), "the dropout is 0.5 without a key");
+  EXPECT_ERROR(dot_product_attention(q, q, q, {.dropout = 2, .dropout_key = random::key(1)}), "the dropout is 2");
 }
 
 TEST(Rotary, MatchesPlainLoops) {

@@ -77,6 +77,60 @@ TEST(CudaRowTexts, SortsCompile) {
   }
 }
 
+// Rows of a warp, of a thread block, and longer ones.
+TEST(CudaRowTexts, NormsCompile) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  const auto texts = [](NormPass pass) { return [pass](const KernelSpec& spec) { return norm_texts(pass, spec); }; };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (const int64_t d : {384, 5000, 100001}) {
+      const Type x{dtype, {30, d}}, statistic{dtype == DType::f64 ? DType::f64 : DType::f32, {30}};
+      const Type scale{dtype == DType::f64 ? DType::f32 : dtype, {d}};
+      SCOPED_TRACE(to_string(x));
+      const Attrs attrs{{"batch_dims", int64_t{0}}, {"epsilon", 1e-5}}, grad_attrs{{"batch_dims", int64_t{0}}};
+      expect_compiles(layer_norm_op, {x, scale, scale}, attrs, texts(NormPass::layer));
+      expect_compiles(layer_norm_grad_op, {x, scale, statistic, statistic, x}, grad_attrs, texts(NormPass::layer_grad));
+      if (dtype != DType::f32) continue;
+      expect_compiles(rms_norm_op, {x, scale}, attrs, texts(NormPass::rms));
+      expect_compiles(rms_norm_grad_op, {x, scale, statistic, x}, grad_attrs, texts(NormPass::rms_grad));
+    }
+}
+
+TEST(CudaRowTexts, RotaryPositionsCompile) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  const auto texts = [](const KernelSpec& spec) { return std::vector<std::string>{rotary_text(spec)}; };
+  for (const DType dtype : {DType::bf16, DType::f32, DType::f64})
+    for (const bool inverse : {false, true})
+      expect_compiles(rotary_op, {{dtype, {2, 10, 6, 64}}, {DType::i32, {10}}},
+                      {{"base", 10000.0}, {"inverse", inverse}}, texts);
+}
+
+// The widths at which tiles change. All kernels are named after the row.
+TEST(CudaRowTexts, AttentionCompiles) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  for (const DType dtype : {DType::bf16, DType::f32})
+    for (const int64_t width : {64, 128, 256}) {
+      const Type q{dtype, {2, 300, 4, width}}, k{dtype, {2, 300, 2, width}}, lse{DType::f32, {2, 4, 300}};
+      SCOPED_TRACE(to_string(q));
+      const Attrs attrs = {{"causal", true},
+                           {"window", int64_t{0}},
+                           {"scale", 0.1},
+                           {"softcap", 0.0},
+                           {"dropout", 0.0},
+                           {"first", std::vector<int64_t>{0, 0, 0}},
+                           {"extras", std::string()}};
+      const auto texts = [](bool gradient, size_t kernels) {
+        return [=](const KernelSpec& spec) {
+          std::vector<std::string> out = attention_texts(spec, gradient);
+          EXPECT_EQ(out.size(), kernels);
+          for (const std::string& text : out) EXPECT_NE(text.find(" lockstep_attention"), std::string::npos) << text;
+          return out;
+        };
+      };
+      expect_compiles(attention_op, {q, k, k}, attrs, texts(false, 1));
+      expect_compiles(attention_grad_op, {q, k, k, q, lse, q}, attrs, texts(true, width > 128 ? 4 : 3));
+    }
+}
+
 TEST(CudaRowTexts, CumulativeSumsCompile) {
   LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   for (const DType dtype : {DType::bf16, DType::i32})
@@ -84,6 +138,34 @@ TEST(CudaRowTexts, CumulativeSumsCompile) {
       SCOPED_TRACE(to_string(Type{dtype, shape}));
       expect_compiles(cumsum_op, {{dtype, shape}}, {{"axis", int64_t{1}}, {"reverse", dtype == DType::i32}},
                       cumsum_texts);
+    }
+}
+
+TEST(CudaRowTexts, SortedScatterAddsCompile) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  const Attrs attrs{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}};
+  for (const DType dtype : {DType::bf16, DType::f32, DType::i64})
+    for (const DType index : {DType::i32, DType::i64})
+      for (const int64_t post : {72, 5}) {
+        SCOPED_TRACE(to_string(Type{dtype, {1000, post}}));
+        expect_compiles(scatter_add_op, {{dtype, {1000, post}}, {index, {3000}}, {dtype, {3000, post}}}, attrs,
+                        scatter_sorted_texts);
+      }
+}
+
+TEST(CudaRowTexts, CrossEntropyCompiles) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const int64_t classes : {1, 65, 50304}) {
+      const Type logits{dtype, {12, classes}}, labels{classes == 1 ? DType::u8 : DType::i64, {12}};
+      const Type loss{dtype == DType::f64 ? DType::f64 : DType::f32, {12}};
+      SCOPED_TRACE(to_string(logits));
+      const auto text = [](bool gradient) {
+        return [gradient](const KernelSpec& spec) { return std::vector{cross_entropy_text(gradient, spec)}; };
+      };
+      const Attrs attrs{{"smoothing", classes == 65 ? 0.1 : 0.0}};
+      expect_compiles(cross_entropy_op, {logits, labels}, attrs, text(false));
+      expect_compiles(cross_entropy_grad_op, {logits, labels, loss, loss}, attrs, text(true));
     }
 }
 

@@ -50,6 +50,15 @@ TEST(CudaText, EveryElementwiseRowCompiles) {
   }
 }
 
+TEST(CudaText, KernelsAreNamedAfterRows) {
+  EXPECT_EQ(kernel_name("top_k"), "lockstep_top_k");
+  EXPECT_EQ(kernel_name("einsum with column sums"), "lockstep_einsum_with_column_sums");
+  Builder b;
+  const Value x = b.input({DType::f32, {4}});
+  const std::string text = elementwise_text(b.take(Values{add(x, x)}));
+  EXPECT_NE(text.find("lockstep_elementwise("), std::string::npos) << text;
+}
+
 TEST(CudaText, ViewsAreReadInPlace) {
   Builder b;
   const Value x = b.input({DType::f32, {4, 6}}), v = b.input({DType::f32, {6}});

@@ -369,7 +369,8 @@ HostArray between(double low, double high, uint32_t seed = 1) {
 
 TEST(Elementwise, GradientsMatchFiniteDifferences) {
   for (const Op* op : {&neg_op, &abs_op, &exp_op, &expm1_op, &tanh_op, &logistic_op, &softplus_op, &erf_op, &sin_op,
-                       &cos_op, &floor_op, &sign_op}) {
+                       &cos_op, &floor_op, &sign_op, &gelu_op, &gelu_slope_op, &gelu_exact_op, &gelu_exact_slope_op,
+                       &silu_op, &silu_slope_op}) {
     SCOPED_TRACE(op->name);
     expect_gradient({between(-2, 2)}, [&](const Values& v) -> Values { return {emit(*op, {v[0]})}; });
   }

@@ -34,7 +34,7 @@ struct IndexCase {
 const std::vector<IndexCase> kIndexCases = {
     {{5}, {3}, 0, 0},          {{5, 4}, {3}, 0, 0},          {{5, 4}, {2, 3}, 1, 0},    {{3, 5, 4}, {7}, 1, 0},
     {{3, 5, 4}, {3, 7}, 1, 1}, {{2, 3, 5}, {2, 3, 4}, 2, 2}, {{2, 3, 5, 3}, {2}, 2, 1}, {{2, 3, 5, 3}, {2, 0}, 2, 1},
-    {{4, 3}, {}, 0, 0},        {{300, 70}, {900}, 0, 0}};
+    {{4, 3}, {}, 0, 0},        {{300, 70}, {900}, 0, 0},     {{30, 300}, {200}, 0, 0}};
 
 HostArray random_indices(const Shape& shape, DType dtype, int64_t low, int64_t high) {
   HostArray out({dtype, shape});
@@ -91,6 +91,19 @@ TEST(ScatterAdd, SumsHalvesInSinglePrecision) {
   const HostArray ones({bf16, {1000}}, std::vector<double>(1000, 1));
   const HostArray y = run_op(scatter_add_op, {x, indices, ones}, {{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}})[0];
   EXPECT_EQ(y.get(0), 1000);
+}
+
+TEST(ScatterAdd, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const DType t : {f32, bf16}) {
+    const HostArray x = normal_numbers({t, {3000, 300}}, 1), indices = random_indices({5000}, i32, -1, 400);
+    const HostArray updates = normal_numbers({t, {5000, 300}}, 2);
+    const Attrs attrs{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}};
+    const auto added = [&](int threads) {
+      Pool pool({.threads = threads});
+      return run_op(scatter_add_op, {x, indices, updates}, attrs, pool)[0].values();
+    };
+    EXPECT_EQ(added(4), added(1));
+  }
 }
 
 TEST(Gather, TakesRowsOfALargeTable) {

@@ -55,6 +55,21 @@ struct Lines {
   static constexpr bool kReverse = false, kDescending = true;
 };
 )";
+  static const std::string attention = R"(
+template <class Element, bool kIsFull>
+struct Attention {
+  using T = Element;
+  static constexpr bool kFull = kIsFull, kCausal = true, kSegments = true;
+  static constexpr int kB = 2, kT = 100, kH = 6, kE = 40, kS = 90, kG = 3, kF = 24;
+  static constexpr int64_t kWindow = 30, kFirstQuery = 0;
+  static constexpr uint32_t kFirstExample = 0, kFirstHead = 0, kDropout = 6554;
+  static constexpr float kScale = 0.1f, kSoftcap = 20, kKeep = 1.1f;
+};
+struct Blocks {
+  static constexpr int kWarps = 4, kTall = 1, kKeys = 32, kQueries = 32, kStages = 2, kTogether = 4;
+  static constexpr bool kHold = true, kDk = true, kDv = true;
+};
+)";
   static const std::map<std::string, std::string> kernels = {
       {"machine.cuh", R"(__global__ void f(float* x, uint64_t* word) {
   __shared__ float near[32];
@@ -215,6 +230,70 @@ __global__ void f(const P::Pack* in, const P::Pack* dy, P::Pack* out, float* sum
   const auto finish = [&](uint32_t i, float x, const Read&) { sums[i] = x; };
   P::max_grad_finish<Read>(at, in, dy, read, finish), P::max_grad_tiles_finish<Read>(at, in, dy, read, finish);
 })"},
+      {"norm.cuh", R"(
+template <uint32_t kWidth>
+struct Rows {
+  using T = bf16;
+  using P = float;
+  using R = float;
+  using PR = float;
+  static constexpr uint64_t kD = 1000, kRows = 50, kTotal = 100, kOwn = 8, kBlocks = 7;
+  static constexpr uint32_t kVector = 8, kPacks = 4, kTeam = kWidth, kThreads = 256;
+  static constexpr bool kKept = kWidth == 32, kCentered = kWidth == 32;
+  static constexpr double kEpsilon = 1e-5;
+};
+template <class S>
+inline void norms(const bf16* x, const float* p, const bf16* dy, bf16* y, float* sums, float* out) {
+  Norm<S>::forward(x, p, p, y, sums, sums);
+  Norm<S>::backward(x, p, p, p, dy, y, sums, sums);
+  Norm<S>::add_blocks(sums, out);
+}
+__global__ void f(const bf16* x, const float* p, const bf16* dy, bf16* y, float* sums, float* out) {
+  norms<Rows<32>>(x, p, dy, y, sums, out);
+  norms<Rows<256>>(x, p, dy, y, sums, out);
+})"},
+      {"rotary.cuh", R"(
+struct Heads {
+  using T = bf16;
+  using R = float;
+  static constexpr uint64_t kTokens = 10, kAllHeads = 6, kHeads = 4, kHeadGroups = 2, kVectors = 4, kTotal = 160;
+  static constexpr int kVector = 8, kThreads = 256;
+  static constexpr bool kInverse = true;
+};
+__global__ void f(const bf16* x, const int32_t* positions, const float* frequencies, bf16* y) {
+  Rotary<Heads>::rotate(x, positions, frequencies, y);
+})"},
+      {"attention.cuh", attention + R"(
+__global__ void f(AttentionOperands operands, uint32_t* out) {
+  const AttentionPlace<3, 6, 12, 4, true> at(blockIdx.x);
+  const AttentionMask<Attention<bf16, false>> mask(operands, at.b);
+  const AttentionDropout<Attention<bf16, false>> dropout(operands, at.b, at.head);
+  out[0] = mask.seen<true>(at.tile, 0) & dropout.kept<true>(at.tile, 0);
+  out[1] = mask.seen<false>(at.tile, 0) & dropout.kept<false>(at.tile, 0);
+})"},
+      {"attention_forward.cuh", attention + R"(
+template <class T, bool kFull>
+inline void forward(const T* q, T* y, float* lse, AttentionOperands operands) {
+  extern __shared__ __align__(16) char shared[];
+  AttentionForward<Attention<T, kFull>, Blocks>::run(q, q, q, y, lse, operands, shared);
+}
+__global__ void f(const f16* q, const float* wide, f16* y, float* lse, AttentionOperands operands) {
+  forward<f16, false>(q, y, lse, operands);
+  forward<float, true>(wide, lse, lse, operands);
+})"},
+      {"attention_backward.cuh", attention + R"(
+template <class T, bool kFull>
+inline void backward(const T* q, T* dq, float* rows, AttentionOperands operands) {
+  extern __shared__ __align__(16) char shared[];
+  using A = Attention<T, kFull>;
+  AttentionRowSums<A, 128>::run(q, q, rows, nullptr, rows);
+  AttentionKeysGrad<A, Blocks>::run(q, q, q, q, rows, dq, dq, operands, shared);
+  AttentionQueriesGrad<A, Blocks>::run(q, q, q, q, rows, dq, operands, shared);
+}
+__global__ void f(const bf16* q, const float* wide, bf16* dq, float* rows, AttentionOperands operands) {
+  backward<bf16, false>(q, dq, rows, operands);
+  backward<float, false>(wide, rows, rows, operands);
+})"},
       {"scan.cuh", lines + R"(
 using S = Scan<Lines>;
 __global__ void f(const float* in, float* out, double* sums) {
@@ -225,6 +304,43 @@ using S = Sort<Lines>;
 __global__ void f(const float* in, S::Item* from, S::Item* to, float* out) {
   const auto take = [&](uint64_t line, uint64_t i, uint32_t index) { out[line * 10 + i] = in[line * 5000 + index]; };
   S::sort_lines(in, take), S::sort_runs(in, to), S::merge(from, to, 2048, 3), S::take_runs(from, take);
+})"},
+      {"scatter.cuh", R"(
+#include "sort.cuh"
+template <class Element>
+struct Tables {
+  using T = Element;
+  using Index = int32_t;
+  using Item = SortItem<uint32_t>;
+  static constexpr uint64_t kLists = 2, kPre = 3, kN = 1000, kPost = 72, kPlaces = 500;
+  static constexpr int kVector = 8;
+  static constexpr uint32_t kThreads = 512;
+};
+extern "C" __global__ void f(const SortItem<uint32_t>* items, const int32_t* at, const bf16* x, const bf16* updates,
+                             float* partial, bf16* out) {
+  Scatter<Tables<bf16>>::add_runs(items, at, x, updates, partial, out);
+  Scatter<Tables<bf16>>::add_parts(items, at, x, partial, out);
+})"},
+      {"cross_entropy.cuh", R"(
+template <class Element, class Wide, uint32_t kCount, uint32_t kThreadsOfRow, bool kWhole>
+struct Rows {
+  using T = Element;
+  using Label = int32_t;
+  using R = Wide;
+  static constexpr uint64_t kRows = 700;
+  static constexpr uint32_t kClasses = kCount, kWidth = kThreadsOfRow, kThreads = 512;
+  static constexpr double kSmoothing = kWhole ? 0.1 : 0;
+  static constexpr bool kAligned = kWhole;
+};
+template <class C>
+inline void both(const typename C::T* logits, const int32_t* labels, typename C::R* loss, typename C::R* lse,
+                 typename C::T* out) {
+  CrossEntropy<C>::loss(logits, labels, loss, lse);
+  CrossEntropy<C>::gradient(logits, labels, lse, loss, out);
+}
+extern "C" __global__ void f(bf16* x, double* y, const int32_t* labels, float* loss, double* wide) {
+  both<Rows<bf16, float, 50257, 512, true>>(x, labels, loss, loss, x);
+  both<Rows<double, double, 65, 32, false>>(y, labels, wide, wide, y);
 })"},
       {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},
   };

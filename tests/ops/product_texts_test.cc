@@ -158,9 +158,9 @@ TEST(ProductTexts, WithRoundedMatricesCompile) {
       const DType dtype = (at + at / 12) % 2 == 0 ? DType::bf16 : DType::f16;
       const auto how = [](bool rounded) { return rounded ? GemmOperand::rounded : GemmOperand::read; };
       const auto type = [&](bool rounded) { return rounded ? "float" : memory_type(dtype); };
-      const std::optional<GemmStep> product =
-          gemm_step({.dtype = dtype, .m = shape.m, .n = shape.n, .k = shape.k, .transpose_a = ta, .transpose_b = tb},
-                    at % 3 == 0 ? kProcessors / 2 : kProcessors, kSharedBytes, {how(round_a), how(round_b)});
+      const std::optional<GemmStep> product = gemm_step(
+          {.dtype = dtype, .m = shape.m, .n = shape.n, .k = shape.k, .transpose_a = ta, .transpose_b = tb},
+          at % 3 == 0 ? kProductProcessors / 2 : kProductProcessors, kSharedBytes, {how(round_a), how(round_b)});
       ASSERT_TRUE(product);
       EXPECT_LE(product->shared_bytes, kSharedBytes);
       if (!expect_compiles(
@@ -179,8 +179,8 @@ TEST(ProductTexts, WithRoundedBiasCompile) {
   Builder b;
   const Value x = b.input({DType::bf16, {128, 64}}), v = b.input({DType::bf16, {64}}), z = b.input(x.type());
   const Program body = b.take(Values{x + broadcast(v, {128, 64}, {1}) + z});
-  const std::optional<GemmStep> product = gemm_step({.dtype = DType::bf16, .m = 128, .n = 64, .k = 32}, kProcessors,
-                                                    kSharedBytes, {.b = GemmOperand::rounded});
+  const std::optional<GemmStep> product = gemm_step({.dtype = DType::bf16, .m = 128, .n = 64, .k = 32},
+                                                    kProductProcessors, kSharedBytes, {.b = GemmOperand::rounded});
   ASSERT_TRUE(product);
   CudaStep step = with_matrices("bf16", "float");
   step.arguments[1].index = 4;
@@ -203,7 +203,7 @@ TEST(ProductTexts, OfRowsWithRoundedMatrixCompile) {
 }
 
 TEST(ProductTexts, EpiloguesOnOtherElementsAreRejected) {
-  const std::optional<GemmStep> product = gemm_step({.m = 8, .n = 8, .k = 8}, kProcessors, 160 << 10);
+  const std::optional<GemmStep> product = gemm_step({.m = 8, .n = 8, .k = 8}, kProductProcessors, 160 << 10);
   ASSERT_TRUE(product);
   Builder b;
   const Value x = b.input({DType::f32, {8, 8}});

@@ -2,6 +2,7 @@
 #include "ops/ops.h"
 #include "passes/passes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -28,6 +29,36 @@ TEST(Fuse, DenseLayerIsOneProduct) {
   return %3
 }
 )");
+}
+
+// A product whose result is also needed elsewhere, for `rows` rows of 4 KiB.
+std::string product_and_gelu(int64_t rows) {
+  return fmt::format(R"(program(%0:f32[{0},8], %1:f32[8,1024], %2:f32[1024,8]) {{
+  %3:f32[{0},1024] = einsum[spec="bi,ij->bj"] %0 %1
+  %4:f32[{0},1024] = gelu %3
+  %5:f32[{0},8] = einsum[spec="bj,jk->bk"] %4 %2
+  %6:f32[{0},8] = einsum[spec="bj,jk->bk"] %3 %2
+  return %5 %6
+}}
+)",
+                     rows);
+}
+
+TEST(Fuse, LargeResultsAreReadByTheKernelThatMakesThem) {
+  EXPECT_EQ(fused(product_and_gelu(2048)), R"(program(%0:f32[2048,8], %1:f32[8,1024], %2:f32[1024,8]) {
+  %3:f32[2048,1024], %4:f32[2048,1024] = einsum_fused[body=program(%0:f32[2048,1024]) {
+      %1:f32[2048,1024] = gelu %0
+      return %0 %1
+    }, spec="bi,ij->bj"] %0 %1
+  %5:f32[2048,8] = einsum[spec="bj,jk->bk"] %4 %2
+  %6:f32[2048,8] = einsum[spec="bj,jk->bk"] %3 %2
+  return %5 %6
+}
+)");
+}
+
+TEST(Fuse, SmallResultsThatAreNeededElsewhereStayAlone) {
+  EXPECT_EQ(fused(product_and_gelu(2047)), product_and_gelu(2047));
 }
 
 TEST(Fuse, SgdUpdateIsTheEpilogueOfTheWeightGradient) {

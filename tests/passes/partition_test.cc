@@ -5,6 +5,7 @@
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/lane_ops.h"
+#include "ops/norm.h"
 #include "ops/random_ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
@@ -50,6 +51,16 @@ TEST(Partition, BatchCutNeedsOneSumInTheBackwardPass) {
   const Program forward = b.take(Values{tanh(einsum("bi,io->bo", x, w))});
   EXPECT_EQ(collectives_of(forward, kTwo, {kRows, kWhole}, {}), Lines());
   EXPECT_EQ(collectives_of(dense_gradient(), kTwo, {kRows, kRows}, {kWhole}), Lines({"lane_all_reduce data f32[3,5]"}));
+}
+
+// dx keeps the cut of its rows; dscale and dbias are sums over rows.
+TEST(Partition, GradientOfANormSumsOverItsCutRows) {
+  Builder b;
+  const Value x = b.input({f32, {8, 3}}), scale = b.input({f32, {3}}), bias = b.input({f32, {3}});
+  const Program forward = b.take(Values{layer_norm(x, scale, bias, 1e-5)[0]});
+  const Program p = drop_dead(joint(forward, {true, true, true}));
+  EXPECT_EQ(collectives_of(p, kTwo, {kRows, LaneSpec{{}}, LaneSpec{{}}, kRows}, {}),
+            Lines({"lane_all_reduce data f32[3]", "lane_all_reduce data f32[3]"}));
 }
 
 TEST(Partition, SumWithACutResultIsScattered) {

@@ -163,6 +163,98 @@ TEST_F(EpiloguesOnGpu, ReturnWhereReluIsZero) {
       }
 }
 
+// Two matrices, a bias, and a matrix like the product.
+using Finish = Values (*)(Value product, Value bias, Value matrix);
+Program program_with(Finish finish, DType dtype) {
+  Builder b;
+  const Value left = b.input({dtype, {37, 24}}), right = b.input({dtype, {24, 56}});
+  const Value product = einsum("mk,kn->mn", left, right);
+  const Value bias = broadcast(b.input({dtype, {56}}), product.shape(), {1});
+  const Value matrix = b.input({dtype, {37, 56}});
+  return fuse(b.take(finish(product, bias, matrix)));
+}
+
+// Compares with the CPU in f32, rounded once. `donated`: the last result is in the memory of the matrix.
+void expect_finish(Finish finish, DType dtype, bool donated, double tolerance) {
+  const Program program = program_with(finish, dtype);
+  HostArrays in, floats;
+  for (const Type& type : program.input_types()) {
+    in.push_back(sixteenths(type, static_cast<uint32_t>(in.size()) + 1));
+    floats.push_back(as_floats(in.back()));
+  }
+  const HostArrays got = planned_on_gpu(program, in, {false, false, false, donated}),
+                   wanted = eager(program_with(finish, DType::f32), floats);
+  for (size_t o = 0; o < got.size(); ++o) {
+    const HostArray rounded(got[o].type, wanted[o].values());
+    for (int64_t i = 0; i < rounded.size(); ++i)
+      ASSERT_NEAR(got[o].get(i), rounded.get(i), tolerance * (1 + std::abs(rounded.get(i)))) << "element " << i;
+  }
+}
+
+TEST_F(EpiloguesOnGpu, AddAResidual) {
+  const std::vector<std::pair<Finish, int>> finishes = {
+      {[](Value x, Value, Value r) { return Values{x + r}; }, CUBLASLT_EPILOGUE_DEFAULT},
+      {[](Value x, Value, Value r) { return Values{r + x}; }, CUBLASLT_EPILOGUE_DEFAULT},
+      {[](Value x, Value b, Value r) { return Values{r + (x + b)}; }, CUBLASLT_EPILOGUE_BIAS},
+      {[](Value x, Value b, Value r) { return Values{(b + x) + r}; }, CUBLASLT_EPILOGUE_BIAS},
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const auto& [finish, epilogue] : finishes)
+      for (const bool donated : {false, true}) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}", name(dtype), epilogue, donated));
+        // In place, the product may be rounded before the residual is added.
+        expect_finish(finish, dtype, donated, donated && dtype == DType::bf16 ? 8e-3 : donated ? 1e-3 : 0);
+        expect_taken(epilogue);
+        if (const auto adds = emulated("emulated_adds")) {
+          EXPECT_EQ(*adds, 1);
+        }
+      }
+}
+
+TEST_F(EpiloguesOnGpu, KeepTheArgumentOfGelu) {
+  const std::vector<std::pair<Finish, int>> finishes = {
+      {[](Value x, Value, Value) {
+         return Values{gelu(x), x};
+       },
+       CUBLASLT_EPILOGUE_GELU_AUX},
+      {[](Value x, Value b, Value) {
+         return Values{x + b, gelu(x + b)};
+       },
+       CUBLASLT_EPILOGUE_GELU_AUX_BIAS},
+  };
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const auto& [finish, epilogue] : finishes) {
+      SCOPED_TRACE(fmt::format("{}, {}", name(dtype), epilogue));
+      expect_finish(finish, dtype, false, dtype == DType::bf16 ? 8e-3 : 1e-3);
+      expect_taken(epilogue);
+    }
+}
+
+TEST_F(EpiloguesOnGpu, MultiplyByTheSlopeOfGelu) {
+  const Finish finishes[] = {[](Value x, Value, Value a) { return Values{x * gelu_slope(a)}; },
+                             [](Value x, Value, Value a) { return Values{gelu_slope(a) * x}; }};
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const Finish finish : finishes)
+      for (const bool donated : {false, true}) {
+        SCOPED_TRACE(fmt::format("{}, {}", name(dtype), donated));
+        expect_finish(finish, dtype, donated, dtype == DType::bf16 ? 8e-3 : 1e-3);
+        expect_taken(donated ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_DGELU);  // not in place
+      }
+}
+
+// The product is computed in the memory of a result; a result that is the product itself is not written again.
+TEST_F(EpiloguesOnGpu, SeparateKernelsReadTheProductFromAResult) {
+  const Finish finishes[] = {[](Value x, Value b, Value r) { return Values{tanh(x + b) * r}; },
+                             [](Value x, Value, Value r) {
+                               return Values{x, gelu_exact(x) + r};
+                             },
+                             [](Value x, Value, Value r) {
+                               return Values{x * r, lt(x, r), x - r};
+                             }};
+  for (const Finish finish : finishes)
+    for (const bool donated : {false, true}) expect_finish(finish, DType::f32, donated, 1e-5);
+}
+
 // An unaligned bias is copied first.
 TEST_F(EpiloguesOnGpu, AcceptAnUnalignedBias) {
   const Layer p{"mk,kn->mn", {20, 16}, {16, 40}, {40}};

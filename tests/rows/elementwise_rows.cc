@@ -218,6 +218,37 @@ void add_select(std::vector<Row>& out) {
   out.push_back(std::move(row));
 }
 
+Real sigmoid_of(Real x) { return 1 / (1 + std::exp(-x)); }
+const Real kGeluRate = 2 * std::sqrt(2 / std::acos(Real{-1}));
+Real gelu_of(Real x) { return x * sigmoid_of(kGeluRate * (x + Real{0.044715L} * x * x * x)); }
+// The limits, where the formulas of the slopes are undefined.
+template <Real (*f)(Real)>
+Real with_limits(Real x) {
+  return std::isinf(x) ? (x > 0 ? 1 : 0) : f(x);
+}
+Real gelu_slope_of(Real x) {
+  const Real s = sigmoid_of(kGeluRate * (x + Real{0.044715L} * x * x * x));
+  return s + x * s * (1 - s) * kGeluRate * (1 + 3 * Real{0.044715L} * x * x);
+}
+Real normal_of(Real x) { return (1 + std::erf(x / std::sqrt(Real{2}))) / 2; }
+Real gelu_exact_of(Real x) { return x * normal_of(x); }
+Real gelu_exact_slope_of(Real x) {
+  return normal_of(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(Real{-1}));
+}
+Real silu_of(Real x) { return x * sigmoid_of(x); }
+Real silu_slope_of(Real x) { return sigmoid_of(x) * (1 + x * (1 - sigmoid_of(x))); }
+
+void add_activations(std::vector<Row>& out) {
+  add_unary(out, gelu_op, gelu_of);
+  add_unary(out, silu_op, silu_of);
+  // 1 + erf and the slopes cancel near their zeros.
+  const auto add = [&](const Op& op, Unary f) { out.push_back({&op, unary(f), samples(kFloats, {kPlain}), false}); };
+  add(gelu_exact_op, gelu_exact_of);
+  add(gelu_slope_op, with_limits<gelu_slope_of>);
+  add(gelu_exact_slope_op, with_limits<gelu_exact_slope_of>);
+  add(silu_slope_op, with_limits<silu_slope_of>);
+}
+
 void add_float_functions(std::vector<Row>& out) {
   add_unary(out, floor_op, [](Real x) { return std::floor(x); });
   add_unary(out, ceil_op, [](Real x) { return std::ceil(x); });
@@ -228,13 +259,14 @@ void add_float_functions(std::vector<Row>& out) {
   add_unary(out, log1p_op, [](Real x) { return std::log1p(x); }, {Domain::real, -0.9, 3});
   add_unary(out, expm1_op, [](Real x) { return std::expm1(x); });
   add_unary(out, tanh_op, [](Real x) { return std::tanh(x); });
-  add_unary(out, logistic_op, [](Real x) { return 1 / (1 + std::exp(-x)); });
+  add_unary(out, logistic_op, sigmoid_of);
   add_unary(out, softplus_op, [](Real x) { return log_sum_exp(x, 0); });
   add_unary(
       out, sqrt_op, [](Real x) { return std::sqrt(x); }, kPositive);
   add_unary(
       out, rsqrt_op, [](Real x) { return 1 / std::sqrt(x); }, kPositive);
   add_unary(out, erf_op, [](Real x) { return std::erf(x); });
+  add_activations(out);
   add_unary(out, erf_inv_op, erf_inverse, {Domain::real, -0.97, 0.97});
   add_unary(out, sin_op, [](Real x) { return std::sin(x); }, {Domain::real, -10, 10});
   add_unary(out, cos_op, [](Real x) { return std::cos(x); }, {Domain::real, -10, 10});

@@ -67,6 +67,10 @@ void add_gathers(std::vector<Row>& out) {
   add(u32, {0, 2}, {i32, {3}}, 0, 0);
   add(f32, {12, 2, 5, 4}, {i32, {12, 4}}, 2, 1);
   add(f32, {300, 40}, {i32, {500}}, 0, 0);
+  // GPUs sort the indices: with few updates of each row, and with long runs.
+  add(f32, {1100, 40}, {i32, {1000}}, 0, 0);
+  add(bf16, {200, 72}, {u32, {2400}}, 0, 0);
+  add(f64, {2, 2, 160, 15}, {i64, {2, 3600}}, 2, 1);
   out.push_back(std::move(gather));
   out.push_back(std::move(scatter));
 }
@@ -161,25 +165,6 @@ void add_top_k_row(std::vector<Row>& out) {
   out.push_back(std::move(top));
 }
 
-// Threefry-2x32 as its paper describes it: 20 rounds, a key word added after every fourth.
-std::pair<uint32_t, uint32_t> threefry_block(uint32_t k0, uint32_t k1, uint32_t a, uint32_t b) {
-  const uint32_t key[3] = {k0, k1, k0 ^ k1 ^ 0x1bd11bdau};
-  const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
-  a += key[0];
-  b += key[1];
-  for (uint32_t round = 0; round < 20; ++round) {
-    const int r = rotations[round % 8];
-    a += b;
-    b = (b << r) | (b >> (32 - r));
-    b ^= a;
-    if (round % 4 != 3) continue;
-    const uint32_t s = round / 4 + 1;
-    a += key[s % 3];
-    b += key[(s + 1) % 3] + s;
-  }
-  return {a, b};
-}
-
 uint32_t word(Real x) { return static_cast<uint32_t>(x); }
 
 void add_random(std::vector<Row>& out) {
@@ -235,6 +220,24 @@ void add_random(std::vector<Row>& out) {
 }
 
 }  // namespace
+
+std::pair<uint32_t, uint32_t> threefry_block(uint32_t k0, uint32_t k1, uint32_t a, uint32_t b) {
+  const uint32_t key[3] = {k0, k1, k0 ^ k1 ^ 0x1bd11bdau};
+  const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
+  a += key[0];
+  b += key[1];
+  for (uint32_t round = 0; round < 20; ++round) {
+    const int r = rotations[round % 8];
+    a += b;
+    b = (b << r) | (b >> (32 - r));
+    b ^= a;
+    if (round % 4 != 3) continue;
+    const uint32_t s = round / 4 + 1;
+    a += key[s % 3];
+    b += key[(s + 1) % 3] + s;
+  }
+  return {a, b};
+}
 
 void add_index_rows(std::vector<Row>& out) {
   add_gathers(out);

@@ -109,6 +109,9 @@ const std::vector<Row>& rows() {
     add_index_rows(out);
     add_reduce_rows(out);
     add_window_rows(out);
+    add_norm_rows(out);
+    add_loss_rows(out);
+    add_attention_rows(out);
     add_program_rows(out);
     add_collective_rows(out);
     return out;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <random>
+#include <utility>
 
 #include "ops/ops.h"
 #include "rows/eager.h"
@@ -74,12 +75,18 @@ RefArrays reference_of(const Op&, const Attrs&, const RefArrays& in);
 RefArrays reference_of(const Op&, const Sample&, const RefArrays& in);
 RefArrays reference_of(const Program&, const RefArrays& in);
 
+// Threefry-2x32 as its paper describes it: 20 rounds, a key word added after every fourth.
+std::pair<uint32_t, uint32_t> threefry_block(uint32_t k0, uint32_t k1, uint32_t a, uint32_t b);
+
 // The families, each adding its rows.
 void add_elementwise_rows(std::vector<Row>&);
 void add_shape_rows(std::vector<Row>&);
 void add_index_rows(std::vector<Row>&);
 void add_reduce_rows(std::vector<Row>&);
 void add_window_rows(std::vector<Row>&);
+void add_norm_rows(std::vector<Row>&);
+void add_loss_rows(std::vector<Row>&);
+void add_attention_rows(std::vector<Row>&);
 void add_program_rows(std::vector<Row>&);
 void add_collective_rows(std::vector<Row>&);
 

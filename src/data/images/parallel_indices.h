@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "lane/memory.h"
+#include "lane/cpus.h"
 
 namespace lockstep::detail {
 
-// Calls f(i) for each i in [0, count), in up to available_cpus() threads and at least `grain` calls a thread. If calls
+// Calls f(i) for each i in [0, count), in up to compute_threads() threads and at least `grain` calls a thread. If calls
 // throw, the exception of the lowest index among those that were reached is rethrown, after all threads have ended.
 template <class F>
 void parallel_indices(int64_t count, int64_t grain, const F& f) {
@@ -36,7 +36,7 @@ void parallel_indices(int64_t count, int64_t grain, const F& f) {
       }
     }
   };
-  const int64_t threads = std::clamp<int64_t>(count / grain, 1, available_cpus());
+  const int64_t threads = std::clamp<int64_t>(count / grain, 1, compute_threads());
   std::vector<std::thread> workers;
   try {
     for (int64_t i = 1; i < threads; ++i) workers.push_back(start_thread(work));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "lane/memory.h"
+#include "lane/cpus.h"
 
 namespace lockstep::detail {
 namespace {
@@ -56,7 +56,7 @@ std::vector<int32_t> separator_of(const Tokenizer& tokenizer, size_t documents) 
 void encode_documents(const TextDocuments& documents, const Tokenizer& tokenizer, int threads,
                       const std::function<void(std::span<const int32_t>)>& sink, FileSystem& files) {
   constexpr size_t kPiecesPerThread = 4;  // evens out pieces of different sizes
-  if (threads <= 0) threads = available_cpus();
+  if (threads <= 0) threads = compute_threads();
   const std::vector<int32_t> separator = separator_of(tokenizer, documents.size());
   std::vector<EncodedPiece> pieces(static_cast<size_t>(threads) * kPiecesPerThread);
   TextPieces text(documents, files);

@@ -18,6 +18,7 @@
 #include "jobs/local/pod_log.h"
 #include "jobs/model/manifest.h"
 #include "jobs/stand_in.h"
+#include "lane/cpus.h"
 
 namespace lockstep {
 namespace {
@@ -183,7 +184,8 @@ int prepare_attempt(const LocalJob& job, const StateDir& state, const std::set<i
   const int port = choose_port(job.job.spec.container.port, taken_ports);
   const std::string port_text = std::to_string(port) + "\n";
   files.write(unfinished + "/port", text_bytes(port_text));
-  const std::vector<std::vector<int>> cpus = split_cpus(replicas > 1 ? allowed_cpus() : std::vector<int>(), replicas);
+  const std::vector<std::vector<int>> cpus =
+      split_cpus(replicas > 1 ? cpu_places(affinity_cpus()) : std::vector<CpuPlace>(), replicas);
   for (int i = 0; i < replicas; ++i) {
     const PodFolder final_folder = state.pod_folder(job.job, attempt, i);
     const std::string temporary = unfinished + "/" + pod_name(job.job, i);

@@ -30,6 +30,11 @@ void dispatch_conv(DType dtype, F f) {
 
 }  // namespace
 
+Conv Conv::prepare(const ConvSpec& spec) {
+  // Products have a row for each pixel, and a column for each output channel.
+  return prepare(spec, gemm_kernel(spec.dtype, kMaxTilePixels, spec.out_channels / std::max<int64_t>(spec.groups, 1)));
+}
+
 Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   prepare_blas();
   LOCKSTEP_CHECK(!kernel || kernel->dtype == spec.dtype, "a kernel for another dtype");
@@ -54,7 +59,7 @@ Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   conv.group_in_ = spec.in_channels / spec.groups;
   conv.group_out_ = spec.out_channels / spec.groups;
   conv.depth_ = spec.kernel[0] * spec.kernel[1] * conv.group_in_;
-  const int64_t element = spec.dtype == DType::f64 ? 8 : kernel ? 2 : 4;
+  const int64_t element = kernel ? size_of(spec.dtype) : spec.dtype == DType::f64 ? 8 : 4;
   const int64_t max_pixels =
       std::clamp<int64_t>(kConvTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMaxTilePixels);
   // Equal tiles, so that the last one of an image is not much smaller.
@@ -68,7 +73,7 @@ Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   return conv;
 }
 
-// One run of a Conv in the dtype T, with a kernel for 16-bit floats or with OpenBLAS.
+// One run of a Conv in the dtype T, with a kernel of half_kernels() or with OpenBLAS.
 template <class T, bool kByKernel>
 class ConvRun {
  public:
@@ -91,7 +96,7 @@ class ConvRun {
       }
       const detail::Operand<E> columns =
           gather(x, g, first, count, thread, kByKernel ? detail::kBSlot : detail::kASlot);
-      if constexpr (kByKernel) {
+      if constexpr (kByKernel && kHalf) {
         detail::multiply_half<T>(*c_.kernel_, pool_, thread, columns, of_group(filter, g), count, c_.group_out_,
                                  c_.depth_, {.rounded = tile.data, .rounded_ld = tile.ld});
       } else if constexpr (kHalf) {
@@ -257,7 +262,7 @@ template <class F>
 void run_conv(const Conv& conv, const HalfKernel* kernel, Pool& pool, F f) {
   dispatch_conv(conv.spec().dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (is_half<T>) {
+    if constexpr (!std::is_same_v<T, double>) {
       if (kernel) return f(ConvRun<T, true>(conv, pool), zero);
     }
     f(ConvRun<T, false>(conv, pool), zero);

@@ -41,8 +41,8 @@ class Conv {
  public:
   // Throws Error if the dtype is not a float, the channels are not multiples of the groups, or a stride or dilation is
   // below 1.
-  static Conv prepare(const ConvSpec& spec) { return prepare(spec, half_kernel(spec.dtype)); }
-  // The same with a given kernel for 16-bit floats of that dtype; null converts them to f32.
+  static Conv prepare(const ConvSpec& spec);
+  // The same with a given kernel of that dtype; null: OpenBLAS, after a conversion of 16-bit floats to f32.
   static Conv prepare(const ConvSpec& spec, const HalfKernel* kernel);
 
   // Computes y[batch, out, out_channels]. The epilogue, if given, gets tiles of [pixels of all images, output channels

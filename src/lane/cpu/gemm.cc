@@ -38,7 +38,7 @@ constexpr int64_t kEdge = 16;
 // OpenBLAS uses other kernels for products below 10^6, so tiles must not be smaller than kSmall either: products below
 // twice that are tiled for kFewThreads.
 constexpr int64_t kSmall = int64_t{1} << 20;
-constexpr int kFewThreads = 4, kSomeThreads = 8;
+constexpr int kFewThreads = 4, kSomeThreads = 16;
 
 // The k chunks of a product whose result is one tile and whose sums are long. They depend on the shape alone.
 constexpr int64_t kLongSum = 8192, kShortChunk = 2048, kChunks = 16;
@@ -165,6 +165,8 @@ Gemm Gemm::prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel) 
 // One run of a Gemm: T is the dtype of the operands, Out that of the result.
 template <class T, class Out>
 class GemmRun {
+  static constexpr bool kHasKernels = is_half<T> || std::is_same_v<T, float>;
+
  public:
   GemmRun(const Gemm& gemm, Pool& pool, const void* a, const void* b, void* c, Epilogue epilogue)
       : g_(gemm),
@@ -212,7 +214,7 @@ class GemmRun {
     const Tile tile = make_tile(batch, row0, rows, col0, cols, thread);
     const auto left = a(batch).at(row0, 0);
     const auto right = b(batch).at(0, col0);
-    if constexpr (is_half<T>) {
+    if constexpr (kHasKernels) {
       if (g_.kernel_) {
         HalfResult result;
         if constexpr (kSumIsOut)
@@ -245,7 +247,7 @@ class GemmRun {
       const int64_t batch = i / chunks, k0 = i % chunks * g_.k_chunk_, k = std::min(g_.k_chunk_, s_.k - k0);
       const auto left = a(batch).at(0, k0), right = b(batch).at(k0, 0);
       Sum* const sums = partial + i * matrix;
-      if constexpr (is_half<T>) {
+      if constexpr (kHasKernels) {
         if (g_.kernel_)
           return detail::multiply_half<T>(*g_.kernel_, pool_, thread, left, {right}, s_.m, s_.n, k,
                                           {.sums = sums, .ld = s_.n});

@@ -42,8 +42,10 @@ class Gemm {
  public:
   // Chooses the tiles for a pool of `threads` threads. Throws Error if the dtype is bool, if `out` is neither the dtype
   // nor f32 for a 16-bit float, or if an extent does not fit 31 bits.
-  static Gemm prepare(const GemmSpec& spec, int threads) { return prepare(spec, threads, half_kernel(spec.dtype)); }
-  // The same with a given kernel for 16-bit floats of that dtype; null converts them to f32.
+  static Gemm prepare(const GemmSpec& spec, int threads) {
+    return prepare(spec, threads, gemm_kernel(spec.dtype, spec.m, spec.n));
+  }
+  // The same with a given kernel for that dtype; null: OpenBLAS, after a conversion of 16-bit floats to f32.
   static Gemm prepare(const GemmSpec& spec, int threads, const HalfKernel* kernel);
 
   // Writes C if c is not null, and calls the epilogue, if given, for every tile. bf16 and f16 are summed in f32 and

@@ -21,6 +21,7 @@ extern const HalfKernel kBf16Avx512;
 extern const HalfKernel kBf16Amx;
 extern const HalfKernel kBf16Widened;
 extern const HalfKernel kF16Widened;
+extern const HalfKernel kF32Avx512;
 #endif
 
 namespace {
@@ -33,6 +34,11 @@ constexpr int64_t kBlockBytes = int64_t{256} << 10;
 int64_t round_to(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 #if defined(__x86_64__)
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
 // Whether the machine has AMX for bf16 and the operating system lets this process use its registers.
 bool amx_allowed() {
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
@@ -49,9 +55,7 @@ std::vector<const HalfKernel*> supported() {
   if (getauxval(AT_HWCAP2) & HWCAP2_BF16) kernels.push_back(&kBf16Neon);
   if (getauxval(AT_HWCAP) & HWCAP_ASIMDFHM) kernels.push_back(&kF16Neon);
 #elif defined(__x86_64__)
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (!avx512) return kernels;
+  if (!has_avx512()) return kernels;
   if (amx_allowed()) kernels.push_back(&kBf16Amx);
   // On Intel cores vdpbf16ps takes four times as long as an fma for twice the work; on AMD cores it takes as long.
   const bool fast_pairs = __builtin_cpu_is("amd");
@@ -74,6 +78,15 @@ const HalfKernel* half_kernel(DType dtype) {
   for (const HalfKernel* const kernel : half_kernels())
     if (kernel->dtype == dtype) return kernel;
   return nullptr;
+}
+
+const HalfKernel* gemm_kernel(DType dtype, [[maybe_unused]] int64_t m, [[maybe_unused]] int64_t n) {
+#if defined(__x86_64__)
+  static const bool avx512 = has_avx512();
+  const bool fills = 2 * m >= kF32Avx512.rows && 2 * n >= kF32Avx512.cols;
+  if (dtype == DType::f32) return avx512 && fills ? &kF32Avx512 : nullptr;
+#endif
+  return half_kernel(dtype);
 }
 
 namespace detail {
@@ -147,6 +160,8 @@ template void multiply_half(const HalfKernel&, Pool&, int, const Operand<BFloat1
                             int64_t, int64_t, HalfResult);
 template void multiply_half(const HalfKernel&, Pool&, int, const Operand<Float16>&, const Right<Float16>&, int64_t,
                             int64_t, int64_t, HalfResult);
+template void multiply_half(const HalfKernel&, Pool&, int, const Operand<float>&, const Right<float>&, int64_t, int64_t,
+                            int64_t, HalfResult);
 
 }  // namespace detail
 }  // namespace lockstep

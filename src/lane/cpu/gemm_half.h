@@ -1,6 +1,6 @@
 // Matrix products of bf16 and f16 with special instructions: bfmmla and fmlal on Arm, AMX, AVX512-BF16 and AVX-512 on
-// x86, chosen at run time. The inner part of Gemm and Conv on machines that have them. Kernels are immutable tables,
-// safe from any thread; a product uses scratch of the calling thread.
+// x86, chosen at run time; and of f32 with AVX-512. The inner part of Gemm and Conv. Kernels are immutable tables, safe
+// from any thread; a product uses scratch of the calling thread.
 //
 // An operand is packed into panels of a few vectors (rows of A, columns of B; called lanes here):
 //
@@ -50,6 +50,11 @@ std::span<const HalfKernel* const> half_kernels();
 
 // The best kernel for operands of this dtype; null if there is none: then convert to f32.
 const HalfKernel* half_kernel(DType dtype);
+
+// The kernel that Gemm uses for results of m x n: half_kernel(), or that for f32 on x86 with AVX-512, unless it would pad
+// most of a panel; null: OpenBLAS, after a conversion of 16-bit floats to f32. OpenBLAS's kernels for x86 sum an element
+// in an order that depends on its place in the tile, so their tiles cannot follow the number of threads.
+const HalfKernel* gemm_kernel(DType dtype, int64_t m, int64_t n);
 
 namespace detail {
 

@@ -259,7 +259,7 @@ CudaFunction CudaCode::get(CudaStream& lane, const std::string& source, const st
     check_cuda(load(), "load a kernel");
   }
   CudaFunction function;
-  check_cuda(cuda().cudaLibraryGetKernel(&function.kernel_, library, "f"), "find a kernel");
+  check_cuda(cuda().cudaLibraryEnumerateKernels(&function.kernel_, 1, library), "find a kernel");
   entry->function = function;
   return function;
 }

@@ -49,7 +49,7 @@ void* argument(const void* const&& pointer) = delete;  // the pointer would be a
 
 class CudaCode {
  public:
-  // Returns the function `f`, which is extern "C" in `source`. Compiles equal sources once. Throws Error with the
+  // Returns the only kernel of `source`, which may have any name. Compiles equal sources once. Throws Error with the
   // compiler's log if the source does not compile.
   static CudaFunction get(CudaStream& lane, const std::string& source, const std::vector<CudaHeader>& headers);
   // Starts to compile the source, or to read it from the disk cache, on another thread. A later get() waits for it.

@@ -34,7 +34,10 @@ cublasLtEpilogue_t cublas_epilogue(const GemmEpilogue& epilogue) {
     case GemmEpilogue::relu:
       return epilogue.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case GemmEpilogue::gelu:
+      if (epilogue.keeps_argument) return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case GemmEpilogue::gelu_slope:
+      return CUBLASLT_EPILOGUE_DGELU;
     case GemmEpilogue::none:
       break;
   }
@@ -84,6 +87,7 @@ struct GemmPointers {
   const void* a;
   const void* b;
   void* c;
+  const void* residual;  // or null
 };
 
 struct CudaGemm::State {
@@ -96,7 +100,8 @@ struct CudaGemm::State {
   GemmAutotuneOptions autotune;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   bool wide = false;  // alpha and beta are double
-  bool bias = false;
+  GemmEpilogue epilogue;
+  int64_t result_bytes = 0;  // of C with the gaps between its rows
 
   explicit State(CudaStream& on) : lane(on) {}
   ~State() {
@@ -105,13 +110,17 @@ struct CudaGemm::State {
     if (product) cuda_blas().cublasLtMatmulDescDestroy(product);
   }
 
-  void describe_product(const GemmSpec& spec, const GemmEpilogue& epilogue);
+  void describe_product(const GemmSpec& spec);
   void describe_matrices(const GemmSpec& spec, DType out);
-  std::string cache_key(const GemmSpec& spec, DType out, const GemmEpilogue& epilogue) const;
+  std::string cache_key(const GemmSpec& spec, DType out) const;
   void propose(int max_count, DType out);
   bool use_cached();
   const cublasLtMatmulAlgo_t* fastest(const GemmPointers& pointers) const;
-  void set_bias(const void* bias) const;
+  void set_attribute(cublasLtMatmulDescAttributes_t attribute, auto value) const {
+    check_blas(cuda_blas().cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value),
+               "describe a product");
+  }
+  void set_extras(const Extras& extras) const;
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t& by, const GemmPointers& pointers) const;
 };
 
@@ -131,23 +140,24 @@ std::optional<CudaGemm> CudaGemm::with_epilogue(CudaStream& lane, const GemmSpec
     if (!is_aligned(each)) return {};
   // The gelu of cuBLASLt is not exact to the last bits of f32.
   const bool exact = spec.dtype == DType::f32 && math == CudaMath::full;
-  if (exact && epilogue.activation == GemmEpilogue::gelu) return {};
-  if (!preserves_nan(lane, spec.dtype, math, epilogue.activation)) return {};
+  if (exact && (epilogue.activation == GemmEpilogue::gelu || epilogue.activation == GemmEpilogue::gelu_slope))
+    return {};
+  if (!preserves_nan(lane, spec.dtype, math, epilogue)) return {};
   std::shared_ptr<State> state = prepare(lane, spec, math, epilogue, autotune);
   return state ? std::optional(CudaGemm(std::move(state))) : std::nullopt;
 }
 
 // Creates the descriptor of the product. Row-major matrices are the transposes of column-major ones: C' = B' x A'.
-void CudaGemm::State::describe_product(const GemmSpec& spec, const GemmEpilogue& epilogue) {
-  const CudaBlas& blas = cuda_blas();
-  check_blas(blas.cublasLtMatmulDescCreate(&product, compute, wide ? CUDA_R_64F : CUDA_R_32F), "describe a product");
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-    check_blas(blas.cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value), "describe a product");
-  };
-  set(CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+void CudaGemm::State::describe_product(const GemmSpec& spec) {
+  check_blas(cuda_blas().cublasLtMatmulDescCreate(&product, compute, wide ? CUDA_R_64F : CUDA_R_32F),
+             "describe a product");
+  set_attribute(CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set_attribute(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   // cuBLASLt adds a bias per row of C', which is a column of C.
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(epilogue));
+  set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(epilogue));
+  if (!epilogue.has_argument()) return;
+  set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(spec.ldc, spec.n));
+  if (spec.batch > 1) set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, spec.stride_c);
 }
 
 // Creates the layouts of the matrices. The columns of a stored row-major matrix are cuBLASLt's rows.
@@ -173,15 +183,15 @@ void CudaGemm::State::describe_matrices(const GemmSpec& spec, DType out) {
 }
 
 // The key of a product in the autotune cache.
-std::string CudaGemm::State::cache_key(const GemmSpec& spec, DType out, const GemmEpilogue& epilogue) const {
+std::string CudaGemm::State::cache_key(const GemmSpec& spec, DType out) const {
   const auto all = [](auto... numbers) {
     std::string text;
     ((text += fmt::format(" {}", numbers)), ...);
     return text;
   };
-  return fmt::format("{} cublasLt {} {} {}\n{} {}{}", lane.info().name, cuda_blas().cublasLtGetVersion(),
-                     static_cast<int>(compute), static_cast<int>(cublas_epilogue(epilogue)), name(spec.dtype),
-                     name(out),
+  return fmt::format("{} cublasLt {} {} {}{}\n{} {}{}", lane.info().name, cuda_blas().cublasLtGetVersion(),
+                     static_cast<int>(compute), static_cast<int>(cublas_epilogue(epilogue)),
+                     epilogue.residual ? " residual" : "", name(spec.dtype), name(out),
                      all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb, spec.ldc,
                          spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
 }
@@ -195,13 +205,16 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
   state->compute = state->wide                                          ? CUBLAS_COMPUTE_64F
                    : spec.dtype == DType::f32 && math == CudaMath::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                         : CUBLAS_COMPUTE_32F;
-  state->describe_product(spec, epilogue);
-  lane.blas_workspace();  // allocated now, not during a graph capture
-  state->bias = epilogue.bias;
-  // The proposals depend on the bias's alignment: use a pointer with no more than the required alignment.
-  state->set_bias(static_cast<const std::byte*>(lane.blas_workspace()) + kBiasAlignment);
+  state->epilogue = epilogue;
+  state->describe_product(spec);
+  // Allocated now, not during a graph capture. The proposals depend on the bias's alignment: use a pointer with no more
+  // than the required alignment.
+  auto* const space = static_cast<std::byte*>(lane.blas_workspace());
+  state->set_extras({.bias = space + kBiasAlignment, .argument = space});
   const DType out = spec.out.value_or(spec.dtype);
   state->describe_matrices(spec, out);
+  state->result_bytes =
+      ((spec.batch - 1) * spec.stride_c + (spec.m - 1) * std::max(spec.ldc, spec.n) + spec.n) * size_of(out);
 
   const double operations =
       2.0 * static_cast<double>(spec.batch * spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k);
@@ -210,7 +223,7 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
   if (state->proposed.empty()) return nullptr;
   state->algorithm = state->proposed[0];
   if (state->proposed.size() > 1) {
-    state->key = state->cache_key(spec, out, epilogue);
+    state->key = state->cache_key(spec, out);
     state->use_cached();
   } else {
     state->proposed.clear();
@@ -218,10 +231,9 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
   return state;
 }
 
-void CudaGemm::State::set_bias(const void* at) const {
-  if (bias)
-    check_blas(cuda_blas().cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at),
-               "describe a product");
+void CudaGemm::State::set_extras(const Extras& extras) const {
+  if (epilogue.bias) set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, extras.bias);
+  if (epilogue.has_argument()) set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, extras.argument);
 }
 
 // Fills `proposed` with algorithms that fit the workspace, in the order of cuBLASLt's heuristic.
@@ -255,10 +267,12 @@ cublasStatus_t CudaGemm::State::multiply(const cublasLtMatmulAlgo_t& by, const G
   const float one = 1, zero = 0;
   const double wide_one = 1, wide_zero = 0;
   const void* alpha = wide ? static_cast<const void*>(&wide_one) : &one;
-  const void* beta = wide ? static_cast<const void*>(&wide_zero) : &zero;
+  const void* no_sum = wide ? static_cast<const void*>(&wide_zero) : &zero;
+  const void* beta = pointers.residual ? alpha : no_sum;
   const auto enqueue_lock = lane.enqueue_lock();
-  return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, pointers.b, a, pointers.a, b, beta, pointers.c, c,
-                                    pointers.c, c, &by, lane.blas_workspace(), CudaStream::kBlasBytes, lane.stream());
+  return cuda_blas().cublasLtMatmul(lane.blas(), product, alpha, pointers.b, a, pointers.a, b, beta,
+                                    pointers.residual ? pointers.residual : pointers.c, c, pointers.c, c, &by,
+                                    lane.blas_workspace(), CudaStream::kBlasBytes, lane.stream());
 }
 
 // Uses the cached choice if it is among the proposed algorithms.
@@ -276,7 +290,13 @@ bool CudaGemm::State::use_cached() {
 // Returns the fastest proposed algorithm. Times them alternately, because the load on a shared GPU changes. Prefers the
 // first one unless another takes less time in every round. Returns null if none could be timed, for example because
 // memory is short.
-const cublasLtMatmulAlgo_t* CudaGemm::State::fastest(const GemmPointers& pointers) const {
+const cublasLtMatmulAlgo_t* CudaGemm::State::fastest(const GemmPointers& operands) const {
+  GemmPointers pointers = operands;
+  BufferPtr result;  // repeated runs would add to a residual that is overwritten
+  if (pointers.residual == pointers.c) {
+    result = lane.allocate(result_bytes);
+    pointers.c = result->data();
+  }
   constexpr int kRounds = 4, kMaxRepeats = 10;
   constexpr double kSampleSeconds = 200e-6;  // aimed at for one measurement
   constexpr double kMuchSlower = 1.5;        // times slower than the first: dropped
@@ -323,12 +343,15 @@ const cublasLtMatmulAlgo_t* CudaGemm::State::fastest(const GemmPointers& pointer
   return best->algorithm;
 }
 
-void CudaGemm::run(const void* a, const void* b, void* c, const void* bias) const {
+void CudaGemm::run(const void* a, const void* b, void* c, const Extras& extras) const {
   State& s = *state_;
-  LOCKSTEP_CHECK(s.bias == (bias != nullptr));
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(bias) % kBiasAlignment == 0);
-  s.set_bias(bias);
-  const GemmPointers pointers{a, b, c};
+  LOCKSTEP_CHECK(s.epilogue.bias == (extras.bias != nullptr));
+  LOCKSTEP_CHECK(s.epilogue.residual == (extras.residual != nullptr));
+  LOCKSTEP_CHECK(s.epilogue.has_argument() == (extras.argument != nullptr));
+  LOCKSTEP_CHECK(!extras.argument || extras.argument != c);
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(extras.bias) % kBiasAlignment == 0);
+  s.set_extras(extras);
+  const GemmPointers pointers{a, b, c, extras.residual};
   if (!s.proposed.empty() && !s.lane.capturing() && !s.use_cached()) {
     if (const cublasLtMatmulAlgo_t* const found = s.fastest(pointers)) {
       const cublasLtMatmulAlgo_t best = *found;
@@ -343,12 +366,16 @@ void CudaGemm::run(const void* a, const void* b, void* c, const void* bias) cons
   check_blas(s.multiply(s.algorithm, pointers), "multiply matrices");
 }
 
-// Tested by small products, once per machine: cuBLASLt does not document it.
-bool CudaGemm::preserves_nan(CudaStream& lane, DType dtype, CudaMath math, GemmEpilogue::Activation activation) {
-  if (activation == GemmEpilogue::none) return true;
-  const std::string key =
-      fmt::format("{} cublasLt {} {} of NaN\n{} {}", lane.info().name, cuda_blas().cublasLtGetVersion(),
-                  static_cast<int>(activation), name(dtype), math == CudaMath::tf32);
+// Tested by small products of zeros with a bias, or an argument of gelu_slope, of NaN, once per machine: cuBLASLt does
+// not document it.
+bool CudaGemm::preserves_nan(CudaStream& lane, DType dtype, CudaMath math, const GemmEpilogue& wanted) {
+  if (wanted.activation == GemmEpilogue::none) return true;
+  const GemmEpilogue epilogue{.bias = wanted.activation != GemmEpilogue::gelu_slope,
+                              .activation = wanted.activation,
+                              .keeps_argument = wanted.keeps_argument};
+  const std::string key = fmt::format("{} cublasLt {} {}{} of NaN\n{} {}", lane.info().name,
+                                      cuda_blas().cublasLtGetVersion(), static_cast<int>(epilogue.activation),
+                                      epilogue.keeps_argument ? " kept" : "", name(dtype), math == CudaMath::tf32);
   const std::string known =
       gemm_cache().find(key, [](const std::string& text) { return text == "kept" || text == "lost"; });
   if (!known.empty()) return known == "kept";
@@ -364,24 +391,26 @@ bool CudaGemm::preserves_nan(CudaStream& lane, DType dtype, CudaMath math, GemmE
                       .stride_a = 0,
                       .stride_b = 0,
                       .stride_c = 0};
-  const auto state = prepare(lane, spec, math, {.bias = true, .activation = activation}, {.min_operations = 0});
+  const auto state = prepare(lane, spec, math, epilogue, {.min_operations = 0});
   if (!state) return false;
   const CudaStream::UncountedWaits uncounted;
-  const int64_t each = size_of(dtype);
-  const BufferPtr zeros = lane.allocate(kSize * kSize * each), bias = lane.allocate(kSize * each),
-                  result = lane.allocate(kSize * kSize * each);
+  const int64_t each = size_of(dtype), bytes = kSize * kSize * each;
+  const BufferPtr zeros = lane.allocate(bytes), bias = lane.allocate(kSize * each), argument = lane.allocate(bytes),
+                  result = lane.allocate(bytes);
   lane.clear(zeros->data(), zeros->size());
-  std::vector<uint8_t> bytes(static_cast<size_t>(result->size()), 0xff);  // NaN, of any size
-  lane.to_device(bias->data(), bytes.data(), bias->size());
-  state->set_bias(bias->data());
+  std::vector<uint8_t> elements(static_cast<size_t>(bytes), 0xff);  // NaN, of any size
+  lane.to_device(bias->data(), elements.data(), bias->size());
+  lane.to_device(argument->data(), elements.data(), argument->size());
+  state->set_extras({.bias = bias->data(), .argument = argument->data()});
   const auto algorithms = state->proposed.empty() ? std::vector{state->algorithm} : state->proposed;
   bool kept = true, any = false;
   for (const cublasLtMatmulAlgo_t& by : algorithms) {
     lane.clear(result->data(), result->size());
-    if (state->multiply(by, {zeros->data(), zeros->data(), result->data()}) != CUBLAS_STATUS_SUCCESS) continue;
+    if (state->multiply(by, {zeros->data(), zeros->data(), result->data(), nullptr}) != CUBLAS_STATUS_SUCCESS)
+      continue;
     any = true;
-    lane.to_host(bytes.data(), result->data(), result->size());
-    for (size_t i = 0; i < bytes.size(); i += static_cast<size_t>(each)) kept &= is_nan(&bytes[i], dtype);
+    lane.to_host(elements.data(), result->data(), result->size());
+    for (size_t i = 0; i < elements.size(); i += static_cast<size_t>(each)) kept &= is_nan(&elements[i], dtype);
   }
   return any && gemm_cache().store(key, kept ? "kept" : "lost") == "kept";
 }

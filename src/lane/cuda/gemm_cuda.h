@@ -15,13 +15,18 @@ namespace lockstep {
 // The precision of f32 products: full, or TF32 on tensor cores, with 11-bit significands (JAX's default on GPUs).
 enum class CudaMath { full, tf32 };
 
-// The epilogue of a product: adds a bias per column, then applies the activation, both in f32 before rounding. gelu
-// uses the tanh formula.
+// The epilogue of a product, in f32 before rounding: adds a bias per column and a residual, a matrix like C, and then
+// applies the activation. gelu uses the tanh formula; gelu_slope multiplies by the derivative of gelu at another matrix
+// like C, its argument.
 struct GemmEpilogue {
-  enum Activation : uint8_t { none, relu, gelu };
+  enum Activation : uint8_t { none, relu, gelu, gelu_slope };
 
   bool bias = false;
   Activation activation = none;
+  bool residual = false;        // only without an activation
+  bool keeps_argument = false;  // gelu: its argument is a second result
+
+  bool has_argument() const { return keeps_argument || activation == gelu_slope; }
 };
 
 // When and how long to autotune.
@@ -42,10 +47,17 @@ class CudaGemm {
   static std::optional<CudaGemm> with_epilogue(CudaStream& lane, const GemmSpec& spec, CudaMath math,
                                                const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune = {});
 
-  // Enqueues the product. The bias, required if the epilogue has one, has n elements of C's dtype, is shared by the
-  // batch, and is aligned to kBiasAlignment bytes. While the lane is capturing, nothing is timed: uses the cached
-  // algorithm, or else the first that cuBLASLt proposes.
-  void run(const void* a, const void* b, void* c, const void* bias = nullptr) const;
+  // What the epilogue reads and writes besides C, of C's dtype. Each is given exactly if the epilogue has it.
+  struct Extras {
+    const void* bias = nullptr;      // n elements, shared by the batch, aligned to kBiasAlignment bytes
+    const void* residual = nullptr;  // may be C; then a 16-bit product may be rounded before it is added
+    void* argument = nullptr;        // of gelu: written; of gelu_slope: read. Not C
+  };
+
+  // Enqueues the product. While the lane is capturing, nothing is timed: uses the cached algorithm, or else the first
+  // that cuBLASLt proposes.
+  void run(const void* a, const void* b, void* c, const Extras& extras) const;
+  void run(const void* a, const void* b, void* c) const { run(a, b, c, Extras()); }
   static constexpr int64_t kBiasAlignment = 16;
 
  private:
@@ -53,7 +65,7 @@ class CudaGemm {
   explicit CudaGemm(std::shared_ptr<State> state) : state_(std::move(state)) {}
   static std::shared_ptr<State> prepare(CudaStream&, const GemmSpec&, CudaMath, const GemmEpilogue&,
                                         const GemmAutotuneOptions&);
-  static bool preserves_nan(CudaStream&, DType, CudaMath, GemmEpilogue::Activation);
+  static bool preserves_nan(CudaStream&, DType, CudaMath, const GemmEpilogue&);
 
   std::shared_ptr<State> state_;
 };

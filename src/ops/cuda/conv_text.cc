@@ -140,11 +140,11 @@ struct Conv {{
   static constexpr I kC = {c}, kO = {o}, kSH = {sh}, kSW = {sw}, kDH = {dh}, kDW = {dw}, kLH = {lh}, kLW = {lw}, kPH = {ph}, kPW = {pw};
 }};
 extern "C" __global__ void __launch_bounds__({threads})
-    f(const Conv::T* __restrict__ x, const Conv::T* __restrict__ y, Conv::Out* __restrict__ out) {{
+    {name}(const Conv::T* __restrict__ x, const Conv::T* __restrict__ y, Conv::Out* __restrict__ out) {{
   ConvImplicit<Conv>::run(x, y, out);
 }}
 )",
-      fmt::arg("memory", memory_type(s.dtype)),
+      fmt::arg("name", kernel_name("conv")), fmt::arg("memory", memory_type(s.dtype)),
       fmt::arg("to", l.splits > 1 ? register_name(s.dtype) : memory_type(s.dtype)),
       fmt::arg("index", wide ? "int64_t" : "int32_t"), fmt::arg("unsigned", wide ? "uint64_t" : "uint32_t"),
       fmt::arg("rows", l.rows), fmt::arg("cols", l.cols), fmt::arg("depth", l.depth), fmt::arg("results", l.results),
@@ -169,13 +169,13 @@ std::string conv_sum_text(const ConvLayout& l, DType dtype) {
   return fmt::format(
       R"(#include "split_sum.cuh"
 using namespace lockstep;
-extern "C" __global__ void __launch_bounds__({threads}) f(const {sum}* __restrict__ parts, {memory}* __restrict__ out) {{
+extern "C" __global__ void __launch_bounds__({threads}) {name}(const {sum}* __restrict__ parts, {memory}* __restrict__ out) {{
   SplitSum<{sum}, {memory}, {results}, {splits}, {each}, {down}>::run(parts, out);
 }}
 )",
-      fmt::arg("sum", register_name(dtype)), fmt::arg("memory", memory_type(dtype)), fmt::arg("results", l.results),
-      fmt::arg("splits", l.splits), fmt::arg("each", sum_each(l)), fmt::arg("threads", kConvSumThreads),
-      fmt::arg("down", kConvSumThreads / 32));
+      fmt::arg("name", kernel_name("conv_sum")), fmt::arg("sum", register_name(dtype)),
+      fmt::arg("memory", memory_type(dtype)), fmt::arg("results", l.results), fmt::arg("splits", l.splits),
+      fmt::arg("each", sum_each(l)), fmt::arg("threads", kConvSumThreads), fmt::arg("down", kConvSumThreads / 32));
 }
 
 int64_t conv_sum_blocks(const ConvLayout& l) { return (l.results / sum_each(l) + 31) / 32; }

@@ -160,6 +160,17 @@ constexpr int64_t kRangeColumns = 16, kMostRangeColumns = 128, kMostRangeRows = 
 // Elements up to which one thread finds the largest or smallest; a warp does for more.
 constexpr int64_t kArgElementsPerThread = 16;
 
+// Cross-entropy.
+
+// Classes up to which a warp computes a row: at most 16 vectors of 16 bytes of f32 for each of its threads.
+constexpr int64_t kWarpClasses = 2048;
+
+// Updates of tables (scatter_add).
+
+// Comparisons of elements with indices up to which each element looks for its updates among all indices. For more, and
+// at least kScatterFewIndices of them, the indices are sorted first, which takes several kernels.
+constexpr int64_t kScatterComparisons = int64_t{1} << 25, kScatterFewIndices = 16;
+
 // Cumulative sums.
 
 // A thread adds up a complete line if lines have at most kScanShortLine elements, or if at least kScanManyLines lines
@@ -190,6 +201,14 @@ constexpr int64_t kConvUnitsPerWarp = 4;
 
 // The largest window of which a thread holds all gradients in registers, in pixels.
 constexpr int64_t kWindowPixelsPerThread = 16;
+
+// Attention.
+
+// Bytes of keys and values that heads with adjacent thread blocks may have together: they stay in the L2 cache (of which
+// an H200 has 50 MB).
+constexpr int64_t kAttentionCacheBytes = int64_t{16} << 20;
+// Shared memory of a thread block of which two fit a multiprocessor (227 KB on Hopper).
+constexpr int64_t kAttentionSharedBytes = int64_t{112} << 10;
 
 // Persistent kernels: which rows they contain.
 

@@ -47,7 +47,7 @@ class CudaProduct {
     if (plan_.copy_c) c_.emplace(spec, Type{result.dtype, plan_.product}, *plan_.copy_c);
   }
 
-  void run(const void* const* in, void* out, const void* bias = nullptr) const {
+  void run(const void* const* in, void* out, const CudaGemm::Extras& extras = {}) const {
     if (!gemm_) return lane_->clear(out, bytes_);
     const void* a = in[plan_.swapped ? 1 : 0];
     const void* b = in[plan_.swapped ? 0 : 1];
@@ -57,7 +57,7 @@ class CudaProduct {
       how->kernel(&from, &to);
       return static_cast<const void*>(to);
     };
-    gemm_->run(reordered(a_, a), reordered(b_, b), c_ ? static_cast<void*>(c_->buffer->data()) : out, bias);
+    gemm_->run(reordered(a_, a), reordered(b_, b), c_ ? static_cast<void*>(c_->buffer->data()) : out, extras);
     if (!c_) return;
     const void* from = c_->buffer->data();
     c_->kernel(&from, &out);
@@ -79,19 +79,22 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
   if (plan.copy_c || type.bytes() == 0 || g.k == 0) return {};
   const std::optional<MatchedEpilogue> matched = epilogue_of(body, g.n);
   if (!matched) return {};
+  // cuBLASLt may store the product in the memory of the result before it reads the argument of gelu_slope.
+  if (matched->argument && matched->result < spec.alias.size() &&
+      spec.alias[matched->result] == static_cast<int>(1 + *matched->argument))
+    return {};
   std::optional<CudaGemm> gemm = CudaGemm::with_epilogue(*spec.cuda, g, cuda_math(), matched->epilogue);
   if (!gemm) return {};
   struct State {
     CudaProduct product;
     CudaStream& lane;
-    size_t result;
+    MatchedEpilogue matched;
     BufferPtr bias;  // an aligned copy of a small bias, which may be less aligned
-    std::optional<size_t> relu_mask;
     Kernel mask_kernel;
   };
-  auto state = std::make_shared<State>(
-      State{CudaProduct(spec, type, std::move(gemm)), *spec.cuda, matched->result, {}, matched->relu_mask, {}});
-  if (matched->epilogue.bias) state->bias = spec.cuda->allocate(spec.in[2].bytes());
+  auto state = std::make_shared<State>(State{CudaProduct(spec, type, std::move(gemm)), *spec.cuda, *matched, {}, {}});
+  // The inputs of the body after the product are the operands after the matrices.
+  if (matched->bias) state->bias = spec.cuda->allocate(spec.in[1 + *matched->bias].bytes());
   if (matched->relu_mask) {
     Builder b;
     const Value x = b.input(type);
@@ -99,14 +102,19 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
   }
   return [state](const void* const* in, void* const* out) {
     const State& s = *state;
-    const void* bias = s.bias ? in[2] : nullptr;
-    if (reinterpret_cast<uintptr_t>(bias) % CudaGemm::kBiasAlignment != 0) {
-      s.lane.copy(s.bias->data(), bias, s.bias->size());
-      bias = s.bias->data();
+    const MatchedEpilogue& m = s.matched;
+    CudaGemm::Extras extras;
+    if (m.bias) extras.bias = in[1 + *m.bias];
+    if (reinterpret_cast<uintptr_t>(extras.bias) % CudaGemm::kBiasAlignment != 0) {
+      s.lane.copy(s.bias->data(), extras.bias, s.bias->size());
+      extras.bias = s.bias->data();
     }
-    s.product.run(in, out[s.result], bias);
-    const void* const made = out[s.result];
-    if (s.relu_mask) s.mask_kernel(&made, &out[*s.relu_mask]);
+    if (m.residual) extras.residual = in[1 + *m.residual];
+    if (m.argument) extras.argument = const_cast<void*>(in[1 + *m.argument]);  // only read
+    if (m.kept_argument) extras.argument = out[*m.kept_argument];
+    s.product.run(in, out[m.result], extras);
+    const void* const made = out[m.result];
+    if (m.relu_mask) s.mask_kernel(&made, &out[*m.relu_mask]);
   };
 }
 

@@ -273,22 +273,67 @@ bool add_finish(CudaStep& step, const GemmStep& product, const Program& body, si
   return true;
 }
 
+namespace {
+
+// A result in whose memory the first input of the body can be computed: one that shares memory with no operand, and is
+// the input itself or, if the body reads the input only at the same element, has its size.
+std::optional<size_t> result_for_input(const Program& body, const KernelSpec& spec) {
+  const auto is_own = [&](size_t result) { return result >= spec.alias.size() || spec.alias[result] < 0; };
+  for (size_t k = 0; k < body.outputs.size(); ++k)
+    if (body.outputs[k] == body.inputs[0] && is_own(k)) return k;
+  const std::vector<size_t> in_place = in_place_inputs(body);
+  if (std::find(in_place.begin(), in_place.end(), size_t{0}) == in_place.end()) return {};
+  const Type& input = body.types[body.inputs[0]];
+  for (size_t k = 0; k < body.outputs.size(); ++k) {
+    const Type& type = body.types[body.outputs[k]];
+    if (type.shape == input.shape && size_of(type.dtype) == size_of(input.dtype) && is_own(k)) return k;
+  }
+  return {};
+}
+
+// The body without a result that has been computed in place, if it is its first input; and the places of the others.
+std::pair<Program, std::vector<size_t>> without_result(const Program& body, std::optional<size_t> computed) {
+  Program rest = body;
+  rest.outputs.clear();
+  std::vector<size_t> places;
+  for (size_t k = 0; k < body.outputs.size(); ++k) {
+    if (computed == k && body.outputs[k] == body.inputs[0]) continue;
+    rest.outputs.push_back(body.outputs[k]);
+    places.push_back(k);
+  }
+  return {std::move(rest), std::move(places)};
+}
+
+}  // namespace
+
 Kernel then_body(std::function<void(const void* const* in, void* out)> compute, size_t own, const Program& body,
                  const KernelSpec& spec) {
   struct State {
     std::function<void(const void* const* in, void* out)> compute;
+    std::optional<size_t> result;  // in whose memory the value is computed
+    BufferPtr whole;               // otherwise
+    std::vector<size_t> places;    // of the results of `rest`
     Kernel rest;
-    BufferPtr whole;
     std::vector<const void*> in;
+    std::vector<void*> out;
   };
-  auto state = std::make_shared<State>(State{std::move(compute), elementwise_alone(body, *spec.cuda, true),
-                                             spec.cuda->allocate(body.types[body.inputs[0]].bytes()),
-                                             std::vector<const void*>(body.inputs.size())});
+  auto state = std::make_shared<State>();
+  state->compute = std::move(compute);
+  state->result = result_for_input(body, spec);
+  if (!state->result) state->whole = spec.cuda->allocate(body.types[body.inputs[0]].bytes());
+  auto [rest, places] = without_result(body, state->result);
+  state->places = std::move(places);
+  state->rest = elementwise_alone(rest, *spec.cuda, true);
+  state->in.resize(body.inputs.size());
+  state->out.resize(state->places.size());
   return [state, own](const void* const* in, void* const* out) {
-    state->compute(in, state->whole->data());
-    state->in[0] = state->whole->data();
-    for (size_t i = 1; i < state->in.size(); ++i) state->in[i] = in[i + own - 1];
-    state->rest(state->in.data(), out);
+    State& s = *state;
+    void* const value = s.result ? out[*s.result] : s.whole->data();
+    s.compute(in, value);
+    s.in[0] = value;
+    for (size_t i = 1; i < s.in.size(); ++i) s.in[i] = in[i + own - 1];
+    for (size_t k = 0; k < s.out.size(); ++k) s.out[k] = out[s.places[k]];
+    s.rest(s.in.data(), s.out.data());
   };
 }
 

@@ -42,49 +42,118 @@ std::optional<std::vector<int64_t>> bias_dims(const Type& product, const Type& b
   return dims;
 }
 
+// A program that is an epilogue of cuBLASLt: its inputs are the product and those of the epilogue.
+struct EpilogueForm {
+  GemmEpilogue epilogue;
+  Program program;
+  bool has_mask = false;  // the second output is relu_mask()
+};
+
+struct Activated {
+  GemmEpilogue::Activation activation;
+  Value (*of)(Value);
+  Value (*mask)(Value) = nullptr;  // a second result
+  bool keeps_argument = false;     // likewise
+};
+constexpr Activated kActivations[] = {
+    {GemmEpilogue::none, [](Value x) { return x; }},
+    {GemmEpilogue::relu, relu},
+    {GemmEpilogue::relu, relu, relu_mask},
+    {GemmEpilogue::relu, [](Value x) { return maximum(x, zeros_like(x)); }},
+    {GemmEpilogue::gelu, gelu},
+    {GemmEpilogue::gelu, gelu, nullptr, true},
+};
+
+// How the inputs of a body are used. 0: there is none.
+struct EpilogueInputs {
+  size_t bias = 0, matrix = 0;
+  std::vector<int64_t> bias_dims = {};
+};
+std::optional<EpilogueInputs> inputs_of(const Program& body, int64_t columns) {
+  EpilogueInputs out;
+  const Type& product = body.types[body.inputs[0]];
+  for (size_t i = 1; i < body.inputs.size(); ++i) {
+    const Type& type = body.types[body.inputs[i]];
+    if (type == product && out.matrix == 0) {
+      out.matrix = i;
+      continue;
+    }
+    const auto dims = bias_dims(product, type, columns);
+    if (!dims || out.bias != 0) return {};
+    out.bias = i;
+    out.bias_dims = *dims;
+  }
+  return out;
+}
+
+// The forms with these inputs.
+std::vector<EpilogueForm> forms_with(const Program& body, const EpilogueInputs& inputs) {
+  std::vector<EpilogueForm> out;
+  const auto add = [&](const GemmEpilogue& epilogue, bool has_mask, const auto& results) {
+    Builder b;
+    Values in;
+    for (const ValueId id : body.inputs) in.push_back(b.input(body.types[id]));
+    EpilogueForm form{epilogue, {}, has_mask};
+    form.program = b.take(results(in));
+    out.push_back(std::move(form));
+  };
+  const auto with_bias = [&](const Values& in, bool first) {
+    if (inputs.bias == 0) return in[0];
+    const Value bias = broadcast(in[inputs.bias], in[0].shape(), inputs.bias_dims);
+    return first ? bias + in[0] : in[0] + bias;
+  };
+  for (const bool bias_first : {false, true}) {
+    if (inputs.bias == 0 && bias_first) break;
+    if (inputs.matrix != 0) {
+      for (const bool first : {false, true})
+        add({.bias = inputs.bias != 0, .residual = true}, false, [&](const Values& in) {
+          const Value x = with_bias(in, bias_first), residual = in[inputs.matrix];
+          return Values{first ? residual + x : x + residual};
+        });
+      continue;
+    }
+    for (const Activated& each : kActivations) {
+      if (inputs.bias == 0 && each.activation == GemmEpilogue::none) continue;
+      add({inputs.bias != 0, each.activation, false, each.keeps_argument}, each.mask != nullptr, [&](const Values& in) {
+        const Value x = with_bias(in, bias_first);
+        if (each.keeps_argument) return Values{each.of(x), x};
+        return each.mask ? Values{each.of(x), each.mask(x)} : Values{each.of(x)};
+      });
+    }
+  }
+  if (inputs.matrix != 0 && inputs.bias == 0)
+    for (const bool first : {false, true})
+      add({.activation = GemmEpilogue::gelu_slope}, false, [&](const Values& in) {
+        const Value slope = gelu_slope(in[1]);
+        return Values{first ? slope * in[0] : in[0] * slope};
+      });
+  return out;
+}
+
 }  // namespace
 
 Value relu_mask(Value x) { return le(x, zeros_like(x)); }
 
 std::optional<MatchedEpilogue> epilogue_of(const Program& body, int64_t columns) {
-  if (body.outputs.size() > 2 || body.inputs.size() > 2) return {};
-  const Type& product = body.types[body.inputs[0]];
-  const bool has_bias = body.inputs.size() == 2;
-  std::optional<std::vector<int64_t>> dims;
-  if (has_bias) {
-    dims = bias_dims(product, body.types[body.inputs[1]], columns);
-    if (!dims) return {};
-  }
-  struct Form {
-    GemmEpilogue::Activation activation;
-    Value (*of)(Value);
-    Value (*mask)(Value) = nullptr;  // the other result
-  };
-  constexpr Form kForms[] = {
-      {GemmEpilogue::none, [](Value x) { return x; }},
-      {GemmEpilogue::relu, relu},
-      {GemmEpilogue::relu, relu, relu_mask},
-      {GemmEpilogue::relu, [](Value x) { return maximum(x, zeros_like(x)); }},
-      {GemmEpilogue::gelu, gelu},
-  };
-  for (const auto& [activation, of, mask] : kForms)
-    for (const bool bias_first : {false, true}) {
-      if (!has_bias && (bias_first || activation == GemmEpilogue::none)) continue;
-      if (body.outputs.size() != (mask ? 2 : 1)) continue;
-      Builder b;
-      Value x = b.input(product);
-      if (has_bias) {
-        const Value bias = broadcast(b.input(body.types[body.inputs[1]]), product.shape, *dims);
-        x = bias_first ? bias + x : x + bias;
-      }
-      const Program wanted = b.take(mask ? Values{of(x), mask(x)} : Values{of(x)});
-      for (size_t result = 0; result < body.outputs.size(); ++result) {
-        if (!is_same(body, body.outputs[result], wanted, wanted.outputs[0])) continue;
-        if (!mask) return MatchedEpilogue{{has_bias, activation}};
-        if (is_same(body, body.outputs[1 - result], wanted, wanted.outputs[1]))
-          return MatchedEpilogue{{has_bias, activation}, result, 1 - result};
-      }
+  if (body.outputs.size() > 2 || body.inputs.size() > 3) return {};
+  const std::optional<EpilogueInputs> inputs = inputs_of(body, columns);
+  if (!inputs) return {};
+  for (const EpilogueForm& form : forms_with(body, *inputs)) {
+    const Program& wanted = form.program;
+    if (body.outputs.size() != wanted.outputs.size()) continue;
+    for (size_t result = 0; result < body.outputs.size(); ++result) {
+      if (!is_same(body, body.outputs[result], wanted, wanted.outputs[0])) continue;
+      const size_t other = 1 - result;
+      if (wanted.outputs.size() == 2 && !is_same(body, body.outputs[other], wanted, wanted.outputs[1])) continue;
+      MatchedEpilogue out{form.epilogue, result};
+      if (form.epilogue.bias) out.bias = inputs->bias;
+      if (form.epilogue.residual) out.residual = inputs->matrix;
+      if (form.epilogue.activation == GemmEpilogue::gelu_slope) out.argument = inputs->matrix;
+      if (form.epilogue.keeps_argument) out.kept_argument = other;
+      if (form.has_mask) out.relu_mask = other;
+      return out;
     }
+  }
   return {};
 }
 

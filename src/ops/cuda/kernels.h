@@ -35,6 +35,7 @@ Kernel full_cuda(const KernelSpec&);
 Kernel iota_cuda(const KernelSpec&);
 Kernel gather_cuda(const KernelSpec&);
 Kernel scatter_add_cuda(const KernelSpec&);
+Kernel scatter_sorted_cuda(const KernelSpec&);  // for many indices
 Kernel concatenate_cuda(const KernelSpec&);
 Kernel pad_cuda(const KernelSpec&);
 Kernel dynamic_slice_cuda(const KernelSpec&);
@@ -51,12 +52,23 @@ template <PoolPass kPass>
 Kernel pool_cuda(const KernelSpec& spec) {
   return pool_kernel_cuda(kPass, spec);
 }
+enum class NormPass : uint8_t { layer, layer_grad, rms, rms_grad };
+Kernel norm_kernel_cuda(NormPass, const KernelSpec&);
+template <NormPass kPass>
+Kernel norm_cuda(const KernelSpec& spec) {
+  return norm_kernel_cuda(kPass, spec);
+}
+Kernel rotary_cuda(const KernelSpec&);
 Kernel conv_kernel_cuda(ConvPass, const KernelSpec&);
 template <ConvPass kPass>
 Kernel conv_cuda(const KernelSpec& spec) {
   return conv_kernel_cuda(kPass, spec);
 }
 Kernel conv2d_fused_cuda(const KernelSpec&);
+Kernel cross_entropy_cuda(const KernelSpec&);
+Kernel cross_entropy_grad_cuda(const KernelSpec&);
+Kernel attention_cuda(const KernelSpec&);
+Kernel attention_grad_cuda(const KernelSpec&);
 Kernel random_bits_cuda(const KernelSpec&);
 Kernel threefry_cuda(const KernelSpec&);
 Kernel scan_cuda(const KernelSpec&);
@@ -93,11 +105,16 @@ extern const CudaTaskKind random_bits_task, threefry_task;
 Kernel elementwise_program_cuda(const Program& body, const KernelSpec&);
 Kernel elementwise_cuda(const Op& op, const KernelSpec&);
 
-// The text of such a kernel: a function `f` of pointers to its inputs, then to its outputs. For tests.
+// The text of such a kernel: a function of pointers to its inputs, then to its outputs. For tests.
 std::string elementwise_text(const Program& body);
 // The texts of rows. They need only the types and attributes of the KernelSpec, no GPU.
 std::vector<std::string> cumsum_texts(const KernelSpec&);
 std::vector<std::string> sort_texts(bool top_k, const KernelSpec&);
+std::vector<std::string> scatter_sorted_texts(const KernelSpec&);
 std::string pool_text(PoolPass, const KernelSpec&);
+std::vector<std::string> norm_texts(NormPass, const KernelSpec&);
+std::string rotary_text(const KernelSpec&);
+std::string cross_entropy_text(bool gradient, const KernelSpec&);
+std::vector<std::string> attention_texts(const KernelSpec&, bool gradient);
 
 }  // namespace lockstep

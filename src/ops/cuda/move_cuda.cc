@@ -220,6 +220,16 @@ Move scatter_add_text(const GpuTask& task) {
           .most = 1};
 }
 
+// Whether sorting the indices first is faster than comparing every element with every index.
+bool sorts_indices(const GpuTask& task) {
+  const int64_t elements = count(result_type(task).shape), places = Places(task).places;
+  return places >= cost_model::kScatterFewIndices && elements > cost_model::kScatterComparisons / places;
+}
+
+std::optional<CudaStep> scatter_add_step(const GpuTask& task, const GpuTarget& target) {
+  return sorts_indices(task) ? std::nullopt : move_task_step<scatter_add_text>(task, target);
+}
+
 Move concatenate_text(const GpuTask& task) {
   const auto axis = static_cast<size_t>(task.attrs.integer("axis"));
   const Shape& shape = result_type(task).shape;
@@ -289,7 +299,7 @@ Move update_slice_text(const GpuTask& task) {
 constinit const CudaTaskKind iota_task = kMoveTask<iota_text>;
 constinit const CudaTaskKind gather_task = {
     .step = move_task_step<gather_text>, .traits = gather_traits, .source = gather_source};
-constinit const CudaTaskKind scatter_add_task = kMoveTask<scatter_add_text>;
+constinit const CudaTaskKind scatter_add_task = {.step = scatter_add_step, .traits = move_traits};
 constinit const CudaTaskKind concatenate_task = kMoveTask<concatenate_text>;
 constinit const CudaTaskKind pad_task = kMoveTask<pad_text>;
 constinit const CudaTaskKind dynamic_slice_task = kMoveTask<dynamic_slice_text>;
@@ -304,7 +314,10 @@ Kernel gather_cuda(const KernelSpec& spec) {
   return side > 1 ? moved_wide(task, side, gather_address(task), *spec.cuda)
                   : launch_alone(gather_task, task, *spec.cuda);
 }
-Kernel scatter_add_cuda(const KernelSpec& spec) { return launch_alone(scatter_add_task, task_of(spec), *spec.cuda); }
+Kernel scatter_add_cuda(const KernelSpec& spec) {
+  const GpuTask task = task_of(spec);
+  return sorts_indices(task) ? scatter_sorted_cuda(spec) : launch_alone(scatter_add_task, task, *spec.cuda);
+}
 Kernel concatenate_cuda(const KernelSpec& spec) { return launch_alone(concatenate_task, task_of(spec), *spec.cuda); }
 Kernel pad_cuda(const KernelSpec& spec) { return launch_alone(pad_task, task_of(spec), *spec.cuda); }
 Kernel dynamic_slice_cuda(const KernelSpec& spec) {

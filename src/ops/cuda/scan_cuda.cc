@@ -47,13 +47,13 @@ struct Lines {{
 }};
 using T = Lines::T;
 using Sum = Lines::Sum;
-extern "C" __global__ void __launch_bounds__({threads}) f({parameters}) {{ Scan<Lines>::{call}; }}
+extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{ Scan<Lines>::{call}; }}
 )",
-      fmt::arg("memory", memory_type(dtype)), fmt::arg("number", register_name(dtype)),
-      fmt::arg("sum", is_floating(dtype) ? "double" : "uint64_t"), fmt::arg("n", l.n), fmt::arg("inner", l.inner),
-      fmt::arg("lines", l.lines), fmt::arg("threads", kScanThreads), fmt::arg("stretch", kScanStretch),
-      fmt::arg("stretches", l.stretches()), fmt::arg("reverse", spec.attrs.get<bool>("reverse")),
-      fmt::arg("parameters", parameters), fmt::arg("call", call));
+      fmt::arg("name", kernel_name("cumsum")), fmt::arg("memory", memory_type(dtype)),
+      fmt::arg("number", register_name(dtype)), fmt::arg("sum", is_floating(dtype) ? "double" : "uint64_t"),
+      fmt::arg("n", l.n), fmt::arg("inner", l.inner), fmt::arg("lines", l.lines), fmt::arg("threads", kScanThreads),
+      fmt::arg("stretch", kScanStretch), fmt::arg("stretches", l.stretches()),
+      fmt::arg("reverse", spec.attrs.get<bool>("reverse")), fmt::arg("parameters", parameters), fmt::arg("call", call));
 }
 
 }  // namespace

@@ -12,10 +12,10 @@ namespace lockstep {
 
 std::string text_of(const CudaStep& step) {
   return fmt::format(
-      "{}extern \"C\" __global__ void __launch_bounds__({}) f({}) {{\n"
+      "{}extern \"C\" __global__ void __launch_bounds__({}) {}({}) {{\n"
       "  extern __shared__ __align__(16) char shared[];\n"
       "  const uint32_t block = blockIdx.x;\n{}{}}}\n",
-      step.prelude, kStepThreads, step.parameters,
+      step.prelude, kStepThreads, kernel_name(step.name), step.parameters,
       step.prefetches.empty() ? "" : "  constexpr uint32_t prefetched = 0;\n", step.body);
 }
 

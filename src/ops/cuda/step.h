@@ -140,7 +140,7 @@ struct CudaElements {
 // The types and the names of a step's parameters: "const float*" and "in0".
 std::vector<std::pair<std::string, std::string>> parameters_of(const CudaStep& step);
 
-// The text of a step as a kernel of its own, called `f`.
+// The text of a step as a kernel of its own, called kernel_name(step.name) (text.h).
 std::string text_of(const CudaStep& step);
 
 }  // namespace lockstep

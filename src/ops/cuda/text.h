@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lane/cuda/code.h"
@@ -15,7 +16,11 @@ namespace lockstep {
 // The headers that kernels may include: the files in ops/cuda/kernels.
 const std::vector<CudaHeader>& kernel_headers();
 
-// Compiles a text, unless it is cached, and returns its function `f`.
+// The name of a kernel in its text, which profilers show: "lockstep_top_k" for the row "top_k". Characters that a name
+// in C cannot have become underscores.
+std::string kernel_name(std::string_view row);
+
+// Compiles a text, unless it is cached, and returns its only kernel.
 CudaFunction kernel_of(const std::string& text, CudaStream& lane);
 // Starts compiling a text on another thread, for a later kernel_of().
 void begin_kernel(const std::string& text, CudaStream& lane);

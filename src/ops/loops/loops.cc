@@ -5,30 +5,48 @@
 namespace lockstep {
 
 extern const Loops kLoopsBaseline;
+extern const AttentionLoops kAttentionLoopsBaseline;
 #if defined(__x86_64__)
 extern const Loops kLoopsAvx2;
 extern const Loops kLoopsAvx512;
+extern const AttentionLoops kAttentionLoopsAvx2;
+extern const AttentionLoops kAttentionLoopsAvx512;
 #endif
 
 namespace {
 
-std::vector<const Loops*> supported() {
-  std::vector<const Loops*> tables{&kLoopsBaseline};
+// The tables that this machine supports; those of x86 are null elsewhere.
+template <class Table>
+std::vector<const Table*> supported(const Table& baseline, [[maybe_unused]] const Table* avx2,
+                                    [[maybe_unused]] const Table* avx512) {
+  std::vector<const Table*> tables{&baseline};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) tables.push_back(&kLoopsAvx2);
+  if (__builtin_cpu_supports("avx2")) tables.push_back(avx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
-    tables.push_back(&kLoopsAvx512);
+    tables.push_back(avx512);
 #endif
   return tables;
 }
 
+#if defined(__x86_64__)
+#define LOCKSTEP_TABLES(name) supported(name##Baseline, &name##Avx2, &name##Avx512)
+#else
+#define LOCKSTEP_TABLES(name) supported(name##Baseline, decltype (&name##Baseline)(), decltype (&name##Baseline)())
+#endif
+
 }  // namespace
 
 std::span<const Loops* const> all_loops() {
-  static const std::vector<const Loops*> tables = supported();
+  static const std::vector<const Loops*> tables = LOCKSTEP_TABLES(kLoops);
   return tables;
 }
+
+std::span<const AttentionLoops* const> all_attention_loops() {
+  static const std::vector<const AttentionLoops*> tables = LOCKSTEP_TABLES(kAttentionLoops);
+  return tables;
+}
+#undef LOCKSTEP_TABLES
 
 Loop Loops::with_uniform(Loop loop, size_t operand) const {
   for (size_t id = 0; id < static_cast<size_t>(LoopId::count); ++id)

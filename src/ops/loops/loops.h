@@ -7,7 +7,9 @@
 
 #include <cstdint>
 
+#include "lane/cpu/attention.h"
 #include "lockstep/dtype.h"
+#include "ops/loops/norm_loops.h"
 #include "program/op.h"
 
 namespace lockstep {
@@ -50,6 +52,8 @@ struct Loops {
   LoadRow load[kDTypeCount];
   Loop narrow[2];  // f32 -> bf16, f16 in memory
   Loop round[2];   // f32 -> f32 rounded to bf16, f16 precision
+  NormLoops<float> norm_f32;
+  NormLoops<double> norm_f64;
 
   // `loop`, or its faster variant if operand `operand` is one repeated element.
   Loop with_uniform(Loop loop, size_t operand) const;
@@ -62,5 +66,8 @@ const Loops& loops();
 
 // The tables of each instruction set that this machine supports, the best last.
 std::span<const Loops* const> all_loops();
+
+// The same for the loops of attention.
+std::span<const AttentionLoops* const> all_attention_loops();
 
 }  // namespace lockstep

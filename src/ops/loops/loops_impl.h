@@ -4,14 +4,9 @@
 #pragma once
 
 #include "ops/loops/loops.h"
+#include "ops/loops/norm_loops_impl.h"
 #include "ops/loops/scalar.h"
-
-#if defined(__clang__)
-#define LOCKSTEP_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
-#pragma clang diagnostic ignored "-Wpass-failed"
-#else
-#define LOCKSTEP_VECTORIZE _Pragma("GCC ivdep")
-#endif
+#include "ops/loops/vectorize.h"
 
 namespace lockstep {
 namespace {
@@ -338,7 +333,9 @@ constexpr Loops make_loops() {
           {load_row<bool>, load_row<uint8_t>, load_row<int32_t>, load_row<int64_t>, load_row<uint32_t>,
            load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>},
           {narrow_loop<Bf16Bits>, narrow_loop<F16Bits>},
-          {round_loop<Bf16Bits>, round_loop<F16Bits>}};
+          {round_loop<Bf16Bits>, round_loop<F16Bits>},
+          make_norm_loops<float>(),
+          make_norm_loops<double>()};
 }
 
 }  // namespace

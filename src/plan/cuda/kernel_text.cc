@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ops/cuda/cost_model.h"
+#include "ops/cuda/text.h"
 #include "plan/cuda/rewrites/overlap_rounds.h"
 #include "plan/cuda/rewrites/phases.h"
 
@@ -303,7 +304,7 @@ std::string KernelWriter::function() const {
       R"(struct All {{
   void* p[{pointers}];
 {odd}}};
-extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_constant__ All all, uint64_t* word{more}) {{
+extern "C" __global__ void __launch_bounds__({threads}, 1) {name}(const __grid_constant__ All all, uint64_t* word{more}) {{
 {near}  uint64_t arrivals;
 {first}  wait_for_previous_kernel();
   // As long as this block has not come.
@@ -312,7 +313,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) f(const __grid_consta
   __syncthreads();
 {body}}}
 )",
-      fmt::arg("pointers", std::max<size_t>(pointers_.size(), 1)),
+      fmt::arg("name", kernel_name("persistent")), fmt::arg("pointers", std::max<size_t>(pointers_.size(), 1)),
       fmt::arg("odd", options_.rounds ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd_.size(), 1)) : ""),
       fmt::arg("unless", counts_ahead() ? "if (!ahead) " : ""), fmt::arg("near", options_.near ? kNearText : ""),
       fmt::arg("threads", kStepThreads),

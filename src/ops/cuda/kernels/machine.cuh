@@ -97,6 +97,12 @@ inline float approx_tanh(float x) {
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// 2^x within 2 ulp; subnormal results become zero.
+inline float approx_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 // Starts to copy kBytes (4 or 16) from global to shared memory. If not `inside`, reads nothing and writes zeros.
 template <int kBytes>

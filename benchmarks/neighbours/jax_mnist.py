@@ -1,6 +1,6 @@
 """Seconds per epoch of MNIST-sized training in JAX on the default device. Prints one line of JSON per case.
 
-    python3 benchmarks/baselines/jax_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
+    python3 benchmarks/neighbours/jax_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16]
                                                [--batches 128,8192] [--forms whole,step,index,loader]
 
 Forms. "whole": an epoch in one compiled scan. "step", "index": one call per step, with the data on the device; the row

@@ -1,7 +1,7 @@
 """Seconds per epoch of MNIST-sized training in PyTorch on a GPU: a step captured as a CUDA graph ("graph") and eager steps
 ("eager"). Prints one line of JSON per case.
 
-    python3 benchmarks/baselines/torch_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16] [--batches 128,8192]
+    python3 benchmarks/neighbours/torch_mnist.py [--cases mlp1024:sgd,mlp:adam,cnn:adam] [--precisions f32,bf16] [--batches 128,8192]
 """
 import argparse
 import contextlib

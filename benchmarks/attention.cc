@@ -1,0 +1,111 @@
+// The rate of causal attention alone, for comparison with benchmarks/neighbours/attention_torch.py and attention_jax.py.
+//
+//   build/benchmarks/attention [--platform cpu|cuda] [--lengths 1024,...,65536] [--head-widths 64,128] [--width 2048]
+//                              [--tokens 65536] [--precision bf16|f32] [--seconds 0.5]
+//
+// Each length has the same number of tokens, --tokens, divided into sequences. --width is the number of heads times the
+// width of a head. Prints one line of JSON per length, head width and pass. TFLOP/s count the products of the visible
+// half: 2 T^2 e per head and sequence forward, and 2.5 times that backward. "backward" is both passes. A case that fails,
+// for example because it needs too much memory, prints its error to standard error, and the next one follows.
+#include <fmt/format.h>
+#include <lockstep/lockstep.h>
+#include <lockstep/transformer.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "flags.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+struct Case {
+  int64_t batch, tokens, heads, head_width;
+  DType dtype;
+};
+
+struct Operands {
+  Array q, k, v;
+};
+
+// Waits for the array and everything enqueued before it, with a copy of one element.
+void wait_for(const Array& x) {
+  const std::vector<int64_t> begin(static_cast<size_t>(x.rank()), 0), end(static_cast<size_t>(x.rank()), 1);
+  reshape(astype(slice(x, begin, end), f32), {}).item<float>();
+}
+
+// Seconds per call of f, which returns an array.
+template <class F>
+double measure(F&& f, double seconds) {
+  wait_for(f());  // compiles
+  Clock::time_point begin = Clock::now();
+  wait_for(f());
+  const auto calls = std::max<int64_t>(1, static_cast<int64_t>(seconds / std::max(seconds_since(begin), 1e-6)));
+  begin = Clock::now();
+  Array last;
+  for (int64_t i = 0; i < calls; ++i) last = f();
+  wait_for(last);
+  return seconds_since(begin) / static_cast<double>(calls);
+}
+
+Array attend(const Operands& x) { return nn::attention(x.q, x.k, x.v, {.causal = true}); }
+
+void run_case(const Case& c, double seconds) {
+  const auto operand = [&](int64_t key) {
+    return astype(random::normal(random::key(key), {c.batch, c.tokens, c.heads, c.head_width}), c.dtype);
+  };
+  const Operands x{operand(0), operand(1), operand(2)};
+  const Array dy = operand(3);
+  const auto forward = jit([](const Operands& o) { return attend(o); });
+  // The loss itself is not computed: its gradient needs only dy.
+  const auto both = jit([](const Operands& o, const Array& d) {
+    return grad([&](const Operands& p) { return sum(astype(attend(p) * d, f32)); })(o);
+  });
+  const auto b = static_cast<double>(c.batch * c.heads), t = static_cast<double>(c.tokens);
+  const double operations = 2 * b * t * t * static_cast<double>(c.head_width);
+  const auto print = [&](const char* pass, double spent, double work) {
+    fmt::print(
+        R"({{"peer": "lockstep", "device": "{}", "length": {}, "head_width": {}, "precision": "{}", "pass": "{}", )"
+        R"("ms": {:.4f}, "tflops": {:.2f}}})"
+        "\n",
+        to_string(platform()), c.tokens, c.head_width, name(c.dtype), pass, spent * 1e3, work / spent * 1e-12);
+    std::fflush(stdout);
+  };
+  print("forward", measure([&] { return forward(x); }, seconds), operations);
+  print("backward", measure([&] { return both(x, dy).q; }, seconds), 3.5 * operations);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) try {
+  using namespace lockstep;
+  Flags given = parse_flags(argc, argv,
+                            {{"--platform", "cpu"},
+                             {"--lengths", "1024,2048,4096,8192,16384,32768,65536"},
+                             {"--head-widths", "64,128"},
+                             {"--width", "2048"},
+                             {"--tokens", "65536"},
+                             {"--precision", "bf16"},
+                             {"--seconds", "0.5"}});
+  set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
+  const int64_t tokens = std::stoll(given["--tokens"]), width = std::stoll(given["--width"]);
+  for (const std::string& head_width : split_text(given["--head-widths"], ','))
+    for (const std::string& length : split_text(given["--lengths"], ',')) {
+      const int64_t t = std::stoll(length), e = std::stoll(head_width);
+      const Case c{std::max<int64_t>(tokens / t, 1), t, std::max<int64_t>(width / e, 1), e,
+                   given["--precision"] == "f32" ? f32 : bf16};
+      try {
+        run_case(c, std::stod(given["--seconds"]));
+      } catch (const std::exception& failure) {
+        fmt::print(stderr, "attention: length {}, head width {}: {}\n", length, head_width, failure.what());
+      }
+    }
+  return 0;
+} catch (const std::exception& e) {
+  fmt::print(stderr, "attention: {}\n", e.what());
+  return 1;
+}

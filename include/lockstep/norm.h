@@ -1,0 +1,22 @@
+// Normalization along the last dimension, and rotary positions. Safe to call from any thread.
+//
+//   Array y = layer_norm(x, scale, bias);   // x [..., d], scale and bias [d]
+//
+// Statistics and arithmetic are f32 (f64 for f64), and each result is rounded once. Integers become f32.
+#pragma once
+
+#include "lockstep/array.h"
+
+namespace lockstep {
+
+// (x - mean) / sqrt(variance + epsilon) * scale + bias in the type of x. The variance is that of the centered values.
+Array layer_norm(const Array& x, const Array& scale, const Array& bias, double epsilon = 1e-5);
+
+// x / sqrt(mean(x^2) + epsilon) * scale in the type of x.
+Array rms_norm(const Array& x, const Array& scale, double epsilon = 1e-5);
+
+// x is [b, t, heads, e] with even e, positions are integers [t]. Rotates each pair of features (i, i + e/2) by the angle
+// position * base^(-2i/e).
+Array rotary_embedding(const Array& x, const Array& positions, double base = 10000);
+
+}  // namespace lockstep

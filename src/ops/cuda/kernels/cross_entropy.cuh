@@ -1,0 +1,152 @@
+// The softmax cross-entropy of rows of logits, and its gradient. A row is read once, in vectors of 16 bytes, and
+// computed by a warp or a thread block. The order of the sums depends only on the shape.
+#pragma once
+#include "elements.cuh"
+
+namespace lockstep {
+
+// C describes the rows (cross_entropy_cuda.cc): T is a logit in memory, Label a label, R the type of the loss. There
+// are kRows rows of kClasses logits. Thread blocks have kThreads threads, kWidth of them for each row: 32 or all.
+// kAligned: the arrays are aligned to 16 bytes.
+template <class C>
+struct CrossEntropy {
+  using T = typename C::T;
+  using R = typename C::R;
+  using Label = typename C::Label;
+  static constexpr uint32_t kWidth = C::kWidth, kClasses = C::kClasses, kSide = 16 / sizeof(T);
+  static constexpr uint32_t kTogether = 4;  // vectors that a thread has in flight
+  static constexpr bool kSmooth = C::kSmoothing != 0;
+  static constexpr R kNone = -R(math::kInf);
+
+  static uint64_t own_row() { return (uint64_t(blockIdx.x) * C::kThreads + threadIdx.x) / kWidth; }
+  static bool is_class(int64_t label) { return label >= 0 && label < int64_t(kClasses); }
+
+  template <int kCount>
+  static Side<T, kCount> read(const T* from) {
+    Side<T, kCount> x;
+    if constexpr (C::kAligned) return *reinterpret_cast<const Side<T, kCount>*>(from);
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) x.v[q] = from[q];
+    return x;
+  }
+  template <int kCount>
+  static void write(T* to, const Side<T, kCount>& x) {
+    if constexpr (C::kAligned) {
+      *reinterpret_cast<Side<T, kCount>*>(to) = x;
+      return;
+    }
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) to[q] = x.v[q];
+  }
+
+  // Calls f(i, x) for the logits x of this thread from class i on: vectors, and single ones before and after them.
+  template <class F>
+  static void for_logits(const T* logits, uint64_t row, const F& f) {
+    const T* const from = logits + row * kClasses;
+    const uint32_t lane = threadIdx.x % kWidth;
+    const uint32_t past = kClasses % kSide == 0 ? 0 : uint32_t(row * kClasses % kSide);
+    uint32_t head = past == 0 ? 0 : kSide - past;
+    head = head < kClasses ? head : kClasses;
+    const uint32_t vectors = (kClasses - head) / kSide, tail = head + vectors * kSide;
+    if (lane < head) f(lane, read<1>(from + lane));
+    for (uint32_t first = lane; first < vectors; first += kTogether * kWidth) {
+      Side<T, kSide> x[kTogether];
+#pragma unroll
+      for (uint32_t u = 0; u < kTogether; ++u)
+        if (first + u * kWidth < vectors) x[u] = read<kSide>(from + head + (first + u * kWidth) * kSide);
+#pragma unroll
+      for (uint32_t u = 0; u < kTogether; ++u)
+        if (first + u * kWidth < vectors) f(head + (first + u * kWidth) * kSide, x[u]);
+    }
+    if (lane < kClasses - tail) f(tail + lane, read<1>(from + tail + lane));
+  }
+
+  // Combines a value of all threads of a row.
+  template <class X, class F>
+  static X combined(X x, const F& f) {
+    for (int d = 16; d > 0; d /= 2) x = f(x, X(__shfl_xor_sync(0xffffffffu, x, d)));
+    if constexpr (kWidth > 32) {
+      __shared__ X parts[kWidth / 32];
+      __syncthreads();  // an earlier call may still read them
+      if (threadIdx.x % 32u == 0) parts[threadIdx.x / 32u] = x;
+      __syncthreads();
+      x = parts[0];
+      for (uint32_t w = 1; w < kWidth / 32; ++w) x = f(x, parts[w]);
+    }
+    return x;
+  }
+
+  struct Sums {
+    R max = kNone;
+    R exp = 0;       // of exp(logit - max)
+    double all = 0;  // of the logits, if they are needed
+
+    template <int kCount>
+    void add(const Side<T, kCount>& logits) {
+      R x[kCount];
+      R most = max;
+#pragma unroll
+      for (int q = 0; q < kCount; ++q) {
+        x[q] = load(logits.v[q]);
+        most = x[q] > most ? x[q] : most;
+      }
+      if (most > max) {
+        exp *= math::exp(max - most);
+        max = most;
+      }
+      const R shift = max == kNone ? R(0) : max;
+#pragma unroll
+      for (int q = 0; q < kCount; ++q) {
+        exp += math::exp(x[q] - shift);
+        if constexpr (kSmooth) all += double(x[q]);
+      }
+    }
+  };
+
+  static void loss(const T* logits, const Label* labels, R* loss, R* lse) {
+    const uint64_t row = own_row();
+    if (row >= C::kRows) return;  // complete warps
+    Sums s;
+    for_logits(logits, row, [&](uint32_t, const auto& x) { s.add(x); });
+    const R max = combined(s.max, [](R a, R b) { return a > b ? a : b; });
+    const auto sum = [](auto a, auto b) { return a + b; };
+    const R exp = combined(s.max == max ? s.exp : s.exp * math::exp(s.max - max), sum);
+    double all = 0;
+    if constexpr (kSmooth) all = combined(s.all, sum);
+    if (threadIdx.x % kWidth != 0) return;
+    const R total = math::log(exp);
+    const int64_t label = int64_t(labels[row]);
+    R result = R(math::kNan);
+    if (is_class(label)) {
+      const R own = load(logits[row * kClasses + uint64_t(label)]) - max;
+      result = total - own;
+      if constexpr (kSmooth)
+        result = total - R(C::kSmoothing) * R(all / double(kClasses) - double(max)) - R(1 - C::kSmoothing) * own;
+    }
+    loss[row] = result;
+    lse[row] = max + total;
+  }
+
+  // `out` may be `logits`.
+  static void gradient(const T* logits, const Label* labels, const R* lse, const R* dloss, T* out) {
+    const uint64_t row = own_row();
+    if (row >= C::kRows) return;
+    constexpr R kEven = R(C::kSmoothing / double(kClasses)), kOwn = R(1 - C::kSmoothing);
+    const R scale = dloss[row], shift = lse[row];
+    const int64_t label = int64_t(labels[row]);
+    const bool zero = scale == 0 || !is_class(label);
+    T* const to = out + row * kClasses;
+    for_logits(logits, row, [&]<int kCount>(uint32_t first, const Side<T, kCount>& x) {
+      Side<T, kCount> y;
+#pragma unroll
+      for (int q = 0; q < kCount; ++q) {
+        R p = math::exp(load(x.v[q]) - shift) - kEven;
+        if (label == int64_t(first + q)) p -= kOwn;
+        y.v[q] = Store<T>::of(zero ? R(0) : p * scale);
+      }
+      write(to + first, y);
+    });
+  }
+};
+
+}  // namespace lockstep

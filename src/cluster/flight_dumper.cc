@@ -1,7 +1,6 @@
 #include "cluster/flight_dumper.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/os/blocked_signals.h"
 #include "base/start_thread.h"
 #include "base/text_bytes.h"
 
@@ -64,18 +64,16 @@ bool FlightDumper::handle_signal() {
   Descriptor event(::eventfd(0, EFD_CLOEXEC));
   if (int none = -1; !event || !listening.compare_exchange_strong(none, event.get())) return false;
   event_ = std::move(event);
-  // The listener thread must not receive the program's signals.
-  sigset_t all, old;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &old);
-  listener_ = start_thread([this] {
-    for (uint64_t times = 0;;) {
-      if (::read(event_.get(), &times, sizeof times) < 0 && errno != EINTR) return;
-      if (ending_) return;
-      write(std::string(kDumpRequested));
-    }
-  });
-  ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  {
+    const BlockedSignals blocked;
+    listener_ = start_thread([this] {
+      for (uint64_t times = 0;;) {
+        if (::read(event_.get(), &times, sizeof times) < 0 && errno != EINTR) return;
+        if (ending_) return;
+        write(std::string(kDumpRequested));
+      }
+    });
+  }
   struct sigaction own = {};
   own.sa_handler = on_signal;
   own.sa_flags = SA_RESTART;

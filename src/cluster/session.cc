@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/os/blocked_signals.h"
 #include "base/print_stderr.h"
 #include "base/start_thread.h"
 #include "cluster/address_auth.h"
@@ -66,6 +67,10 @@ Session::Session(const distributed::Options& options)
     : options_(options), world_(World::current()), devices_(DeviceTable::current()) {}
 
 Session::Session(const distributed::Options& options, const detail::ClusterInfo& info) : Session(options) {
+  {
+    const BlockedSignals blocked;
+    kill_timer_ = start_thread([this, process = info.process_id] { run_kill_timer(process); });
+  }
   control_ = join_control(join_options(options, info));
   control_->on_failure([this](const Failure& failure) { on_failure(failure); });
   try {
@@ -305,9 +310,8 @@ void Session::on_failure(const Failure& failure) {
     const std::lock_guard lock(mutex_);
     if (ending_) return;
     failure_ = failure;
-    start_kill_timer(failure);  // before anything that may block on a GPU or on the network
   }
-  changed_.notify_all();
+  changed_.notify_all();  // starts the kill timer, before anything that may block on a GPU or on the network
   const std::lock_guard abort_lock(abort_mutex_);
   {
     const std::lock_guard lock(mutex_);
@@ -317,16 +321,16 @@ void Session::on_failure(const Failure& failure) {
   world_.abort(text);
 }
 
-void Session::start_kill_timer(const Failure& failure) {
-  kill_timer_ = start_thread([this, failure] {
-    std::unique_lock own(mutex_);
-    if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
-        changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
-      return;
-    print_stderr("lockstep: {}; this process did not exit within the grace period and is terminated\n",
-                 describe(failure));
-    _exit(exit_code_after(failure, control_->process_id()));
-  });
+void Session::run_kill_timer(int process) {
+  std::unique_lock own(mutex_);
+  changed_.wait(own, [this] { return failure_ || ended_; });
+  if (ended_) return;
+  if (changed_.wait_for(own, options_.failure_grace, [this] { return ending_; }) &&
+      changed_.wait_for(own, options_.failure_grace, [this] { return ended_; }))
+    return;
+  print_stderr("lockstep: {}; this process did not exit within the grace period and is terminated\n",
+               describe(*failure_));
+  _exit(exit_code_after(*failure_, process));
 }
 
 }  // namespace lockstep

@@ -78,9 +78,10 @@ class Session {
 
   std::mutex abort_mutex_;  // held while a failure is passed to the World
 
-  // Starts a thread that terminates the process if it has not begun to leave the session within failure_grace, or has
-  // not finished within another failure_grace.
-  void start_kill_timer(const Failure& failure);
+  // After a failure: terminates the process if it has not begun to leave the session within failure_grace, or has not
+  // finished within another failure_grace. Runs on a thread that starts with the session, because a process that fails
+  // may be out of memory.
+  void run_kill_timer(int process);
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false, ended_ = false;

@@ -18,6 +18,7 @@
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/os/blocked_signals.h"
 #include "base/file.h"
 #include "base/os/environment.h"
 
@@ -137,22 +138,6 @@ class CpuSet {
  private:
   cpu_set_t* set_ = nullptr;
   size_t bytes_ = 0;
-};
-
-// Blocks all signals of this thread for a scope.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_;
 };
 
 // The pointers are valid as long as `strings`.

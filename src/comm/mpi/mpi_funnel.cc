@@ -1,10 +1,8 @@
 #include "comm/mpi/mpi_funnel.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <chrono>
 
+#include "base/os/blocked_signals.h"
 #include "lane/pause.h"
 
 namespace lockstep {
@@ -16,12 +14,8 @@ constexpr auto kFunnelSpin = std::chrono::microseconds(20);
 }  // namespace
 
 MpiFunnel::MpiFunnel() {
-  // Signals must be delivered to the threads of the program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockedSignals blocked;
   thread_ = std::thread([this] { work(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 MpiFunnel::~MpiFunnel() {

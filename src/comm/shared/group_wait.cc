@@ -1,12 +1,10 @@
 // How a rank waits: it advances its pending operations. When there is nothing to do it spins briefly, then sleeps until
 // a rank that it waits for wakes it. It checks regularly whether the processes of those ranks are alive.
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/os/blocked_signals.h"
 #include "base/start_thread.h"
 #include "comm/shared/group.h"
 #include "comm/shared/rendezvous.h"
@@ -213,12 +211,8 @@ bool SharedGroup::needs_helper() const {
 
 void SharedGroup::wake_helper() {
   if (!helper_.joinable()) {
-    // Signals must be delivered to the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const BlockedSignals blocked;
     helper_ = start_thread([this] { run_helper(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   helper_woken_.notify_one();
 }

@@ -18,8 +18,12 @@ Work::~Work() {
   if (comm_) comm_->checked_abandon(state_, ticket_);
 }
 
-void Work::wait() {
-  if (Comm* comm = std::exchange(comm_, nullptr)) comm->checked_finish(state_, ticket_);
+void Work::wait(Pool* pool) {
+  Comm* comm = std::exchange(comm_, nullptr);
+  if (!comm) return;
+  if (!pool) return comm->checked_finish(state_, ticket_);
+  const PoolOfComm help(*comm, *pool);
+  comm->checked_finish(state_, ticket_);
 }
 
 Comm::Comm(int rank, int size, std::string name, std::chrono::nanoseconds timeout)

@@ -46,6 +46,7 @@ namespace lockstep {
 class Comm;
 class FlightGroup;
 class FlightLane;
+class Pool;
 
 // An operation in flight. Must not outlive its Comm. When a Work is destroyed before wait(), its destructor returns
 // only when the operation no longer accesses its memory. It fails the group if other ranks have not started the
@@ -65,8 +66,9 @@ class [[nodiscard]] Work {
   ~Work();
 
   // Returns when the result is complete. Afterwards, also when it has thrown, the Work is empty, and another wait()
-  // returns immediately. Throws CommTimeout, CommAborted, and Error when ranks disagree.
-  void wait();
+  // returns immediately. Throws CommTimeout, CommAborted, and Error when ranks disagree. The threads of `pool` help, as
+  // described at Comm::set_pool(); null: none.
+  void wait(Pool* pool = nullptr);
 
   // Whether the operation has not been waited for.
   explicit operator bool() const { return comm_ != nullptr; }
@@ -141,6 +143,10 @@ class Comm {
   // CommTimeout and CommAborted as an operation does.
   std::unique_ptr<Comm> split(const std::vector<int>& ranks, const std::string& name);
 
+  // The threads of this pool help the thread that waits in copying and reducing, in backends that copy and reduce there;
+  // null: none. REQUIRES: the pool outlives the waits, and none of its tasks waits. See PoolOfComm.
+  void set_pool(Pool* pool) { pool_ = pool; }
+
   // Makes every waiting operation and every later one throw CommAborted with the reason, on all ranks, in this group
   // and in those split from it. Operations that all ranks have started still complete, unless a backend states
   // otherwise. Only the first call has an effect.
@@ -154,6 +160,7 @@ class Comm {
 
  protected:
   Comm(int rank, int size, std::string name, std::chrono::nanoseconds timeout);
+  Pool* pool() const { return pool_; }
 
   // Implemented by a backend. start() gets operations that passed check(), and returns the state that finish() or
   // abandon() receives. finish() waits and frees the state, also when it throws. abandon() is called for a Work that is
@@ -178,6 +185,19 @@ class Comm {
   const std::string name_;
   std::atomic<std::chrono::nanoseconds> timeout_;
   FlightGroup* recorded_ = nullptr;
+  Pool* pool_ = nullptr;
+};
+
+// Lends a pool to a Comm for a scope.
+class PoolOfComm {
+ public:
+  PoolOfComm(Comm& comm, Pool& pool) : comm_(comm) { comm.set_pool(&pool); }
+  ~PoolOfComm() { comm_.set_pool(nullptr); }
+  PoolOfComm(const PoolOfComm&) = delete;
+  PoolOfComm& operator=(const PoolOfComm&) = delete;
+
+ private:
+  Comm& comm_;
 };
 
 }  // namespace lockstep

@@ -38,6 +38,8 @@ std::vector<int64_t> elements(const std::vector<int64_t>& counts, int64_t per_ro
   return out;
 }
 
+constexpr int64_t kCopyGrain = 128 << 10;
+
 Comm& comm_of(const KernelSpec& spec) {
   const auto& axes = spec.attrs.get<std::string>("axes");
   Comm* comm = spec.comm ? spec.comm(axes) : nullptr;
@@ -46,11 +48,15 @@ Comm& comm_of(const KernelSpec& spec) {
 }
 
 // The kernels serve both the `cpu` and the `cuda` column: a Comm works on the memory of its lanes, host or GPU. The
-// copy does, too.
+// copy does, too. The threads of the lane's pool help.
 std::function<void(void* to, const void* from, int64_t bytes)> copy_for(const KernelSpec& spec) {
   if (spec.copy) return spec.copy;
-  return [](void* to, const void* from, int64_t bytes) {
-    if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  return [&pool = spec.pool](void* to, const void* from, int64_t bytes) {
+    if (to == from || bytes == 0) return;
+    pool.parallel_range(bytes, kCopyGrain, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(static_cast<std::byte*>(to) + begin, static_cast<const std::byte*>(from) + begin,
+                  static_cast<size_t>(end - begin));
+    });
   };
 }
 
@@ -79,11 +85,11 @@ Kernel all_reduce_kernel(const KernelSpec& spec) {
   const Reduction kind = reduction(spec.attrs);
   const std::vector<Type> types(spec.in.begin(), spec.in.end());
   auto works = std::make_shared<Works>(types.size());
-  return [&comm, kind, types, works](const void* const* in, void* const* out) {
+  return [&comm, &pool = spec.pool, kind, types, works](const void* const* in, void* const* out) {
     try {
       for (size_t i = 0; i < types.size(); ++i)
         (*works)[i] = comm.start_all_reduce(in[i], out[i], count(types[i].shape), types[i].dtype, kind);
-      for (Work& work : *works) work.wait();
+      for (Work& work : *works) work.wait(&pool);
     } catch (...) {
       abandon(*works);
       throw;
@@ -116,10 +122,10 @@ Kernel all_reduce_start_kernel(const KernelSpec& spec) {
 Kernel all_reduce_done_kernel(const KernelSpec& spec) {
   std::vector<int64_t> bytes;
   for (const Type& t : spec.in) bytes.push_back(t.bytes());
-  return [bytes, copy = copy_for(spec), kept = spec.in_flight, works = &works_of(spec, spec.in.size())](
-             const void* const* in, void* const* out) {
+  return [bytes, &pool = spec.pool, copy = copy_for(spec), kept = spec.in_flight,
+          works = &works_of(spec, spec.in.size())](const void* const* in, void* const* out) {
     for (size_t i = 0; i < bytes.size(); ++i) {
-      (*works)[i].wait();
+      (*works)[i].wait(&pool);
       copy(out[i], in[i], bytes[i]);
     }
   };
@@ -136,9 +142,9 @@ std::vector<Type> done_type(Types in, const Attrs&) {
 bool done_alias(Types, Types, const Attrs&, size_t in, size_t) { return in == 1; }
 
 Kernel done_kernel(const KernelSpec& spec) {
-  return [bytes = spec.in[1].bytes(), copy = copy_for(spec), kept = spec.in_flight, works = &works_of(spec, 1)](
-             const void* const* in, void* const* out) {
-    (*works)[0].wait();
+  return [bytes = spec.in[1].bytes(), &pool = spec.pool, copy = copy_for(spec), kept = spec.in_flight,
+          works = &works_of(spec, 1)](const void* const* in, void* const* out) {
+    (*works)[0].wait(&pool);
     copy(out[0], in[1], bytes);
   };
 }
@@ -151,8 +157,11 @@ std::vector<Type> lane_all_gather_type(Types in, const Attrs& attrs) {
 
 Kernel all_gather_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
-  return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype](
-             const void* const* in, void* const* out) { comm.all_gather(in[0], out[0], counts, dtype); };
+  return [&comm, &pool = spec.pool, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])),
+          dtype = spec.in[0].dtype](const void* const* in, void* const* out) {
+    const PoolOfComm help(comm, pool);
+    comm.all_gather(in[0], out[0], counts, dtype);
+  };
 }
 
 Kernel all_gather_start_kernel(const KernelSpec& spec) {
@@ -172,7 +181,8 @@ std::vector<Type> reduce_scatter_type(Types in, const Attrs& attrs) {
 Kernel reduce_scatter_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
   return [&comm, counts = elements(spec.attrs.ints("counts"), row(spec.in[0])), dtype = spec.in[0].dtype,
-          kind = reduction(spec.attrs)](const void* const* in, void* const* out) {
+          &pool = spec.pool, kind = reduction(spec.attrs)](const void* const* in, void* const* out) {
+    const PoolOfComm help(comm, pool);
     comm.reduce_scatter(in[0], out[0], counts, dtype, kind);
   };
 }
@@ -194,8 +204,11 @@ std::vector<Type> lane_all_to_all_type(Types in, const Attrs& attrs) {
 
 Kernel all_to_all_kernel(const KernelSpec& spec) {
   Comm& comm = comm_of(spec);
-  return [&comm, send = spec.attrs.ints("send"), receive = spec.attrs.ints("receive"), dtype = spec.in[0].dtype](
-             const void* const* in, void* const* out) { comm.all_to_all(in[0], out[0], send, receive, dtype); };
+  return [&comm, &pool = spec.pool, send = spec.attrs.ints("send"), receive = spec.attrs.ints("receive"),
+          dtype = spec.in[0].dtype](const void* const* in, void* const* out) {
+    const PoolOfComm help(comm, pool);
+    comm.all_to_all(in[0], out[0], send, receive, dtype);
+  };
 }
 
 Value emit1(const Op& op, Value x, Attrs attrs) { return x.builder().emit(op, Values{x}, std::move(attrs))[0]; }

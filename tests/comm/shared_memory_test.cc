@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <numeric>
+#include <random>
 
 #include "base/throws.h"
 #include "comm/conformance.h"
 #include "comm/shared_memory_ranks.h"
+#include "lane/pool.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -81,6 +84,71 @@ TEST(SharedMemoryComm, HalfPrecisionSumsAreRoundedOnce) {
       EXPECT_EQ(values.back().bits, BFloat16(1.0f + 7 * 0x1p-9f).bits);
     }
   });
+}
+
+// Every large operation, with `pool` or without (null), in and out of place. Returns all results.
+std::vector<float> large_operations(Comm& comm, Pool* pool) {
+  const auto n = static_cast<int64_t>(comm.size());
+  std::mt19937 random(static_cast<unsigned>(comm.rank()));
+  const auto numbers = [&](int64_t count) {
+    std::vector<float> out(static_cast<size_t>(count));
+    for (float& x : out) x = std::normal_distribution<float>()(random);
+    return out;
+  };
+  std::vector<float> all;
+  const auto keep = [&](const std::vector<float>& result) { all.insert(all.end(), result.begin(), result.end()); };
+  std::vector<int64_t> counts(static_cast<size_t>(n));
+  for (size_t r = 0; r < counts.size(); ++r) counts[r] = 70001 + 100 * static_cast<int64_t>(r);
+  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  const int64_t own = counts[static_cast<size_t>(comm.rank())];
+  for (const bool in_place : {false, true}) {
+    const auto in = numbers(total);
+    std::vector<float> sum = in, scattered(static_cast<size_t>(own)), gathered(in.size());
+    comm.start_all_reduce(in_place ? sum.data() : in.data(), sum.data(), total, f32, Reduction::sum).wait(pool);
+    keep(sum);
+    comm.start_reduce_scatter(in.data(), scattered.data(), counts, f32, Reduction::max).wait(pool);
+    keep(scattered);
+    comm.start_all_gather(scattered.data(), gathered.data(), counts, f32).wait(pool);
+    keep(gathered);
+  }
+  const std::vector<int64_t> each(counts.size(), 50003);
+  const auto sent = numbers(50003 * n);
+  std::vector<float> received(sent.size()), passed(sent.size());
+  comm.start_all_to_all(sent.data(), received.data(), each, each, f32).wait(pool);
+  keep(received);
+  const std::vector<Route> routes{{.source = 0, .destination = comm.size() - 1}};
+  comm.start_permute(sent.data(), passed.data(), 50003 * n, f32, routes).wait(pool);
+  keep(passed);
+  comm.start_broadcast(passed.data(), 50003 * n, f32, comm.size() - 1).wait(pool);
+  keep(passed);
+  return all;
+}
+
+TEST(SharedMemoryComm, PoolsGiveTheSameBits) {
+  for (const int n : {1, 2, 3, 5})
+    for (const int64_t bytes : {0, 4 << 20})
+      on_shared_threads(
+          n,
+          [](Comm& comm) {
+            Pool pool({.threads = 3});
+            const std::vector<float> alone = large_operations(comm, nullptr), together = large_operations(comm, &pool);
+            ASSERT_EQ(alone.size(), together.size());
+            EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0);
+            // A rank without a pool among ranks with one.
+            const std::vector<float> mixed = large_operations(comm, comm.rank() == 0 ? nullptr : &pool);
+            EXPECT_EQ(std::memcmp(alone.data(), mixed.data(), alone.size() * sizeof(float)), 0);
+          },
+          bytes);
+}
+
+TEST(SharedMemoryComm, PoolsPassTheChecks) {
+  for (const int n : {2, 3})
+    on_shared_threads(n, [](Comm& comm) {
+      Pool pool({.threads = 2});
+      const PoolOfComm help(comm, pool);
+      for (const conformance::Check& check : conformance::value_checks()) check.run(comm);
+      for (const conformance::Check& check : conformance::sequence_checks()) check.run(comm);
+    });
 }
 
 // Rank 0 waits; rank 1 starts the operation and does not wait until rank 0 has its result.

@@ -42,6 +42,18 @@ bool is_valid(const RequestHeader& header, int size) {
   return header.kind != Kind::all_to_all || (header.counts == size && header.receive_counts == size);
 }
 
+// With a pool, at most this many rounds are moved at once.
+constexpr int64_t kMostRounds = 8;
+// Fewer bytes are moved faster by one thread than a region of many begins and ends.
+constexpr int64_t kParallelBytes = 128 << 10;
+constexpr int64_t kPieceBytes = 8 << 10;
+
+// The number of pieces of each round, so that every thread of the pool has work.
+int64_t pieces_of(const Transfer& transfer, int64_t rounds, const Pool& pool) {
+  const int64_t wanted = (pool.threads() + rounds - 1) / rounds;
+  return std::clamp<int64_t>(transfer.round_bytes() / kPieceBytes, 1, wanted);
+}
+
 // Whether ranks may spin. With more ranks than CPUs they must sleep, so that the rank they wait for can run.
 bool enough_cpus(const SegmentView& view) {
   int cpus = 0, here = 0;
@@ -63,7 +75,7 @@ SharedGroup::SharedGroup(std::shared_ptr<SegmentView> view, std::string name, An
       size_(view_->size()),
       spins_(enough_cpus(*view_)),
       ring_(8),
-      slots_(static_cast<size_t>(size_)),
+      slots_(static_cast<size_t>(size_ * kMostRounds)),
       inputs_(static_cast<size_t>(size_)) {}
 
 SharedGroup::~SharedGroup() {
@@ -145,61 +157,115 @@ SharedGroup::PendingOperation* SharedGroup::start(const Operation& operation, bo
   return pending;
 }
 
-bool SharedGroup::advance() {
+bool SharedGroup::advance(Pool* pool) {
   blockers_ = {};
-  const bool wrote = try_write();
-  const bool did_read = try_read();
+  const bool wrote = try_write(pool);
+  const bool did_read = try_read(pool);
   if (wrote || did_read) view_->wake_waiting();
   return wrote || did_read;
 }
 
-bool SharedGroup::try_write() {
-  if (writing_ >= std::min(next_, dead_from_)) return false;
-  PendingOperation& pending = this->pending(writing_);
-  if (pending.written > 0 && !pending.agreed) return false;
-  if (pending.read < pending.transfer.reads_required(pending.written)) return false;
+int64_t SharedGroup::batch_of(const Transfer& transfer, int64_t ready, Pool*& pool) const {
+  const int64_t rounds = std::min(ready, kMostRounds);
+  if (pool && (pool->threads() < 2 || rounds * transfer.round_bytes() < kParallelBytes)) pool = nullptr;
+  // Alone, one at a time, so that the other ranks can begin with it.
+  return pool ? rounds : std::min<int64_t>(rounds, 1);
+}
+
+int64_t SharedGroup::writable_rounds(const PendingOperation& pending, Pool* pool) {
+  if (pending.written > 0 && !pending.agreed) return 0;
+  int64_t wanted = pending.transfer.writable_end(pending.read) - pending.written;
+  if (!pool || !pending.agreed) wanted = std::min<int64_t>(wanted, 1);
+  if (wanted <= 0) return 0;
   const auto slots = static_cast<uint64_t>(view_->geometry().slots);
-  if (rounds_written_ >= rounds_read_by_all_ + slots) {
+  const auto free_slots = [&] { return static_cast<int64_t>(rounds_read_by_all_ + slots - rounds_written_); };
+  if (free_slots() < std::min(wanted, kMostRounds)) {
     uint64_t least = ~uint64_t{0};
+    int slowest = -1;
     for (int rank = 0; rank < size_; ++rank)
       if (const uint64_t rounds_read = view_->rank_state(rank).rounds_read.load(); rounds_read < least) {
         least = rounds_read;
-        blockers_.write = rank;
+        slowest = rank;
       }
     rounds_read_by_all_ = least;
-    if (rounds_written_ >= rounds_read_by_all_ + slots) return false;
-    blockers_.write = -1;
+    if (free_slots() == 0) blockers_.write = slowest;
   }
-  std::byte* slot = view_->slot(rank_, rounds_written_);
-  if (pending.written == 0) write_request(pending, slot);
-  pending.transfer.write(pending.written, slot + view_->geometry().request_bytes());
-  ++pending.written;
-  view_->own_state().rounds_written.store(++rounds_written_);
+  return std::min(wanted, free_slots());
+}
+
+void SharedGroup::write_rounds(const PendingOperation& pending, int64_t rounds, Pool* pool) {
+  const int64_t request_bytes = view_->geometry().request_bytes();
+  const auto write = [&](int64_t round, Transfer::Piece piece) {
+    std::byte* slot = view_->slot(rank_, rounds_written_ + static_cast<uint64_t>(round)) + request_bytes;
+    pending.transfer.write(pending.written + round, slot, piece);
+  };
+  if (!pool) return write(0, Transfer::Piece());
+  const int64_t pieces = pieces_of(pending.transfer, rounds, *pool);
+  pool->parallel_for(rounds * pieces, [&](int64_t task, int) { write(task / pieces, {task % pieces, pieces}); });
+}
+
+bool SharedGroup::try_write(Pool* pool) {
+  if (writing_ >= std::min(next_, dead_from_)) return false;
+  PendingOperation& pending = this->pending(writing_);
+  const int64_t rounds = batch_of(pending.transfer, writable_rounds(pending, pool), pool);
+  if (rounds == 0) return false;
+  if (pending.written == 0) write_request(pending, view_->slot(rank_, rounds_written_));
+  write_rounds(pending, rounds, pool);
+  pending.written += rounds;
+  view_->own_state().rounds_written.store(rounds_written_ += static_cast<uint64_t>(rounds));
   // The number of rounds of an all_to_all is known only after the requests of all ranks are compared.
   const bool known = pending.agreed || pending.transfer.operation().kind != Kind::all_to_all;
   if (known && pending.written == pending.transfer.rounds()) ++writing_;
   return true;
 }
 
-bool SharedGroup::try_read() {
-  if (reading_ >= std::min(next_, dead_from_)) return false;
-  PendingOperation& pending = this->pending(reading_);
-  if (pending.read >= pending.written) return false;
+int64_t SharedGroup::readable_rounds(const PendingOperation& pending, Pool* pool) {
+  if (pending.read >= pending.written) return 0;
   for (; ready_ranks_ < size_; ++ready_ranks_)
     if (view_->rank_state(ready_ranks_).rounds_written.load() <= rounds_read_) {
       blockers_.read = ready_ranks_;
-      return false;
+      return 0;
     }
+  if (!pool) return 1;
+  auto ready = static_cast<uint64_t>(pending.written - pending.read);
   for (int rank = 0; rank < size_; ++rank)
-    slots_[static_cast<size_t>(rank)] = view_->slot(rank, rounds_read_) + view_->geometry().request_bytes();
+    ready = std::min(ready, view_->rank_state(rank).rounds_written.load() - rounds_read_);
+  return static_cast<int64_t>(ready);
+}
+
+void SharedGroup::read_rounds(const PendingOperation& pending, int64_t rounds, Pool* pool) {
+  const auto size = static_cast<size_t>(size_), count = static_cast<size_t>(rounds);
+  const size_t threads = pool ? static_cast<size_t>(pool->threads()) : 1;
+  if (inputs_.size() < threads * size) inputs_.resize(threads * size);
+  for (size_t round = 0; round < count; ++round)
+    for (int rank = 0; rank < size_; ++rank)
+      slots_[round * size + static_cast<size_t>(rank)] =
+          view_->slot(rank, rounds_read_ + round) + view_->geometry().request_bytes();
+  const auto read = [&](int64_t round, int thread, Transfer::Piece piece) {
+    pending.transfer.read(pending.read + round, std::span(slots_).subspan(static_cast<size_t>(round) * size, size),
+                          std::span(inputs_).subspan(static_cast<size_t>(thread) * size, size), piece);
+  };
+  if (!pool) return read(0, 0, Transfer::Piece());
+  const int64_t pieces = pieces_of(pending.transfer, rounds, *pool);
+  pool->parallel_for(rounds * pieces, [&](int64_t task, int thread) {
+    read(task / pieces, thread, {task % pieces, pieces});
+  });
+}
+
+bool SharedGroup::try_read(Pool* pool) {
+  if (reading_ >= std::min(next_, dead_from_)) return false;
+  PendingOperation& pending = this->pending(reading_);
+  const int64_t ready = readable_rounds(pending, pool);
+  if (ready == 0) return false;
   if (!pending.agreed) {
     compare_requests(pending);
     if (!pending.agreed) return false;
   }
-  pending.transfer.read(pending.read, slots_, inputs_);
-  ++pending.read;
+  const int64_t rounds = batch_of(pending.transfer, ready, pool);
+  read_rounds(pending, rounds, pool);
+  pending.read += rounds;
   ready_ranks_ = 0;
-  view_->own_state().rounds_read.store(++rounds_read_);
+  view_->own_state().rounds_read.store(rounds_read_ += static_cast<uint64_t>(rounds));
   if (writing_ == pending.number && pending.written == pending.transfer.rounds()) ++writing_;
   if (pending.read == pending.transfer.rounds()) {
     pending.done = true;

@@ -10,8 +10,9 @@
 // The first round of an operation starts with a request: what the rank asks for. Later rounds are written only after
 // the requests of all ranks agree. Rounds of successive operations follow each other in the order of their numbers.
 //
-// Each rank copies and reduces only into its own memory. The thread that waits for an operation does this work. A
-// helper thread does it when other ranks may be blocked by this rank while it computes; otherwise the helper sleeps.
+// Each rank copies and reduces only into its own memory. The thread that waits for an operation does this work, together
+// with the threads of a pool if it has one and there is enough to do: they divide several rounds into pieces. A helper
+// thread does it alone when other ranks may be blocked by this rank while it computes; otherwise the helper sleeps.
 //
 // Thread safety: as Comm. fail() may be called from any thread.
 #pragma once
@@ -32,6 +33,7 @@
 #include "comm/operation.h"
 #include "comm/shared/segment_view.h"
 #include "comm/shared/transfer.h"
+#include "lane/pool.h"
 
 namespace lockstep::detail {
 
@@ -64,9 +66,9 @@ class SharedGroup {
   // The name of a rank in messages: `3`, or `1 (3 of "world")` in a group that was split off.
   std::string label(int rank) const;
 
-  // The operations of Comm. `waits`: the caller calls finish() immediately.
+  // The operations of Comm. `waits`: the caller calls finish() immediately. The threads of `pool` help; null: none.
   PendingOperation* start(const Operation& operation, bool waits);
-  void finish(PendingOperation* pending, Duration timeout);
+  void finish(PendingOperation* pending, Duration timeout, Pool* pool = nullptr);
   void abandon(PendingOperation* pending, Duration timeout) noexcept;
 
   void fail(FailureCause cause, const std::string& message) { view_->fail(cause, message); }
@@ -89,17 +91,24 @@ class SharedGroup {
   PendingOperation* allocate_pending();
   void release(PendingOperation* pending) { free_.push_back(pending); }
 
-  // Writes and reads at most one round each. Returns whether it made progress, and sets blockers_.
-  bool advance();
-  bool spin_advance();
-  bool try_write();
-  bool try_read();
+  // Writes and reads at most one round each, or with a pool a few. Returns whether it made progress, and sets blockers_.
+  bool advance(Pool* pool = nullptr);
+  bool spin_advance(Pool* pool);
+  bool try_write(Pool* pool);
+  bool try_read(Pool* pool);
+  // Of `ready` rounds, the number to move at once, and whether the pool moves them.
+  int64_t batch_of(const Transfer& transfer, int64_t ready, Pool*& pool) const;
+  // Rounds that may be written now, at most as many as are useful; sets blockers_.write if there are none.
+  int64_t writable_rounds(const PendingOperation& pending, Pool* pool);
+  int64_t readable_rounds(const PendingOperation& pending, Pool* pool);
+  void write_rounds(const PendingOperation& pending, int64_t rounds, Pool* pool);
+  void read_rounds(const PendingOperation& pending, int64_t rounds, Pool* pool);
   void compare_requests(PendingOperation& pending);
   void write_request(const PendingOperation& pending, std::byte* slot) const;
   // The request of another rank. Returns nullopt when the bytes are not a valid request.
   std::optional<Operation> read_request(const std::byte* slot, int64_t& rounds) const;
 
-  void run_until_done(PendingOperation& pending, Duration timeout);
+  void run_until_done(PendingOperation& pending, Duration timeout, Pool* pool);
   void sleep_until_woken(WaitTimer& timer);
   // Throws when the operation can no longer complete.
   void check_peers(const PendingOperation& pending);
@@ -138,8 +147,8 @@ class SharedGroup {
   std::vector<PendingOperation*> ring_;  // operation n is at n modulo the size, a power of two
   std::vector<PendingOperation*> free_;
   std::vector<std::unique_ptr<PendingOperation>> all_;
-  std::vector<const std::byte*> slots_;  // scratch: the slot of each rank
-  std::vector<const void*> inputs_;      // scratch for Transfer::read()
+  std::vector<const std::byte*> slots_;  // scratch: for each round of a batch, the slot of each rank
+  std::vector<const void*> inputs_;      // scratch for Transfer::read(), for each thread
 
   std::condition_variable helper_woken_;
   bool stop_ = false;

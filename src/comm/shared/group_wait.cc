@@ -77,10 +77,10 @@ class SharedGroup::WaitTimer {
   Clock::time_point spin_until_, next_check_, deadline_;
 };
 
-void SharedGroup::finish(PendingOperation* pending, Duration timeout) {
+void SharedGroup::finish(PendingOperation* pending, Duration timeout, Pool* pool) {
   const ForegroundLock turn(*this);
   try {
-    if (!pending->done) run_until_done(*pending, timeout);
+    if (!pending->done) run_until_done(*pending, timeout, pool);
   } catch (...) {
     release(pending);
     throw;
@@ -94,7 +94,7 @@ void SharedGroup::abandon(PendingOperation* pending, Duration timeout) noexcept 
     if (!pending->done && !all_started(pending->number))
       fail(FailureCause::aborted, fmt::format("rank {} did not wait for its {} {}", label(rank_),
                                               lockstep::name(pending->transfer.operation().kind), pending->number));
-    if (!pending->done) run_until_done(*pending, timeout);
+    if (!pending->done) run_until_done(*pending, timeout, nullptr);
   } catch (const std::exception&) {
     // The group has failed. Its operations no longer access the caller's memory.
   }
@@ -102,18 +102,18 @@ void SharedGroup::abandon(PendingOperation* pending, Duration timeout) noexcept 
 }
 
 // Tries before the clock is read: the other ranks usually arrive within a fraction of a microsecond.
-bool SharedGroup::spin_advance() {
+bool SharedGroup::spin_advance(Pool* pool) {
   for (int i = 0; i < 64; ++i) {
-    if (advance()) return true;
+    if (advance(pool)) return true;
     if (i >= 16) pause();
   }
   return false;
 }
 
-void SharedGroup::run_until_done(PendingOperation& pending, Duration timeout) {
+void SharedGroup::run_until_done(PendingOperation& pending, Duration timeout, Pool* pool) {
   WaitTimer timer(timeout, spins_);
   while (!pending.done) {
-    if (pending.number < dead_from_ && (spins_ ? spin_advance() : advance())) {
+    if (pending.number < dead_from_ && (spins_ ? spin_advance(pool) : advance(pool))) {
       timer.restart();
       continue;
     }

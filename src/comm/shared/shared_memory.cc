@@ -37,8 +37,10 @@ class SharedMemoryComm final : public Comm {
 
  private:
   void* start(const Operation& operation) override { return group_.start(operation, false); }
-  void perform(const Operation& operation) override { group_.finish(group_.start(operation, true), timeout()); }
-  void finish(void* state) override { group_.finish(static_cast<SharedGroup::PendingOperation*>(state), timeout()); }
+  void perform(const Operation& operation) override { group_.finish(group_.start(operation, true), timeout(), pool()); }
+  void finish(void* state) override {
+    group_.finish(static_cast<SharedGroup::PendingOperation*>(state), timeout(), pool());
+  }
   void abandon(void* state) noexcept override {
     group_.abandon(static_cast<SharedGroup::PendingOperation*>(state), timeout());
   }

@@ -12,9 +12,10 @@
 //   reduce_scatter, all_to_all         a piece for every other rank
 //   all_gather, permute, broadcast     one piece for all readers
 //
-// Thread safety: a value, used by one thread at a time.
+// Thread safety: a value; const functions are safe from any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,15 +35,23 @@ class Transfer {
   int64_t rounds() const { return rounds_; }
   void set_rounds(int64_t rounds) { rounds_ = rounds; }
 
-  // The number of rounds that this rank must have read before it can write `round`.
-  int64_t reads_required(int64_t round) const { return lag_ == 0 ? 0 : round - lag_ + 1; }
+  // The rounds before this one can be written when this rank has read `read` rounds.
+  int64_t writable_end(int64_t read) const { return lag_ == 0 ? rounds_ : std::min(rounds_, read + lag_); }
 
-  // Writes this rank's data of a round. REQUIRES: all earlier rounds are written.
-  void write(int64_t round, std::byte* slot) const;
+  // The number of bytes that this rank copies or reduces to write and read a round, about.
+  int64_t round_bytes() const;
 
-  // Reads this rank's data of a round; slots[r] is the slot of rank r, and `inputs` is scratch space for as many
-  // pointers. REQUIRES: this rank has written the round, and read all earlier ones.
-  void read(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
+  // The elements of a round may be divided into pieces, which any threads write or read, in parallel.
+  struct Piece {
+    int64_t index = 0, count = 1;
+  };
+
+  // Writes a piece of this rank's data of a round. REQUIRES: round < writable_end().
+  void write(int64_t round, std::byte* slot, Piece piece) const;
+
+  // Reads a piece of this rank's data of a round; slots[r] is the slot of rank r, and `inputs` is scratch space for as
+  // many pointers. REQUIRES: this rank has written the round.
+  void read(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs, Piece piece) const;
 
  private:
   struct Part {
@@ -60,9 +69,14 @@ class Transfer {
   int64_t slot_offset(int from, int to) const { return (to < from ? to : to - 1) * step_ * element_; }
   int64_t source_of(int rank) const;
   int64_t destination_of(int rank) const;
-  void copy(std::byte* to, const std::byte* from, int64_t count) const;
-  void reduce_small(std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
-  void read_shares(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs) const;
+  // The elements of `count` that belong to a piece.
+  Part elements_of(Piece piece, int64_t count) const;
+  // Each does its piece of `count` elements.
+  void copy(std::byte* to, const std::byte* from, int64_t count, Piece piece) const;
+  void reduce_piece(std::span<const void* const> inputs, void* to, int64_t count, Piece piece) const;
+  void reduce_small(std::span<const std::byte* const> slots, std::span<const void*> inputs, Piece piece) const;
+  void read_shares(int64_t round, std::span<const std::byte* const> slots, std::span<const void*> inputs,
+                   Piece piece) const;
 
   Operation operation_;
   int rank_ = 0, size_ = 1;

@@ -119,7 +119,9 @@ TEST(ProcessRows, AreNotPrintedByDefault) {
 TEST(ManyProcesses, SixtyFourAllReduce) {
   const RunningProgram::Result result = launch({"-n", "64"}, {"allreduce"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.err, "");
+  // On a busy machine, process 0 may be late to answer 63 others.
+  for (const std::string& line : lines_of(result.err))
+    expect_contains(line, "lockstep: cannot reach the coordinator at 127.0.0.1:");
   std::vector<std::string> lines = lines_of(result.out), wanted;
   for (int p = 0; p < 64; ++p) {
     wanted.push_back(fmt::format("[{}] Total devices: 64  |  Devices per task: 1", p));

@@ -26,18 +26,38 @@ CONFIGS = {
 }
 
 
+def causal_attention(q, k, v):
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    tokens = q.shape[2]  # PyTorch 1
+    scores = (q @ k.transpose(2, 3)) / math.sqrt(q.shape[3])
+    return scores.masked_fill(torch.ones(tokens, tokens, device=q.device).tril() == 0, -math.inf).softmax(-1) @ v
+
+
+class LayerNorm(nn.Module):
+    """nn.LayerNorm of PyTorch 1 has no parameter `bias`."""
+
+    def __init__(self, width, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias)
+
+
 class Block(nn.Module):
     def __init__(self, width, heads, bias, gelu):
         super().__init__()
         self.heads, self.gelu = heads, gelu
-        self.norm1, self.norm2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
+        self.norm1, self.norm2 = LayerNorm(width, bias), LayerNorm(width, bias)
         self.qkv, self.projection = nn.Linear(width, 3 * width, bias=bias), nn.Linear(width, width, bias=bias)
         self.up, self.down = nn.Linear(width, 4 * width, bias=bias), nn.Linear(4 * width, width, bias=bias)
 
     def forward(self, x):
         batch, tokens, width = x.shape
         heads = [y.view(batch, tokens, self.heads, -1).transpose(1, 2) for y in self.qkv(self.norm1(x)).split(width, 2)]
-        y = F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2).reshape(x.shape)
+        y = causal_attention(*heads).transpose(1, 2).reshape(x.shape)
         x = x + self.projection(y)
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate=self.gelu))
 
@@ -48,7 +68,7 @@ class Gpt(nn.Module):
         self.embedding = nn.Embedding(vocabulary, width)
         self.positions = nn.Parameter(0.02 * torch.randn(tokens, width))
         self.blocks = nn.ModuleList(Block(width, heads, bias, gelu) for _ in range(layers))
-        self.norm = nn.LayerNorm(width, bias=bias)
+        self.norm = LayerNorm(width, bias)
         nn.init.normal_(self.embedding.weight, std=0.02)
         for name, layer in self.named_modules():
             if isinstance(layer, nn.Linear):
@@ -65,6 +85,11 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
+def adamw(parameters, **options):
+    fused = {} if torch.__version__.startswith("1.") else {"fused": True}
+    return torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.99), **fused, **options)
+
+
 def config_of(case):
     name, _, shape = case.partition("@")
     layers, heads, width, tokens, batch, vocabulary = CONFIGS[name]
@@ -78,7 +103,7 @@ def measure(case, precision, mode, device, steps):
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = True
     model = Gpt(layers, heads, width, tokens, vocabulary).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
+    optimizer = adamw(model.parameters(), weight_decay=0.1)
     compiled = torch.compile(model) if mode == "compile" else model
     data = torch.randint(0, vocabulary, (batch, tokens + 1), device=device)
     cast = torch.autocast(device, torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
@@ -121,7 +146,7 @@ def train(case, path, steps, device, seed):
     plain = [p for p in model.parameters() if p.dim() < 2]
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), fused=True)
+    optimizer = adamw(groups)
     window = torch.arange(tokens, device=device)
     begin = time.perf_counter()
     for i in range(steps):

@@ -84,42 +84,92 @@ ConvSpec random_spec(DType dtype, std::mt19937& random) {
   return s;
 }
 
+// Compares the result and both gradients with sums in double precision.
+template <class T>
+void check_all_directions(const ConvSpec& s, Pool& pool, std::mt19937& random) {
+  const Conv conv = Conv::prepare(s);
+  const Pair out = conv.out();
+  const int64_t x_size = s.batch * s.in[0] * s.in[1] * s.in_channels;
+  const int64_t w_size = s.kernel[0] * s.kernel[1] * s.in_channels / s.groups * s.out_channels;
+  const int64_t y_size = s.batch * out[0] * out[1] * s.out_channels;
+  const auto x = random_pixels<T>(x_size, random), w = random_pixels<T>(w_size, random);
+  const auto dy = random_pixels<T>(y_size, random);
+  std::vector<double> y_want(static_cast<size_t>(y_size)), dx_want(x.size()), dw_want(w.size());
+  for_each_product(s, out, [&](int64_t ix, int64_t iw, int64_t iy) {
+    const auto i = static_cast<size_t>(ix), j = static_cast<size_t>(iw), k = static_cast<size_t>(iy);
+    y_want[k] += static_cast<double>(x[i]) * static_cast<double>(w[j]);
+    dx_want[i] += static_cast<double>(dy[k]) * static_cast<double>(w[j]);
+    dw_want[j] += static_cast<double>(dy[k]) * static_cast<double>(x[i]);
+  });
+  const T stale = static_cast<T>(NAN);
+  std::vector<T> y(y_want.size(), stale), dx(x.size(), stale), dw(w.size(), stale);
+  std::atomic<int64_t> covered = 0;
+  conv.forward(pool, x.data(), w.data(), y.data(), [&](const Tile& tile) { covered += tile.rows * tile.cols; });
+  conv.input_gradient(pool, dy.data(), w.data(), dx.data());
+  conv.filter_gradient(pool, x.data(), dy.data(), dw.data());
+  EXPECT_EQ(covered, y_size);
+  expect_near_in_norm(y, y_want, conv_tolerance<T>());
+  expect_near_in_norm(dx, dx_want, conv_tolerance<T>());
+  expect_near_in_norm(dw, dw_want, conv_tolerance<T>());
+}
+
 template <class T>
 class ConvOf : public testing::Test {};
 using Floats = testing::Types<float, double, BFloat16, Float16>;
 TYPED_TEST_SUITE(ConvOf, Floats);
 
 TYPED_TEST(ConvOf, AllDirectionsMatchTheDefinitionOnRandomShapes) {
-  using T = TypeParam;
   std::mt19937 random(11);
   Pool pool({.threads = 3});
-  for (int round = 0; round < 150; ++round) {
-    const ConvSpec s = random_spec(dtype_of<T>, random);
-    const Conv conv = Conv::prepare(s);
-    const Pair out = conv.out();
-    const int64_t x_size = s.batch * s.in[0] * s.in[1] * s.in_channels;
-    const int64_t w_size = s.kernel[0] * s.kernel[1] * s.in_channels / s.groups * s.out_channels;
-    const int64_t y_size = s.batch * out[0] * out[1] * s.out_channels;
-    const auto x = random_pixels<T>(x_size, random), w = random_pixels<T>(w_size, random);
-    const auto dy = random_pixels<T>(y_size, random);
-    std::vector<double> y_want(static_cast<size_t>(y_size)), dx_want(x.size()), dw_want(w.size());
-    for_each_product(s, out, [&](int64_t ix, int64_t iw, int64_t iy) {
-      const auto i = static_cast<size_t>(ix), j = static_cast<size_t>(iw), k = static_cast<size_t>(iy);
-      y_want[k] += static_cast<double>(x[i]) * static_cast<double>(w[j]);
-      dx_want[i] += static_cast<double>(dy[k]) * static_cast<double>(w[j]);
-      dw_want[j] += static_cast<double>(dy[k]) * static_cast<double>(x[i]);
-    });
-    const T stale = static_cast<T>(NAN);
-    std::vector<T> y(y_want.size(), stale), dx(x.size(), stale), dw(w.size(), stale);
-    std::atomic<int64_t> covered = 0;
-    conv.forward(pool, x.data(), w.data(), y.data(), [&](const Tile& tile) { covered += tile.rows * tile.cols; });
-    conv.input_gradient(pool, dy.data(), w.data(), dx.data());
-    conv.filter_gradient(pool, x.data(), dy.data(), dw.data());
-    EXPECT_EQ(covered, y_size);
-    expect_near_in_norm(y, y_want, conv_tolerance<T>());
-    expect_near_in_norm(dx, dx_want, conv_tolerance<T>());
-    expect_near_in_norm(dw, dw_want, conv_tolerance<T>());
-  }
+  for (int round = 0; round < 150; ++round)
+    check_all_directions<TypeParam>(random_spec(dtype_of<TypeParam>, random), pool, random);
+}
+
+// The columns matrix is divided into parts of its columns.
+TYPED_TEST(ConvOf, DeepWindowsMatchTheDefinition) {
+  std::mt19937 random(13);
+  Pool pool({.threads = 3});
+  const DType dtype = dtype_of<TypeParam>;
+  const ConvSpec specs[] = {
+      {.dtype = dtype,
+       .batch = 40,
+       .in = {3, 2},
+       .in_channels = 160,
+       .out_channels = 48,
+       .kernel = {3, 3},
+       .pad_lo = {1, 1},
+       .pad_hi = {1, 1}},
+      {.dtype = dtype,
+       .batch = 2,
+       .in = {5, 6},
+       .in_channels = 301,
+       .out_channels = 40,
+       .kernel = {3, 2},
+       .stride = {2, 2},
+       .pad_lo = {1, 0},
+       .pad_hi = {1, 1}},
+      {.dtype = dtype,
+       .batch = 3,
+       .in = {5, 5},
+       .in_channels = 320,
+       .out_channels = 64,
+       .kernel = {3, 3},
+       .pad_lo = {2, 2},
+       .pad_hi = {2, 2},
+       .kernel_dilation = {2, 2},
+       .groups = 2},
+      {.dtype = dtype,
+       .batch = 2,
+       .in = {3, 3},
+       .in_channels = 30,
+       .out_channels = 1200,
+       .kernel = {3, 3},
+       .pad_lo = {1, 1},
+       .pad_hi = {1, 1},
+       .in_dilation = {1, 2}},
+      {.dtype = dtype, .batch = 3, .in = {4, 4}, .in_channels = 1300, .out_channels = 33, .kernel = {1, 1}},
+  };
+  for (const ConvSpec& spec : specs) check_all_directions<TypeParam>(spec, pool, random);
 }
 
 TEST(Conv, EpilogueGetsTheSameValuesWithAndWithoutAResult) {
@@ -147,26 +197,28 @@ TEST(Conv, EpilogueGetsTheSameValuesWithAndWithoutAResult) {
 
 TEST(Conv, ResultsDoNotDependOnTheNumberOfThreads) {
   std::mt19937 random(13);
-  const ConvSpec s{.batch = 40,
-                   .in = {14, 14},
-                   .in_channels = 32,
-                   .out_channels = 16,
-                   .kernel = {5, 5},
-                   .pad_lo = {2, 2},
-                   .pad_hi = {2, 2}};
-  const Conv conv = Conv::prepare(s);
-  const auto x = random_pixels<float>(40 * 14 * 14 * 32, random), w = random_pixels<float>(25 * 32 * 16, random);
-  const auto dy = random_pixels<float>(40 * 14 * 14 * 16, random);
-  std::vector<std::vector<float>> first;
-  for (const int threads : {1, 2, 5}) {
-    Pool pool({.threads = threads});
-    std::vector<std::vector<float>> now{std::vector<float>(dy.size()), std::vector<float>(x.size()),
-                                        std::vector<float>(w.size())};
-    conv.forward(pool, x.data(), w.data(), now[0].data());
-    conv.input_gradient(pool, dy.data(), w.data(), now[1].data());
-    conv.filter_gradient(pool, x.data(), dy.data(), now[2].data());
-    if (threads == 1) first = now;
-    EXPECT_EQ(first, now);
+  for (const int64_t channels : {32, 170}) {  // 170: the columns are divided
+    const Conv conv = Conv::prepare({.batch = 20,
+                                     .in = {14, 14},
+                                     .in_channels = channels,
+                                     .out_channels = 16,
+                                     .kernel = {5, 5},
+                                     .pad_lo = {2, 2},
+                                     .pad_hi = {2, 2}});
+    const int64_t pixels = 20 * 14 * 14;
+    const auto x = random_pixels<float>(pixels * channels, random), dy = random_pixels<float>(pixels * 16, random);
+    const auto w = random_pixels<float>(25 * channels * 16, random);
+    std::vector<std::vector<float>> first;
+    for (const int threads : {1, 2, 5}) {
+      Pool pool({.threads = threads});
+      std::vector<std::vector<float>> now{std::vector<float>(dy.size()), std::vector<float>(x.size()),
+                                          std::vector<float>(w.size())};
+      conv.forward(pool, x.data(), w.data(), now[0].data());
+      conv.input_gradient(pool, dy.data(), w.data(), now[1].data());
+      conv.filter_gradient(pool, x.data(), dy.data(), now[2].data());
+      if (threads == 1) first = now;
+      EXPECT_EQ(first, now);
+    }
   }
 }
 

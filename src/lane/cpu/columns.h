@@ -20,11 +20,16 @@ class Columns {
   // The number of elements after the rows that gather() may overwrite.
   static constexpr int64_t kSlack = 8;
 
-  // Gathers rows [first, first + count) of group g from x into `to`, densely.
+  // A part of the columns.
+  struct Range {
+    int64_t begin, count;
+  };
+
+  // Gathers some columns of rows [first, first + count) of group g from x into `to`, densely.
   template <class T, class S>
-  void gather(const T* x, int64_t g, int64_t first, int64_t count, S* to) const {
+  void gather(const T* x, int64_t g, int64_t first, int64_t count, Range columns, S* to) const {
     const int64_t end = s_.batch * s_.in[0] * s_.in[1] * s_.in_channels;
-    walk(g, first, count, [&](int64_t pixel, int64_t run) {
+    walk_columns(g, first, count, columns, [&](int64_t pixel, int64_t run) {
       // A short run is copied fastest as a fixed number of elements; the next run overwrites the excess.
       if (pixel < 0) {
         if (run <= kSlack)
@@ -40,13 +45,13 @@ class Columns {
     });
   }
 
-  // The reverse: adds the rows to one image, whose first element is *image. REQUIRES: all pixels are of that image.
+  // The reverse: adds them to images, of which image n begins at *images. REQUIRES: no pixel is of an earlier image.
   template <class S>
-  void scatter_add(const S* from, int64_t g, int64_t first, int64_t count, S* image) const {
-    const int64_t origin = first / (out_[0] * out_[1]) * s_.in[0] * s_.in[1] * s_.in_channels;
-    walk(g, first, count, [&](int64_t pixel, int64_t run) {
+  void scatter_add(const S* from, int64_t g, int64_t first, int64_t count, Range columns, int64_t n, S* images) const {
+    const int64_t origin = n * s_.in[0] * s_.in[1] * s_.in_channels;
+    walk_columns(g, first, count, columns, [&](int64_t pixel, int64_t run) {
       if (pixel >= 0) {
-        S* const target = image + (pixel - origin);
+        S* const target = images + (pixel - origin);
         for (int64_t i = 0; i < run; ++i) target[i] += from[i];
       }
       from += run;
@@ -74,7 +79,20 @@ class Columns {
     return at / s_.in_dilation[d] < s_.in[d] ? at / s_.in_dilation[d] : -1;
   }
 
-  // Calls run(offset in x or -1, length) for the contiguous runs of the rows, in order.
+  // Calls run(offset in x or -1, length) for the contiguous runs of some columns of the rows, in order.
+  template <class Run>
+  void walk_columns(int64_t g, int64_t first, int64_t count, Range columns, Run run) const {
+    const int64_t all = s_.kernel[0] * s_.kernel[1] * channels_, end = columns.begin + columns.count;
+    if (columns.count == all) return walk(g, first, count, run);
+    int64_t at = 0;
+    walk(g, first, count, [&](int64_t pixel, int64_t length) {
+      const int64_t from = std::max(columns.begin, at), to = std::min(end, at + length);
+      if (from < to) run(pixel < 0 ? pixel : pixel + (from - at), to - from);
+      at = at + length == all ? 0 : at + length;
+    });
+  }
+
+  // The same for all columns.
   template <class Run>
   void walk(int64_t g, int64_t first, int64_t count, Run run) const {
     const bool contiguous_rows = s_.groups == 1 && s_.in_dilation[1] == 1 && s_.kernel_dilation[1] == 1;

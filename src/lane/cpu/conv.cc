@@ -15,8 +15,15 @@ int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // A tile of the columns matrix takes about half of a 1 MiB second-level cache.
 constexpr int64_t kConvTileBytes = int64_t{640} << 10;
 constexpr int64_t kMaxTilePixels = 1024;
-// The maximum number of partial sums of the filter gradient.
-constexpr int64_t kConvChunks = 32;
+// Longer rows of the columns matrix are divided, so that a tile still has enough pixels for each use of the filter.
+constexpr int64_t kMaxTileDepth = 1152;
+// A tile's sums of the filter gradient, which each tile reads and writes, stay in the second-level cache.
+constexpr int64_t kFilterSumBytes = int64_t{512} << 10;
+// Divided columns are a multiple of this: of the panels of the kernels.
+constexpr int64_t kDepthGrain = 96;
+// The number of tasks to aim for, if tiles stay large enough; and of partial sums of the filter gradient at most.
+constexpr int64_t kConvTasks = 32;
+constexpr int64_t kEnoughPixels = 48;
 
 template <class F>
 void dispatch_conv(DType dtype, F f) {
@@ -59,18 +66,49 @@ Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   conv.group_in_ = spec.in_channels / spec.groups;
   conv.group_out_ = spec.out_channels / spec.groups;
   conv.depth_ = spec.kernel[0] * spec.kernel[1] * conv.group_in_;
-  const int64_t element = kernel ? size_of(spec.dtype) : spec.dtype == DType::f64 ? 8 : 4;
-  const int64_t max_pixels =
-      std::clamp<int64_t>(kConvTileBytes / (std::max<int64_t>(conv.depth_, 1) * element), 16, kMaxTilePixels);
-  // Equal tiles, so that the last one of an image is not much smaller.
-  const int64_t pixels = std::max<int64_t>(conv.pixels_, 1);
-  conv.tile_pixels_ = pixels > max_pixels ? div_up(pixels, div_up(pixels, max_pixels)) : max_pixels / pixels * pixels;
-  const int64_t all_tiles = std::max<int64_t>(1, div_up(spec.batch * conv.pixels_, conv.tile_pixels_));
-  conv.chunk_pixels_ = div_up(all_tiles, std::min(kConvChunks, all_tiles)) * conv.tile_pixels_;
+  conv.choose_tiles();
   const ConvSpec::Pair one{1, 1}, zero{0, 0};
   conv.columns_are_x_ =
       spec.kernel == one && spec.stride == one && spec.in_dilation == one && spec.pad_lo == zero && spec.pad_hi == zero;
   return conv;
+}
+
+namespace {
+
+// Equal parts of at most `most` columns, multiples of the grain if there are several.
+int64_t equal_parts(int64_t depth, int64_t most) {
+  if (depth <= most) return std::max<int64_t>(depth, 1);
+  return div_up(div_up(depth, div_up(depth, most)), kDepthGrain) * kDepthGrain;
+}
+
+// Equal tiles, so that the last one of an image is not much smaller.
+int64_t equal_tiles(int64_t pixels, int64_t most) {
+  return pixels > most ? div_up(pixels, div_up(pixels, most)) : most / pixels * pixels;
+}
+
+}  // namespace
+
+void Conv::choose_tiles() {
+  const int64_t pixels = std::max<int64_t>(pixels_, 1), all = spec_.batch * pixels,
+                depth = std::max<int64_t>(depth_, 1);
+  const int64_t element = kernel_ ? size_of(spec_.dtype) : spec_.dtype == DType::f64 ? 8 : 4;
+  const auto most_pixels = [&](int64_t columns) {
+    return std::clamp<int64_t>(kConvTileBytes / (columns * element), 16, kMaxTilePixels);
+  };
+  // OpenBLAS divides its products itself.
+  tile_.depth = kernel_ ? equal_parts(depth, kMaxTileDepth) : depth;
+  const int64_t most = most_pixels(tile_.depth),
+                few = std::clamp(all / kConvTasks, std::min(kEnoughPixels, most), most);
+  tile_.pixels = equal_tiles(pixels, tile_.depth < depth ? few : most);
+  task_images_ = std::clamp<int64_t>(tile_.pixels / pixels, 1, std::max<int64_t>(1, 2 * spec_.batch / kConvTasks));
+  if (!kernel_) task_images_ = 1;
+
+  const int64_t sums = kFilterSumBytes / 4 / std::max<int64_t>(group_out_, 1);
+  filter_tile_.depth = kernel_ ? equal_parts(depth, std::max(sums, kDepthGrain)) : depth;
+  filter_tile_.pixels = equal_tiles(pixels, most_pixels(filter_tile_.depth));
+  const int64_t tiles = std::max<int64_t>(1, div_up(spec_.batch * pixels_, filter_tile_.pixels));
+  const int64_t chunks = div_up(kConvTasks, div_up(depth, filter_tile_.depth));
+  chunk_pixels_ = div_up(tiles, std::min(chunks, tiles)) * filter_tile_.pixels;
 }
 
 // One run of a Conv in the dtype T, with a kernel of half_kernels() or with OpenBLAS.
@@ -81,12 +119,12 @@ class ConvRun {
 
   // A task is a tile of output pixels in one group: y = columns w.
   void forward(const T* x, const T* w, T* y, Epilogue epilogue) {
-    const int64_t pixels = s_.batch * c_.pixels_, tiles = div_up(pixels, c_.tile_pixels_);
+    const int64_t step = c_.tile_.pixels, pixels = s_.batch * c_.pixels_, tiles = div_up(pixels, step);
     if (pixels == 0 || s_.out_channels == 0) return;
     const Filter filter = prepare_filter(w, false);
     pool_.parallel_for(tiles * s_.groups, [&](int64_t task, int thread) {
-      const int64_t g = task % s_.groups, first = task / s_.groups * c_.tile_pixels_;
-      const int64_t count = std::min(c_.tile_pixels_, pixels - first);
+      const int64_t g = task % s_.groups, first = task / s_.groups * step;
+      const int64_t count = std::min(step, pixels - first);
       Tile tile{0, first, count, g * c_.group_out_, c_.group_out_, nullptr, s_.out_channels, thread};
       if (y) {
         tile.data = y + first * s_.out_channels + g * c_.group_out_;
@@ -94,81 +132,58 @@ class ConvRun {
         tile.data = scratch<T>(thread, detail::kOutSlot, count * c_.group_out_);
         tile.ld = c_.group_out_;
       }
-      const detail::Operand<E> columns =
-          gather(x, g, first, count, thread, kByKernel ? detail::kBSlot : detail::kASlot);
-      if constexpr (kByKernel && kHalf) {
-        detail::multiply_half<T>(*c_.kernel_, pool_, thread, columns, of_group(filter, g), count, c_.group_out_,
-                                 c_.depth_, {.rounded = tile.data, .rounded_ld = tile.ld});
-      } else if constexpr (kHalf) {
-        S* const sums = scratch<S>(thread, detail::kSumSlot, count * c_.group_out_);
-        multiply(columns, of_group(filter, g), count, c_.group_out_, c_.depth_, false, sums, c_.group_out_, thread);
-        detail::convert(sums, c_.group_out_, count, c_.group_out_, static_cast<T*>(tile.data), tile.ld);
-      } else {
-        multiply(columns, of_group(filter, g), count, c_.group_out_, c_.depth_, false, static_cast<S*>(tile.data),
-                 tile.ld, thread);
-      }
+      forward_tile(x, filter, g, tile);
       if (epilogue) epilogue(tile);
     });
   }
 
-  // A task is one image: columns' gradient = dy w^T, tile by tile, added onto the image.
+  // A task is a few images: columns' gradient = dy w^T, tile by tile, added onto the images.
   void input_gradient(const T* dy, const T* w, T* dx) {
     const int64_t image = s_.in[0] * s_.in[1] * s_.in_channels;
     if (image == 0) return;
     const Filter filter = prepare_filter(w, true);
-    pool_.parallel_for(s_.batch, [&](int64_t n, int thread) {
+    const int64_t images = c_.task_images_;
+    pool_.parallel_for(div_up(s_.batch, images), [&](int64_t task, int thread) {
+      const int64_t n = task * images, count = std::min(images, s_.batch - n) * image;
       S* sums = reinterpret_cast<S*>(dx + n * image);
-      if constexpr (kHalf) sums = scratch<S>(thread, detail::kSumSlot, image);
-      std::fill_n(sums, image, S{0});
-      const int64_t step = std::min(c_.tile_pixels_, c_.pixels_);
-      for (int64_t first = 0; first < c_.pixels_ && c_.depth_ > 0; first += step) {
-        const int64_t count = std::min(step, c_.pixels_ - first), pixel = n * c_.pixels_ + first;
-        for (int64_t g = 0; g < s_.groups; ++g) {
-          S* const columns = scratch<S>(thread, kByKernel ? detail::kBSlot : detail::kASlot, count * c_.depth_);
-          multiply(outputs(dy, g, pixel, count, thread), of_group(filter, g), count, c_.depth_, c_.group_out_, false,
-                   columns, c_.depth_, thread);
-          columns_.scatter_add(columns, g, pixel, count, sums);
-        }
-      }
-      if constexpr (kHalf) detail::convert(sums, image, 1, image, dx + n * image, image);
+      if constexpr (kHalf) sums = scratch<S>(thread, detail::kSumSlot, count);
+      std::fill_n(sums, count, S{0});
+      for (int64_t g = 0; g < s_.groups; ++g)
+        for (int64_t part = 0; part < filter.parts; ++part) add_columns_gradient(dy, filter, g, part, n, sums, thread);
+      if constexpr (kHalf) detail::convert(sums, count, 1, count, dx + n * image, count);
     });
   }
 
-  // A task is a chunk of output pixels in one group. Each sums dw^T = dy^T columns (the wide orientation, which packs
-  // best) over its tiles. Then the partial sums are added in order and transposed.
+  // A task is a chunk of output pixels in one part of the columns of one group. Each sums the filter's gradient
+  // columns^T dy over its tiles. Then the partial sums are added in order.
   void filter_gradient(const T* x, const T* dy, T* dw) {
     const int64_t pixels = s_.batch * c_.pixels_, chunks = div_up(pixels, c_.chunk_pixels_);
-    const int64_t part = c_.group_out_ * c_.depth_,
-                  parts = std::max<int64_t>(chunks, 1);  // an empty batch sums to zeros
-    if (part == 0) return;
-    const BufferPtr workspace = allocate(parts * s_.groups * part * static_cast<int64_t>(sizeof(S)));
-    S* const partial = workspace->as<S>();  // [groups, chunks, group_out, depth]
-    pool_.parallel_for(chunks * s_.groups, [&](int64_t task, int thread) {
-      const int64_t g = task / chunks, begin = task % chunks * c_.chunk_pixels_;
-      const int64_t end = std::min(begin + c_.chunk_pixels_, pixels);
-      for (int64_t first = begin; first < end; first += c_.tile_pixels_) {
-        const int64_t count = std::min(c_.tile_pixels_, end - first);
-        const auto columns = gather(x, g, first, count, thread, kByKernel ? detail::kSumSlot : detail::kASlot);
-        detail::Operand<E> left = outputs(dy, g, first, count, thread);
-        left.transposed = true;
-        multiply(left, {columns}, c_.group_out_, c_.depth_, count, first > begin, partial + task * part, c_.depth_,
-                 thread);
-      }
+    const int64_t group = c_.group_out_ * c_.depth_, parts = div_up(c_.depth_, c_.filter_tile_.depth);
+    if (group == 0) return;
+    const int64_t partials = std::max<int64_t>(chunks, 1);  // an empty batch sums to zeros
+    const BufferPtr workspace = allocate(partials * s_.groups * group * static_cast<int64_t>(sizeof(S)));
+    S* const sums = workspace->as<S>();  // [groups, chunks, depth, group_out], with OpenBLAS [.., group_out, depth]
+    pool_.parallel_for(chunks * s_.groups * parts, [&](int64_t task, int thread) {
+      const int64_t part = task % parts, chunk = task / parts;  // of all groups
+      const int64_t begin = chunk % chunks * c_.chunk_pixels_, end = std::min(begin + c_.chunk_pixels_, pixels);
+      const int64_t step = c_.filter_tile_.pixels;
+      for (int64_t first = begin; first < end; first += step)
+        sum_filter_gradient(x, dy, chunk / chunks, part, first, std::min(step, end - first), first > begin,
+                            sums + chunk * group, thread);
     });
     // Rows of the filter, a few at a time.
     const int64_t step = std::max<int64_t>(16, 4096 / c_.group_out_);
     pool_.parallel_for(s_.groups * div_up(c_.depth_, step), [&](int64_t task, int) {
       const int64_t g = task % s_.groups, first = task / s_.groups * step, last = std::min(first + step, c_.depth_);
-      S* const total = partial + g * parts * part;
-      for (int64_t o = 0; o < c_.group_out_; ++o) {
-        S* const sums = total + o * c_.depth_;
-        if (chunks == 0) std::fill(sums + first, sums + last, S{0});
-        for (int64_t chunk = 1; chunk < chunks; ++chunk)
-          for (int64_t d = first; d < last; ++d) sums[d] += sums[chunk * part + d];
-      }
+      S* const total = sums + g * partials * group;
+      if (kByKernel)
+        add_partials(total, 1, c_.depth_ * c_.group_out_, first * c_.group_out_, last * c_.group_out_, chunks);
+      else
+        add_partials(total, c_.group_out_, c_.depth_, first, last, chunks);
+      const int64_t d_step = kByKernel ? c_.group_out_ : 1, o_step = kByKernel ? 1 : c_.depth_;
       for (int64_t d = first; d < last; ++d)
         for (int64_t o = 0; o < c_.group_out_; ++o)
-          dw[d * s_.out_channels + g * c_.group_out_ + o] = static_cast<T>(total[o * c_.depth_ + d]);
+          dw[d * s_.out_channels + g * c_.group_out_ + o] = static_cast<T>(total[d * d_step + o * o_step]);
     });
   }
 
@@ -196,25 +211,104 @@ class ConvRun {
     }
   }
 
-  // The filter [depth, out_channels], or its transpose, shared by all tasks: packed group by group for the kernel, else
-  // converted to the type of the sums.
+  // The filter [depth, out_channels], or its transpose, shared by all tasks: packed for the kernel, group by group and
+  // in parts of tile_.depth, else converted to the type of the sums.
   struct Filter {
     BufferPtr holder;
     const E* values = nullptr;
     bool transposed = false;
-    int64_t group_bytes = 0;
+    int64_t parts = 1, part_bytes = 0;
   };
 
+  // The columns of a part.
+  static detail::Columns::Range range(int64_t part, int64_t most, int64_t depth) {
+    return {part * most, std::min(most, depth - part * most)};
+  }
+
+  // Computes the tile.data of a tile of y.
+  void forward_tile(const T* x, const Filter& filter, int64_t g, const Tile& tile) {
+    const int slot = kByKernel ? detail::kBSlot : detail::kASlot;
+    auto* const out = static_cast<T*>(tile.data);
+    if constexpr (kByKernel && kHalf) {
+      if (filter.parts == 1) {
+        const auto columns = gather(x, g, tile.row0, tile.rows, {0, c_.depth_}, tile.thread, slot);
+        return detail::multiply_half<T>(*c_.kernel_, pool_, tile.thread, columns, of_part(filter, g, 0), tile.rows,
+                                        c_.group_out_, c_.depth_, {.rounded = out, .rounded_ld = tile.ld});
+      }
+    }
+    S* sums = reinterpret_cast<S*>(out);
+    int64_t ld = tile.ld;
+    if constexpr (kHalf) {
+      sums = scratch<S>(tile.thread, detail::kSumSlot, tile.rows * c_.group_out_);
+      ld = c_.group_out_;
+    }
+    for (int64_t part = 0; part < filter.parts; ++part) {
+      const auto columns = range(part, c_.tile_.depth, c_.depth_);
+      multiply(gather(x, g, tile.row0, tile.rows, columns, tile.thread, slot), of_part(filter, g, part), tile.rows,
+               c_.group_out_, columns.count, part > 0, sums, ld, tile.thread);
+    }
+    if constexpr (kHalf) detail::convert(sums, ld, tile.rows, c_.group_out_, out, tile.ld);
+  }
+
+  // Adds the gradient of a part of the columns onto the images of a task, the first of which is image n. The order of
+  // the sums does not depend on the tiles.
+  void add_columns_gradient(const T* dy, const Filter& filter, int64_t g, int64_t part, int64_t n, S* sums,
+                            int thread) {
+    const auto columns = range(part, c_.tile_.depth, c_.depth_);
+    const int64_t end = std::min(n + c_.task_images_, s_.batch) * c_.pixels_;
+    for (int64_t first = n * c_.pixels_; first < end && columns.count > 0; first += c_.tile_.pixels) {
+      const int64_t count = std::min(c_.tile_.pixels, end - first);
+      S* const values = scratch<S>(thread, kByKernel ? detail::kBSlot : detail::kASlot, count * columns.count);
+      multiply(outputs(dy, g, first, count, thread), of_part(filter, g, part), count, columns.count, c_.group_out_,
+               false, values, columns.count, thread);
+      columns_.scatter_add(values, g, first, count, columns, n, sums);
+    }
+  }
+
+  // Computes a tile's share of a partial sum of the filter's gradient.
+  void sum_filter_gradient(const T* x, const T* dy, int64_t g, int64_t part, int64_t first, int64_t count,
+                           bool accumulate, S* sums, int thread) {
+    const auto columns = range(part, c_.filter_tile_.depth, c_.depth_);
+    detail::Operand<E> left =
+        gather(x, g, first, count, columns, thread, kByKernel ? detail::kSumSlot : detail::kASlot);
+    detail::Operand<E> right = outputs(dy, g, first, count, thread);
+    if constexpr (kByKernel) {
+      left.transposed = true;
+      multiply(left, {right}, columns.count, c_.group_out_, count, accumulate, sums + columns.begin * c_.group_out_,
+               c_.group_out_, thread);
+    } else {
+      // The wide orientation, which OpenBLAS packs best.
+      right.transposed = true;
+      multiply(right, {left}, c_.group_out_, c_.depth_, count, accumulate, sums, c_.depth_, thread);
+    }
+  }
+
+  // Adds elements [first, last) of each of the rows of all partial sums to those of the first one.
+  static void add_partials(S* total, int64_t rows, int64_t row, int64_t first, int64_t last, int64_t chunks) {
+    for (int64_t r = 0; r < rows; ++r) {
+      S* const sums = total + r * row;
+      if (chunks == 0) std::fill(sums + first, sums + last, S{0});
+      for (int64_t chunk = 1; chunk < chunks; ++chunk)
+        for (int64_t d = first; d < last; ++d) sums[d] += sums[chunk * rows * row + d];
+    }
+  }
+
   Filter prepare_filter(const T* w, bool transposed) {
-    Filter filter{{}, nullptr, transposed, 0};
+    Filter filter{{}, nullptr, transposed};
     const int64_t count = c_.depth_ * s_.out_channels;
     if constexpr (kByKernel) {
-      const int64_t k = transposed ? c_.group_out_ : c_.depth_, cols = transposed ? c_.depth_ : c_.group_out_;
-      filter.group_bytes = detail::packed_right_bytes(*c_.kernel_, cols, k);
-      filter.holder = allocate(s_.groups * filter.group_bytes);
-      for (int64_t g = 0; g < s_.groups && count > 0; ++g)
-        detail::pack_right<T>(*c_.kernel_, {w + g * c_.group_out_, s_.out_channels, transposed}, cols, k,
-                              filter.holder->template as<char>() + g * filter.group_bytes);
+      filter.parts = std::max<int64_t>(1, div_up(c_.depth_, c_.tile_.depth));
+      const int64_t most = std::min(c_.tile_.depth, c_.depth_);
+      filter.part_bytes = transposed ? detail::packed_right_bytes(*c_.kernel_, most, c_.group_out_)
+                                     : detail::packed_right_bytes(*c_.kernel_, c_.group_out_, most);
+      filter.holder = allocate(s_.groups * filter.parts * filter.part_bytes);
+      pool_.parallel_for(count > 0 ? s_.groups * filter.parts : 0, [&](int64_t task, int) {
+        const auto [begin, depth] = range(task % filter.parts, c_.tile_.depth, c_.depth_);
+        const T* const from = w + begin * s_.out_channels + task / filter.parts * c_.group_out_;
+        detail::pack_right<T>(*c_.kernel_, {from, s_.out_channels, transposed}, transposed ? depth : c_.group_out_,
+                              transposed ? c_.group_out_ : depth,
+                              filter.holder->template as<char>() + task * filter.part_bytes);
+      });
     } else if constexpr (kHalf) {
       filter.holder = allocate(count * static_cast<int64_t>(sizeof(S)));
       detail::convert(w, count, 1, count, filter.holder->template as<S>(), count);
@@ -225,18 +319,21 @@ class ConvRun {
     return filter;
   }
 
-  detail::Right<E> of_group(const Filter& filter, int64_t g) const {
-    if constexpr (kByKernel) return {{}, filter.holder->template as<char>() + g * filter.group_bytes};
+  detail::Right<E> of_part(const Filter& filter, int64_t g, int64_t part) const {
+    if constexpr (kByKernel)
+      return {{}, filter.holder->template as<char>() + (g * filter.parts + part) * filter.part_bytes};
     return {{filter.values + g * c_.group_out_, s_.out_channels, filter.transposed}};
   }
 
-  detail::Operand<E> gather(const T* x, int64_t g, int64_t first, int64_t count, int thread, int slot) {
+  detail::Operand<E> gather(const T* x, int64_t g, int64_t first, int64_t count, detail::Columns::Range range,
+                            int thread, int slot) {
     if constexpr (std::is_same_v<T, E>) {
-      if (c_.columns_are_x_) return {x + first * s_.in_channels + g * c_.group_in_, s_.in_channels, false};
+      if (c_.columns_are_x_)
+        return {x + first * s_.in_channels + g * c_.group_in_ + range.begin, s_.in_channels, false};
     }
-    E* const columns = scratch<E>(thread, slot, count * c_.depth_ + detail::Columns::kSlack);
-    columns_.gather(x, g, first, count, columns);
-    return {columns, c_.depth_, false};
+    E* const columns = scratch<E>(thread, slot, count * range.count + detail::Columns::kSlack);
+    columns_.gather(x, g, first, count, range, columns);
+    return {columns, range.count, false};
   }
 
   // Rows of pixels of dy, the channels of one group.

@@ -5,9 +5,9 @@
 //   conv.forward(pool, x, w, y);
 //
 // Every direction is a matrix product over the columns matrix (im2col: one row per output pixel with the values of its
-// window), of which only tiles that fit the cache are materialized. A prepared Conv is immutable; several threads may
-// run it at the same time. Results do not depend on the number of threads: the tiles and the order of all sums depend
-// on the shape alone.
+// window), of which only tiles that fit the cache are materialized: some pixels, and of long rows some columns. A
+// prepared Conv is immutable; several threads may run it at the same time. Results do not depend on the number of
+// threads: the tiles and the order of all sums depend on the shape alone.
 #pragma once
 
 #include <array>
@@ -63,13 +63,22 @@ class Conv {
   ConvSpec spec_;
   const HalfKernel* kernel_ = nullptr;
   ConvSpec::Pair out_{};
-  int64_t pixels_ = 0;          // of one output image
-  int64_t group_in_ = 0;        // input channels of a group
-  int64_t group_out_ = 0;       // output channels of a group
-  int64_t depth_ = 0;           // columns of the columns matrix: kernel height x width x group_in_
-  int64_t tile_pixels_ = 0;     // output pixels per tile
-  int64_t chunk_pixels_ = 0;    // output pixels summed into one partial filter gradient, a multiple of tile_pixels_
+  int64_t pixels_ = 0;     // of one output image
+  int64_t group_in_ = 0;   // input channels of a group
+  int64_t group_out_ = 0;  // output channels of a group
+  int64_t depth_ = 0;      // columns of the columns matrix: kernel height x width x group_in_
+  // Tiles of the columns matrix have at most this many rows (output pixels) and columns.
+  struct TileSize {
+    int64_t pixels = 0, depth = 0;
+  };
+  TileSize tile_;         // of the result and of the input's gradient
+  TileSize filter_tile_;  // of the filter's gradient
+  int64_t chunk_pixels_ =
+      0;                     // output pixels summed into one partial filter gradient, a multiple of filter_tile_.pixels
+  int64_t task_images_ = 1;  // images per task of the input's gradient
   bool columns_are_x_ = false;  // a window of one pixel: the columns matrix is x itself
+
+  void choose_tiles();
 
   template <class T, bool kByKernel>
   friend class ConvRun;

@@ -15,8 +15,9 @@ set(CPACK_PACKAGE_NAME lockstep)
 set(CPACK_PACKAGE_VERSION "${PROJECT_VERSION}")
 set(CPACK_PACKAGE_CONTACT "${LOCKSTEP_PACKAGE_CONTACT}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "SPMD training library and program")
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Lockstep trains models on CPUs and NVIDIA GPUs, in one process or in many: on one
-machine, under Slurm and on Kubernetes. It has JAX's programming model in C++.
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Lockstep trains models on CPUs and NVIDIA GPUs, in one process or in many:
+on one machine, under Slurm and on Kubernetes. It has JAX's programming model
+in C++.
 .
 This package has the program, the C++ library with its CMake package, manual
 pages, completions for bash, zsh and fish, examples and manifest templates.")

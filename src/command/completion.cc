@@ -238,11 +238,12 @@ std::string fish_lines(const std::string& complete, const CommandNode& node, con
   if (!node.arguments.empty())
     out += fmt::format("{}{} -a {}\n", complete, when, fish_quoted(bash_words(node.arguments)));
   for (const FlagWord& flag : node.flags) {
-    out += fmt::format("{}{} -l {}", complete, when, flag.text.substr(2));
-    for (const std::string& name : flag.shorts) out += fmt::format(" -s {}", name.substr(1));
-    if (flag.takes_value)
-      out += flag.values.empty() ? " -r -F" : fmt::format(" -x -a {}", fish_quoted(bash_words(flag.values)));
-    out += fmt::format(" -d {}\n", fish_quoted(flag.help));
+    std::string names = fmt::format("{}{} -l {}", complete, when, flag.text.substr(2));
+    for (const std::string& name : flag.shorts) names += fmt::format(" -s {}", name.substr(1));
+    const char* const value = !flag.takes_value ? "" : flag.values.empty() ? " -r -F" : " -x";
+    out += fmt::format("{}{} -d {}\n", names, value, fish_quoted(flag.help));
+    // In a line of their own, the values do not repeat the help.
+    if (!flag.values.empty()) out += fmt::format("{} -x -a {}\n", names, fish_quoted(bash_words(flag.values)));
   }
   return out;
 }

@@ -328,7 +328,7 @@ TEST(Completion, FishOffersCommandsFlagsAndValues) {
                                           "lockstep get pods -o ",
                                           "lockstep train --learning-r",
                                           "lockstep inspect a",
-                                          "lockstep launch -- train --model gp",
+                                          "lockstep launch -- tra",
                                           "lockstep doctor ",
                                           "lockstep ma"};
   std::string commands = "source " + file + "; cd " + dir.path();
@@ -343,9 +343,9 @@ TEST(Completion, FishOffersCommandsFlagsAndValues) {
             "2 --model=cnn\n"
             "3 cifar10\n"
             "4 json\n4 name\n4 wide\n4 yaml\n"
-            "5 --learning-rate\tpeak learning rate\n"
-            "6 a\\ file\n"
-            "7 gpt\n");
+            "5 --learning-rate\tpeak learning rate (default: 0.001)\n"
+            "6 a file\n"
+            "7 train\ttrain, evaluate and save a model\n");
 }
 
 }  // namespace

@@ -3,20 +3,15 @@
 #include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 
+#include "base/file.h"
+#include "base/os/process.h"
 #include "base/runtime_settings.h"
 #include "support/program.h"
 #include "train/config.h"
 
 namespace lockstep {
 namespace {
-
-std::string text_of(const std::filesystem::path& path) {
-  std::stringstream out;
-  out << std::ifstream(path).rdbuf();
-  return out.str();
-}
 
 const std::string& pages() {
   static const TempDir dir;

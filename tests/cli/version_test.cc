@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "base/file.h"
 #include "base/os/http.h"
 #include "lockstep/version.h"
 #include "support/program.h"
@@ -51,7 +52,7 @@ TEST(Version, MissingCurlIsReportedAndDownloadsSayWhatToInstall) {
   EXPECT_EQ(version_json({broken})["features"]["HTTPS"]["reason"], "not available: libcurl is missing");
   EXPECT_TRUE(version_json()["features"]["HTTPS"]["available"].get<bool>());
   const ProcessResult result =
-      run_process({"env", broken, program_path(), "data", "fetch", "mnist", "--dir", dir.path() + "/data"},
+      run_process({"env", broken, program_path(), "data", "fetch", "moby-dick", "--dir", dir.path() + "/data"},
                   std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find("cannot load libcurl (" + dir.path() + "/libcurl.so.4: "), std::string::npos)

@@ -3,11 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
-#include "support/program.h"
-#include "support/text.h"
+#include "base/file.h"
 
 namespace lockstep {
 namespace {

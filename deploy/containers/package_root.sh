@@ -52,7 +52,11 @@ if [ ! -x "$root/usr/bin/apt-get" ]; then
 fi
 
 cp "$package" "$root/tmp/lockstep.deb"
-chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install -y $recommended /tmp/lockstep.deb >"$root/tmp/log" 2>&1 || {
+install() {
+  chroot "$root" apt-get update &&
+    chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get install -y $recommended /tmp/lockstep.deb
+}
+install >"$root/tmp/log" 2>&1 || {
   tail -n 20 "$root/tmp/log" >&2
   die "apt-get failed"
 }

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/ranges.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -21,8 +22,10 @@ constexpr const char* kWithoutMpi = "set LOCKSTEP_COORDINATOR to HOST:PORT of pr
 std::vector<fs::path> own_folders() {
   std::vector<fs::path> out;
   std::error_code failed;
-  if (const fs::path program = fs::read_symlink("/proc/self/exe", failed); !failed)
-    out.push_back(program.parent_path());
+  fs::path program = fs::read_symlink("/proc/self/exe", failed);
+  // Without /proc, as in a new root folder: the name that the program was started by.
+  if (const auto* const name = reinterpret_cast<const char*>(getauxval(AT_EXECFN)); failed && name) program = name;
+  if (program.is_absolute()) out.push_back(program.parent_path());
   Dl_info module = {};
   if (dladdr(reinterpret_cast<const void*>(&own_folders), &module) != 0 && module.dli_fname)
     if (const fs::path file = module.dli_fname;

@@ -10,6 +10,9 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+# What is built here finds its plug-ins by this rpath, which is removed at installation. See src/comm/mpi/mpi_library.h.
+set(LOCKSTEP_PLUGIN_DIR "${PROJECT_BINARY_DIR}/lib/lockstep")
+list(APPEND CMAKE_BUILD_RPATH "${LOCKSTEP_PLUGIN_DIR}")
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -26,6 +29,9 @@ endif()
 
 option(LOCKSTEP_PRECOMPILE "parse what most files include once" ON)
 set(CMAKE_PCH_WARN_INVALID OFF)  # targets with additional options parse the headers themselves
+
+# Libraries of which nothing is used are not loaded.
+add_link_options(-Wl,--as-needed)
 
 # lockstep_precompile(TARGET GROUP HEADERS...): precompiles headers once for all targets of a group, which have the same
 # options: the first target compiles them, the others reuse the result. Files still include what they use.

@@ -3,8 +3,8 @@
 #
 # usage: collect.sh PROGRAM FOLDER [LIBRARY...]
 #
-# Copies the shared libraries of the program according to ldd, the given libraries that it opens with dlopen (CUDA), the
-# dynamic loader and the CA certificates (for https). Adds a user that is not root. Prints the number of libraries and the
+# Copies the shared libraries of the program according to ldd, libcurl and the given libraries (CUDA), which it opens with
+# dlopen, the dynamic loader and the CA certificates (for https). Adds a user that is not root. Prints the number of libraries and the
 # size.
 set -euo pipefail
 
@@ -36,6 +36,10 @@ umask 022  # readable for all users
 mkdir -p "$root"/{bin,etc/ssl/certs,tmp,checkpoints,proc,dev}
 install -m 755 "$program" "$root/bin/lockstep"
 strip --strip-unneeded "$root/bin/lockstep" 2>/dev/null || true
+
+# libcurl, which the program opens when it downloads something, is not in the output of ldd.
+curl=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcurl\.so\.4 .*=> //p' | head -n 1)
+if [ -n "$curl" ] && grep -q 'libcurl\.so\.4' "$program"; then set -- "$@" "$curl"; fi
 
 # ldd prints "name => /path" for a library and "/path" for the loader. A missing library is an error, except NVIDIA's
 # driver, which comes from the host.

@@ -23,5 +23,7 @@ void check_command_line(const std::vector<std::string>& words, const detail::Env
 #define COMMAND(name, title) void add_##name##_command(CLI::App& program, Action& action);
 #include "cli/commands.def"
 #undef COMMAND
+// A command that the help does not list.
+void add_man_command(CLI::App& program, Action& action);
 
 }  // namespace lockstep::cli

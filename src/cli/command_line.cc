@@ -30,6 +30,7 @@ CommandLine::CommandLine() : program_("SPMD training in C++: train models, run a
   program_.get_subcommand(#name)->group(title);
 #include "cli/commands.def"
 #undef COMMAND
+  add_man_command(program_, action_);
   add_footer(program_, "`lockstep help COMMAND` describes a command.");
   add_examples(program_, {"lockstep train --model cnn --devices 8", "lockstep apply -f job.yaml"});
 }

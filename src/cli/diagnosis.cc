@@ -1,9 +1,7 @@
 #include "cli/diagnosis.h"
 
-#include <cblas.h>
 #include <fmt/format.h>
 #include <sys/statvfs.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 
@@ -17,6 +15,7 @@
 #include "cluster/port_owner.h"
 #include "cluster/token.h"
 #include "cluster/variables.h"
+#include "comm/mpi/mpi_library.h"
 #include "comm/shared/shared_memory.h"
 #include "lane/lane.h"
 #include "lane/memory.h"
@@ -32,26 +31,9 @@ using detail::LaunchEnvironment;
 using detail::PortProbe;
 
 #ifdef LOCKSTEP_WITH_GRPC
-constexpr const char* kControlPlane = "gRPC";
+constexpr bool kControlPlane = true;
 #else
-constexpr const char* kControlPlane = "";
-#endif
-#ifdef LOCKSTEP_WITH_MPI
-constexpr const char* kMpi = "MPI";
-#else
-constexpr const char* kMpi = "";
-#endif
-
-#ifdef LOCKSTEP_WITH_CUDA
-constexpr const char* kGpus = "CUDA";
-#else
-constexpr const char* kGpus = "";
-#endif
-
-#if defined(__clang__)
-constexpr const char* kCompiler = "clang++ " __clang_version__;
-#else
-constexpr const char* kCompiler = "g++ " __VERSION__;
+constexpr bool kControlPlane = false;
 #endif
 
 // Splits a message "a: b; c" into the problem "a: b" and its remedy "c".
@@ -79,16 +61,10 @@ void run_check(Diagnosis& out, F check) {
 }
 
 void check_build(Diagnosis& out) {
-  out.compiler = kCompiler;
-  utsname system = {};
-  if (::uname(&system) == 0) out.machine = system.machine;
-  const std::string blas = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
-  out.parts = {{"control plane", kControlPlane},
-               {"collectives over TCP", "built in"},
-               {"collectives over MPI", kMpi},
-               {"NVIDIA GPUs", kGpus},
-               {"matrix products", fmt::format("{}, kernels for {}", blas.substr(0, blas.find(' ', blas.find(' ') + 1)),
-                                               openblas_get_corename())}};
+  const BuildFacts build = build_facts();
+  out.compiler = build.compiler;
+  out.machine = build.machine;
+  out.parts = features();
 }
 
 int count_nvidia_devices() {
@@ -177,11 +153,9 @@ constexpr uint64_t kNcclNeeds = 16 << 20;
 void check_build_parts(const distributed::Options& options, const LaunchEnvironment& here, const ClusterInfo& info,
                        Diagnosis& out) {
   const bool over_mpi = info.mpi && info.coordinator.empty();
-  if (over_mpi && !*kMpi)
-    out.problems.push_back(
-        {"MPI started this process, but this build has no MPI",
-         "install libopenmpi-dev and rebuild, or set LOCKSTEP_COORDINATOR to HOST:PORT of process 0"});
-  if (!over_mpi && !*kControlPlane)
+  if (over_mpi && !mpi_library().functions)
+    out.problems.push_back(problem_of("MPI started this process, but it is not available: " + mpi_library().failure));
+  if (!over_mpi && !kControlPlane)
     out.problems.push_back({"this build has no control plane, which jobs of several processes need",
                             "install libgrpc++-dev and pkg-config, and rebuild"});
   if (out.shared_free < kNcclNeeds && info.local_count.value_or(2) > 1 &&

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/features.h"
 #include "cluster/address.h"
 #include "cluster/detect.h"
 #include "lane/gpu_report.h"
@@ -17,10 +18,6 @@ struct Diagnosis {
   // A problem and how to fix it.
   struct Problem {
     std::string what, remedy;
-  };
-  // An optional part of the build and its implementation: "control plane", "gRPC". Empty: not built.
-  struct Part {
-    std::string name, used;
   };
   struct Coordinator {
     std::vector<std::string> addresses;  // that its name resolves to
@@ -37,7 +34,7 @@ struct Diagnosis {
   };
 
   std::string compiler, machine;
-  std::vector<Part> parts;
+  std::vector<Feature> parts;
   detail::Detection detection;
   Devices devices;
   GpuReport gpus;

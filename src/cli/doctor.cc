@@ -80,8 +80,7 @@ void print_gpus(const GpuReport& report) {
 void print_text(const Diagnosis& found) {
   fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
   print_line("built by", fmt::format("{}, {}", found.compiler, found.machine));
-  for (const Diagnosis::Part& part : found.parts)
-    print_line(part.name.c_str(), part.used.empty() ? "not built" : part.used);
+  for (const Feature& part : found.parts) print_line(part.name.c_str(), part.used.empty() ? part.why_not : part.used);
 
   fmt::print("\nlaunchers\n");
   for (const detail::DetectorResult& result : found.detection.results)
@@ -149,7 +148,7 @@ ordered_json json_of(const GpuReport& report) {
 void print_json(const Diagnosis& found) {
   ordered_json parts, results = ordered_json::array(), interfaces = ordered_json::array(),
                       problems = ordered_json::array();
-  for (const Diagnosis::Part& part : found.parts) parts[part.name] = part.used;
+  for (const Feature& part : found.parts) parts[part.name] = part.used;
   for (const detail::DetectorResult& result : found.detection.results)
     results.push_back({{"name", result.detector},
                        {"detected", detected_text(result)},

@@ -27,7 +27,7 @@
 namespace lockstep {
 namespace {
 
-// ProcessFacts as text has six lines: host, address, lanes, devices, platform, cpus.
+// ProcessFacts as text has seven lines: host, address, lanes, devices, platform, cpus, mpi.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -245,14 +245,14 @@ bool is_loopback(const std::string& address) { return address.rfind("127.", 0) =
 }  // namespace
 
 std::string to_text(const ProcessFacts& facts) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices, facts.platform,
-                     facts.cpus);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices,
+                     facts.platform, facts.cpus, static_cast<int>(facts.mpi));
 }
 
 ProcessFacts process_facts_from(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
-  LOCKSTEP_CHECK(lines.size() == 6, "malformed process facts: {}", text);
-  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4], lines[5]};
+  LOCKSTEP_CHECK(lines.size() == 7, "malformed process facts: {}", text);
+  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4], lines[5], lines[6] == "1"};
 }
 
 std::string host_identity() {
@@ -331,7 +331,8 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
   const SharedMemory shared = reserve(job, hosts);
   if (wanted == "shared" && !shared.error.empty())
     throw_error("initialize: collectives is shared, but shared memory is not available: {}", shared.error);
-  const bool by_mpi = mpi && mpi_is_built_in();
+  // All processes must choose the same, and MPI may be missing on some hosts.
+  const bool by_mpi = mpi && std::ranges::all_of(facts, &ProcessFacts::mpi);
   if (!shared.error.empty()) return without_shared_memory(job, shared.error, by_mpi);
   if (hosts.size() == 1) return {connect_host(job, hosts[0], shared), "shared memory"};
   return {hierarchical(job, hosts, by_mpi ? over_mpi(job) : over_tcp(job), shared),

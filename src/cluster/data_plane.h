@@ -20,6 +20,7 @@ struct ProcessFacts {
   int devices = 1;
   std::string platform = "cpu";  // "cpu" or "cuda"
   std::string cpus = {};         // that it may use: "0-15"
+  bool mpi = false;              // MPI started it, and it can load MPI
 
   bool operator==(const ProcessFacts&) const = default;
 };
@@ -53,7 +54,7 @@ struct DataPlane {
 
 // Connects all processes; every process calls it. If a host has no shared memory, all processes use TCP (or MPI),
 // unless shared memory was requested. `mpi`: MPI started the processes. Throws Error if the requested transport is not
-// built in or not available, or if processes have different numbers of lanes; and as the Comms do.
+// available, or if processes have different numbers of lanes; and as the Comms do.
 DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
                   bool mpi);
 

@@ -1,5 +1,5 @@
-// MPI for a job that MPI has started: it carries the control plane's messages and connects the data plane. In a build
-// without MPI these functions throw Error. Thread-safe.
+// MPI for a job that MPI has started: it carries the control plane's messages and connects the data plane. Without
+// liblockstep_mpi.so or an MPI library these functions throw Error. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -14,14 +14,15 @@
 
 namespace lockstep {
 
-bool mpi_is_built_in();
+// Whether MPI can be loaded on this machine (mpi_library.h). Does not initialize it.
+bool mpi_is_available();
 
 // Returns a factory for the control plane's transport over MPI; empty if the control plane uses gRPC. Throws Error if
-// MPI is needed but not built in, or if MPI's rank and size differ from the launcher's.
+// MPI is needed but cannot be loaded, or if MPI's rank and size differ from the launcher's.
 std::function<std::unique_ptr<Mailbox>()> mailbox_factory(const detail::ClusterInfo& info);
 
 // Creates a group of processes (empty: all, and `key` is ignored); see MpiOptions. Throws as mpi_comm(), and Error if
-// MPI is not built in or did not start all of the processes.
+// MPI cannot be loaded or did not start all of the processes.
 std::unique_ptr<Comm> mpi_group(int process_id, int process_count, const std::vector<int>& processes,
                                 const std::string& key, std::chrono::nanoseconds timeout);
 

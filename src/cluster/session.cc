@@ -96,7 +96,8 @@ void Session::join_world(const detail::ClusterInfo& info) {
   ProcessFacts own{.host = host_identity(),
                    .address = own_address(*control_, info.coordinator, options_),
                    .platform = to_string(platform()),
-                   .cpus = cpu_list(affinity_cpus())};
+                   .cpus = cpu_list(affinity_cpus()),
+                   .mpi = info.mpi && mpi_is_available()};
   const auto count = [&] {
     own.lanes = static_cast<int>(local_lane_count());
     own.devices = devices_.local_count();

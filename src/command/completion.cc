@@ -7,6 +7,7 @@
 #include "command/choice_check.h"
 #include "command/commands.h"
 #include "command/help.h"
+#include "command/help_sections.h"
 
 namespace lockstep::cli {
 namespace {
@@ -29,8 +30,9 @@ struct CommandNode {
   std::string path;  // "lockstep data fetch"
   std::vector<CommandWord> commands;
   std::vector<FlagWord> flags;
-  Words arguments;             // fixed values of its positional arguments
-  bool has_arguments = false;  // whether it has positional arguments
+  Words arguments;              // fixed values of its positional arguments
+  bool has_arguments = false;   // whether it has positional arguments
+  bool starts_command = false;  // whether a command of the program follows "--"
 };
 
 // The fixed values of an option: the words of "{mnist,fashion-mnist}", as the parser describes a list of choices, or the
@@ -59,7 +61,9 @@ Words values_of(const CLI::Option& option) {
 void collect(const CLI::App& app, const std::string& path, std::vector<CommandNode>& out) {
   CommandNode node;
   node.path = path;
-  const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto* const formatter = dynamic_cast<const HelpFormatter*>(app.get_formatter().get());
+  node.starts_command = formatter && formatter->usage_end().starts_with("-- ");
+  const std::vector<const CLI::App*> commands = listed_commands(app);
   for (const CLI::App* command : commands) node.commands.push_back({command->get_name(), command->get_description()});
   for (const CLI::Option* option : app.get_options()) {
     const Words values = values_of(*option);
@@ -214,21 +218,85 @@ if [[ ${{funcstack[1]}} == {1} ]]; then {1} "$@"; else compdef {1} {0}; fi
       program, function_name(program), restart_line(program), subcommand_pattern(nodes), choices, values);
 }
 
+// 'text' for fish, with backslashes and quotes escaped.
+std::string fish_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out += '\'';
+}
+
+// The lines of a node. `when` is the option that limits a line to this node.
+std::string fish_lines(const std::string& complete, const CommandNode& node, const std::string& when) {
+  std::string out;
+  // Without -f, fish offers files, too.
+  if (!node.has_arguments || !node.arguments.empty()) out += fmt::format("{}{} -f\n", complete, when);
+  for (const CommandWord& command : node.commands)
+    out += fmt::format("{}{} -f -a {} -d {}\n", complete, when, command.text, fish_quoted(command.help));
+  if (!node.arguments.empty())
+    out += fmt::format("{}{} -a {}\n", complete, when, fish_quoted(bash_words(node.arguments)));
+  for (const FlagWord& flag : node.flags) {
+    std::string names = fmt::format("{}{} -l {}", complete, when, flag.text.substr(2));
+    for (const std::string& name : flag.shorts) names += fmt::format(" -s {}", name.substr(1));
+    const char* const value = !flag.takes_value ? "" : flag.values.empty() ? " -r -F" : " -x";
+    out += fmt::format("{}{} -d {}\n", names, value, fish_quoted(flag.help));
+    // In a line of their own, the values do not repeat the help.
+    if (!flag.values.empty()) out += fmt::format("{} -x -a {}\n", names, fish_quoted(bash_words(flag.values)));
+  }
+  return out;
+}
+
+std::string fish_script(const std::string& program, const std::vector<CommandNode>& nodes) {
+  std::string commands, lines, restart;
+  for (const CommandNode& node : nodes) {
+    if (node.starts_command)
+      restart += fmt::format("            case \"{} --\" # a command follows\n                set node {}\n", node.path,
+                             program);
+    for (const CommandWord& command : node.commands) commands += fmt::format(" \"{} {}\"", node.path, command.text);
+    lines += fish_lines(fmt::format("complete -c {}", program), node,
+                        fmt::format(" -n 'test ({}_node) = \"{}\"'", function_name(program), node.path));
+  }
+  const std::string cases =
+      commands.empty() ? "" : fmt::format("            case{}\n                set node \"$node $word\"\n", commands);
+  return fmt::format(
+      R"(# Fish completion for {0}. To enable it: {0} completion fish | source
+# Prints the command that is being completed, with its subcommands.
+function {1}_node
+    set -l node {0}
+    set -l words (commandline -opc)
+    for word in $words[2..-1]
+        switch "$node $word"
+{2}{3}        end
+    end
+    echo $node
+end
+{4})",
+      program, function_name(program), restart, cases, lines);
+}
+
+std::string script_for(const std::string& shell, const std::string& program, const std::vector<CommandNode>& nodes) {
+  if (shell == "bash") return bash_script(program, nodes);
+  return shell == "zsh" ? zsh_script(program, nodes) : fish_script(program, nodes);
+}
+
 }  // namespace
 
 void add_completion_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("completion", "print the completion script of a shell");
   auto shell = std::make_shared<std::string>();
-  command->add_option("SHELL", *shell, "the shell")->required()->check(one_of({"bash", "zsh"}));
+  command->add_option("SHELL", *shell, "the shell")->required()->check(one_of({"bash", "zsh", "fish"}));
   const std::string& name = program.get_name();
   add_examples(*command, {fmt::format("source <({} completion bash)     # in ~/.bashrc", name),
-                          fmt::format("source <({} completion zsh)      # in ~/.zshrc, after compinit", name)});
+                          fmt::format("source <({} completion zsh)      # in ~/.zshrc, after compinit", name),
+                          fmt::format("{} completion fish | source      # in ~/.config/fish/config.fish", name)});
   command->callback([shell, &program, &action] {
     action = [shell, &program] {
       std::vector<CommandNode> nodes;
       const std::string& program_name = program.get_name();
       collect(program, program_name, nodes);
-      fmt::print("{}", *shell == "bash" ? bash_script(program_name, nodes) : zsh_script(program_name, nodes));
+      fmt::print("{}", script_for(*shell, program_name, nodes));
       return kDone;
     };
   });

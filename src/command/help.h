@@ -17,6 +17,7 @@ class HelpFormatter final : public CLI::FormatterBase {
   explicit HelpFormatter(std::string usage_end = "") : usage_end_(std::move(usage_end)) {}
 
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
+  const std::string& usage_end() const { return usage_end_; }
 
  private:
   std::string usage_end_;

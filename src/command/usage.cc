@@ -9,6 +9,7 @@
 
 #include "base/names.h"
 #include "command/command.h"
+#include "command/help_sections.h"
 #include "train/config.h"
 
 namespace lockstep::cli {
@@ -16,8 +17,7 @@ namespace {
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> out;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    out.push_back(command->get_name());
+  for (const CLI::App* command : listed_commands(app)) out.push_back(command->get_name());
   return out;
 }
 

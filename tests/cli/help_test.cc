@@ -1,6 +1,7 @@
 // Help, documentation and completion cover every command and flag. Help fits the terminal.
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -262,7 +263,8 @@ TEST(Completion, BashOffersCommandsFlagsAndValues) {
   EXPECT_EQ(bash_offers({"train", "--model", "="}), (Offers{"mlp", "mlp1024", "cnn", "vit", "resnet18", "gpt"}));
   EXPECT_EQ(bash_offers({"train", "--devices", "a"}), (Offers{"auto", "all"}));
   EXPECT_EQ(bash_offers({"train", "--batch-size", "1"}), Offers());
-  EXPECT_EQ(bash_offers({"completion", ""}), (Offers{"bash", "zsh"}));
+  EXPECT_EQ(bash_offers({"completion", ""}), (Offers{"bash", "fish", "zsh"}));
+  EXPECT_EQ(bash_offers({"ma"}), Offers()) << "a hidden command";
   EXPECT_EQ(bash_offers({"xyzzy"}), Offers());
 }
 
@@ -301,13 +303,49 @@ TEST(Completion, ZshOffersCommandsFlagsAndValues) {
                        std::chrono::seconds(60))
         .output;
   };
-  EXPECT_NE(offers("''", 2).find("data:download and verify data sets, and tokenize text\n"), std::string::npos) << offers("''", 2);
+  EXPECT_NE(offers("''", 2).find("data:download and verify data sets, and tokenize text\n"), std::string::npos)
+      << offers("''", 2);
   EXPECT_EQ(offers("train --model ''", 4), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
   EXPECT_EQ(offers("train --model=c", 3), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
   EXPECT_EQ(offers("train --log-dir ''", 4), "files\n");
   EXPECT_EQ(offers("inspect ''", 3), "files\n");
   EXPECT_NE(offers("train --", 3).find("--learning-rate:peak learning rate"), std::string::npos);
   EXPECT_NE(offers("data fetch ''", 4).find("mnist:\n"), std::string::npos);
+}
+
+TEST(Completion, FishOffersCommandsFlagsAndValues) {
+  if (find_program("fish").empty()) GTEST_SKIP() << "fish is not installed";
+  const TempDir dir;
+  const std::string file = dir.path() + "/lockstep.fish";
+  const std::string script = RunningProgram({program_path(), "completion", "fish"}).wait().out;
+  FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));
+  std::ofstream(dir.path() + "/a file");
+  // Prints the offers for each line, with its number. One process, since fish takes a while to start.
+  const std::vector<std::string> typed = {"lockstep da",
+                                          "lockstep train --model ",
+                                          "lockstep train --model=c",
+                                          "lockstep data fetch cif",
+                                          "lockstep get pods -o ",
+                                          "lockstep train --learning-r",
+                                          "lockstep inspect a",
+                                          "lockstep launch -- tra",
+                                          "lockstep doctor ",
+                                          "lockstep ma"};
+  std::string commands = "source " + file + "; cd " + dir.path();
+  for (size_t i = 0; i < typed.size(); ++i)
+    commands += fmt::format("; complete -C '{}' | string replace -r '^' '{} '", typed[i], i);
+  const ProcessResult result = run_process({"env", "HOME=" + dir.path(), "XDG_CONFIG_HOME=" + dir.path(),
+                                            "XDG_DATA_HOME=" + dir.path(), "fish", "-N", "-c", commands},
+                                           std::chrono::seconds(60));
+  EXPECT_EQ(result.output,
+            "0 data\tdownload and verify data sets, and tokenize text\n"
+            "1 cnn\n1 gpt\n1 mlp\n1 mlp1024\n1 resnet18\n1 vit\n"
+            "2 --model=cnn\n"
+            "3 cifar10\n"
+            "4 json\n4 name\n4 wide\n4 yaml\n"
+            "5 --learning-rate\tpeak learning rate (default: 0.001)\n"
+            "6 a file\n"
+            "7 train\ttrain, evaluate and save a model\n");
 }
 
 }  // namespace

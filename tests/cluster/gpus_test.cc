@@ -110,7 +110,7 @@ TEST(Gpus, LocalRankCountsProcessesOfTheHost) {
 }
 
 TEST(Gpus, ProcessFactsRoundTrip) {
-  const ProcessFacts facts{"a/b", "10.0.0.1", 4, 8, "cuda", "0-3,8"};
+  const ProcessFacts facts{"a/b", "10.0.0.1", 4, 8, "cuda", "0-3,8", true};
   EXPECT_EQ(process_facts_from(to_text(facts)), facts);
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh BUILD_DIR [CXX]: installs the build into a temporary folder, builds consumer/ and a project of `lockstep new` against it alone, and
-# checks what they print.
+# checks what they print. Then uninstalls it.
 set -euo pipefail
 build=${1:?usage: run.sh BUILD_DIR [CXX]}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -25,7 +25,7 @@ expect() {
 }
 expect "$("$work/consumer/consumer")" 45
 version=$(sed -n 's/#define LOCKSTEP_VERSION "\(.*\)"/\1/p' "$work/prefix/include/lockstep/version.h")
-expect "$("$work/prefix/bin/lockstep" version)" "lockstep $version"
+expect "$("$work/prefix/bin/lockstep" --version)" "lockstep $version"
 
 # A project of `lockstep new` builds and trains, alone and under `lockstep launch`.
 lockstep=$work/prefix/bin/lockstep
@@ -46,3 +46,11 @@ if "$lockstep" launch -n 2 -- allreduce >/dev/null 2>&1; then
   grep -q '^\[0\] wave test loss 0\.[0-9]* after 158 steps (2 epochs)' two.txt
   build/my_wave eval two | grep -q '^test_loss 0\.'
 fi
+
+# Nothing remains of an installation.
+cmake -P "$build/lockstep_uninstall.cmake" 2>&1 | tee uninstall.txt
+grep -q 'uninstall: removed [0-9]* files' uninstall.txt
+expect "$(find "$work/prefix" -type f)" ""
+expect "$(find "$work/prefix" -name 'lockstep*')" ""
+if cmake -P "$build/lockstep_uninstall.cmake" 2>uninstall.txt; then exit 1; fi
+grep -q 'so nothing was installed from this folder; nothing is removed' <(tr -s ' \n' ' ' <uninstall.txt)

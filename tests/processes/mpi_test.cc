@@ -81,8 +81,11 @@ TEST_F(Mpirun, VariablesOfAnotherMpirunAreAnError) {
           .wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("initialize: the launcher reports process 0 of 2, but MPI reports rank 0 of 1; start the "
-                            "program with the mpirun of the MPI that it is linked with (under Slurm, srun "
-                            "--mpi=pmix), or set LOCKSTEP_COORDINATOR and use LOCKSTEP_COLLECTIVES=tcp"),
+                            "program with the mpirun of "),
+            std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find(" (under Slurm, srun --mpi=pmix), or set LOCKSTEP_COORDINATOR and use "
+                            "LOCKSTEP_COLLECTIVES=tcp"),
             std::string::npos)
       << result.err;
 }
@@ -95,11 +98,7 @@ TEST(Mpirun, JobsAreRejectedWithoutMpi) {
                            "OMPI_COMM_WORLD_LOCAL_RANK=0", "PRTE_LAUNCHED=1", program_path(), "allreduce"})
           .wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.err.find("initialize: MPI is needed, but this build of lockstep does not include it; install "
-                            "libopenmpi-dev and openmpi-bin and rebuild, or set LOCKSTEP_COORDINATOR to HOST:PORT of "
-                            "process 0 and LOCKSTEP_COLLECTIVES=tcp"),
-            std::string::npos)
-      << result.err;
+  EXPECT_NE(result.err.find("mpi: liblockstep_mpi.so was not found (searched: "), std::string::npos) << result.err;
 }
 
 #endif

@@ -7,21 +7,83 @@
 #ifdef LOCKSTEP_WITH_CURL
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 
 #include <memory>
-#include <mutex>
 #include <string_view>
+#include <type_traits>
 
 #include "base/check.h"
 
 namespace lockstep {
 namespace {
 
+// The functions of libcurl that are used. The program loads it at the first request: most runs make none, and with it
+// come thirty other libraries.
+struct Curl {
+  decltype(&curl_global_init) global_init = nullptr;
+  decltype(&curl_version_info) version_info = nullptr;
+  decltype(&curl_easy_init) easy_init = nullptr;
+  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&curl_easy_perform) easy_perform = nullptr;
+  decltype(&curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&curl_slist_append) slist_append = nullptr;
+  decltype(&curl_slist_free_all) slist_free_all = nullptr;
+  std::string failure = {};  // why it cannot be used; empty: it can
+};
+
+Curl load_curl() {
+  Curl out;
+  void* handle = nullptr;
+  // Debian has it with OpenSSL and with GnuTLS. The functions are the same.
+  for (const char* const name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
+    handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (handle) break;
+    if (out.failure.empty()) out.failure = ::dlerror();
+  }
+  if (!handle) {
+    out.failure = fmt::format("cannot load libcurl ({}); install the package libcurl4", out.failure);
+    return out;
+  }
+  out.failure.clear();
+  const auto find = [&](auto& function, const char* symbol) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, symbol));
+    if (!function) out.failure = fmt::format("libcurl lacks {}: it is too old; install a newer one", symbol);
+  };
+  find(out.global_init, "curl_global_init");
+  find(out.version_info, "curl_version_info");
+  find(out.easy_init, "curl_easy_init");
+  find(out.easy_cleanup, "curl_easy_cleanup");
+  find(out.easy_setopt, "curl_easy_setopt");
+  find(out.easy_perform, "curl_easy_perform");
+  find(out.easy_getinfo, "curl_easy_getinfo");
+  find(out.easy_strerror, "curl_easy_strerror");
+  find(out.slist_append, "curl_slist_append");
+  find(out.slist_free_all, "curl_slist_free_all");
+  if (out.failure.empty() && out.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+    out.failure = "libcurl initialization failed; try again";
+  return out;
+}
+
+const Curl& loaded_curl() {
+  static const auto* const loaded = new Curl(load_curl());
+  return *loaded;
+}
+
+const Curl& curl_library() {
+  const Curl& curl = loaded_curl();
+  if (!curl.failure.empty()) throw IoError(curl.failure);
+  return curl;
+}
+
 // One request and its connection.
 class HttpRequest {
  public:
   // `protocols`: "https" or "http,https".
-  HttpRequest(const std::string& url, const char* protocols) : curl_(new_handle(), curl_easy_cleanup) {
+  HttpRequest(const std::string& url, const char* protocols)
+      : library_(curl_library()), curl_(library_.easy_init(), library_.easy_cleanup) {
     if (!curl_) throw IoError("libcurl initialization failed; try again");
     set(CURLOPT_URL, url.c_str());
     set(CURLOPT_ERRORBUFFER, static_cast<char*>(reason_));
@@ -44,31 +106,26 @@ class HttpRequest {
 
   template <class T>
   void set(CURLoption option, T value) {
-    const CURLcode code = curl_easy_setopt(curl_.get(), option, value);
-    LOCKSTEP_CHECK(code == CURLE_OK, "curl option {}: {}", static_cast<int>(option), curl_easy_strerror(code));
+    const CURLcode code = library_.easy_setopt(curl_.get(), option, value);
+    LOCKSTEP_CHECK(code == CURLE_OK, "curl option {}: {}", static_cast<int>(option), library_.easy_strerror(code));
   }
 
   // Returns the reason of a failure; empty if there was a response.
   std::string perform() {
-    const CURLcode code = curl_easy_perform(curl_.get());
+    const CURLcode code = library_.easy_perform(curl_.get());
     if (code == CURLE_OK) return "";
-    return reason_[0] ? reason_ : curl_easy_strerror(code);
+    return reason_[0] ? reason_ : library_.easy_strerror(code);
   }
 
   // Throws IoError unless the status of the response is in low ... high.
   void check_status(long low, long high) const {
     long status = 0;
-    curl_easy_getinfo(curl_.get(), CURLINFO_RESPONSE_CODE, &status);
+    library_.easy_getinfo(curl_.get(), CURLINFO_RESPONSE_CODE, &status);
     if (status < low || status > high) throw IoError(fmt::format("the server responded with HTTP {}", status));
   }
 
  private:
-  static CURL* new_handle() {
-    static std::once_flag once;
-    std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-    return curl_easy_init();
-  }
-
+  const Curl& library_;
   const std::unique_ptr<CURL, void (*)(CURL*)> curl_;
   char reason_[CURL_ERROR_SIZE] = {};
 };
@@ -124,9 +181,10 @@ std::vector<uint8_t> http_get(const std::string& url, const HttpGetOptions& opti
 
 void http_post_json(const std::string& url, const std::string& body, const HttpPostOptions& options) {
   HttpRequest request(url, "https");
-  curl_slist* list = curl_slist_append(nullptr, "Content-Type: application/json");
-  if (!options.bearer.empty()) list = curl_slist_append(list, ("Authorization: Bearer " + options.bearer).c_str());
-  const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(list, curl_slist_free_all);
+  const Curl& curl = curl_library();
+  curl_slist* list = curl.slist_append(nullptr, "Content-Type: application/json");
+  if (!options.bearer.empty()) list = curl.slist_append(list, ("Authorization: Bearer " + options.bearer).c_str());
+  const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(list, curl.slist_free_all);
   request.set(CURLOPT_NOPROXY, "*");
   request.set(CURLOPT_TIMEOUT_MS, static_cast<long>(options.deadline.count()));
   if (!options.ca_file.empty()) request.set(CURLOPT_CAINFO, options.ca_file.c_str());
@@ -137,6 +195,11 @@ void http_post_json(const std::string& url, const std::string& body, const HttpP
 
   if (const std::string failure = request.perform(); !failure.empty()) throw IoError(failure);
   request.check_status(200, 299);
+}
+
+std::string http_library() {
+  const Curl& curl = loaded_curl();
+  return curl.failure.empty() ? fmt::format("libcurl {}", curl.version_info(CURLVERSION_NOW)->version) : "";
 }
 
 }  // namespace lockstep
@@ -153,6 +216,8 @@ constexpr const char* kNoCurl = "this build has no libcurl; install libcurl4-ope
 std::vector<uint8_t> http_get(const std::string&, const HttpGetOptions&) { throw IoError(kNoCurl); }
 
 void http_post_json(const std::string&, const std::string&, const HttpPostOptions&) { throw IoError(kNoCurl); }
+
+std::string http_library() { return ""; }
 
 }  // namespace lockstep
 

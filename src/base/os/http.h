@@ -1,5 +1,6 @@
 // HTTP requests by libcurl. Every wait has a deadline, and the size of responses is limited. Servers are authenticated
-// by certificates (HTTPS). In builds without libcurl, requests throw IoError. Safe from any thread.
+// by certificates (HTTPS). libcurl is loaded by the first request; without it, requests throw IoError. Safe from any
+// thread.
 #pragma once
 
 #include <chrono>
@@ -32,5 +33,8 @@ struct HttpPostOptions {
 // Returns when the server has accepted the request (status 200 to 299). Does not use proxies of the environment. Throws
 // IoError otherwise. The message has only the reason.
 void http_post_json(const std::string& url, const std::string& body, const HttpPostOptions& options);
+
+// "libcurl 7.88.1", which it loads; empty: there is none, or this build cannot use it.
+std::string http_library();
 
 }  // namespace lockstep

@@ -76,22 +76,22 @@ int MpiLinks::begin(int peer, bool sends) {
 
 int MpiLinks::send(Channel, int to, const void* data, size_t bytes, uint64_t tag) {
   const int message = begin(to, true);
-  MPI_Request& request = messages_[static_cast<size_t>(message)].request;
+  MpiHandle& request = messages_[static_cast<size_t>(message)].request;
   session_.call("MPI_Isend", [&] {
-    return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(to)],
-                     has_tags_ ? static_cast<int>(tag) : group_tag_,
-                     has_tags_ ? session_.tagged_comm() : session_.data_comm(), &request);
+    return session_.mpi().send(data, static_cast<int>(bytes), members_[static_cast<size_t>(to)],
+                               has_tags_ ? static_cast<int>(tag) : group_tag_,
+                               has_tags_ ? session_.tagged_comm() : session_.data_comm(), &request);
   });
   return message;
 }
 
 int MpiLinks::receive(Channel, int from, void* data, size_t bytes) {
   const int message = begin(from, false);
-  MPI_Request& request = messages_[static_cast<size_t>(message)].request;
+  MpiHandle& request = messages_[static_cast<size_t>(message)].request;
   session_.call("MPI_Irecv", [&] {
-    return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, members_[static_cast<size_t>(from)],
-                     has_tags_ ? MPI_ANY_TAG : group_tag_, has_tags_ ? session_.tagged_comm() : session_.data_comm(),
-                     &request);
+    return session_.mpi().receive(data, static_cast<int>(bytes), members_[static_cast<size_t>(from)],
+                                  has_tags_ ? kMpiAnyTag : group_tag_,
+                                  has_tags_ ? session_.tagged_comm() : session_.data_comm(), &request);
   });
   return message;
 }
@@ -102,14 +102,12 @@ bool MpiLinks::done(int number) {
   Message& message = messages_[static_cast<size_t>(number)];
   int is_done = 0;
   session_.call("MPI_Test", [&] {
-    int code = MPI_SUCCESS, bytes = 0;
-    MPI_Status status;
-    for (int i = 0; i < kTests && !is_done && code == MPI_SUCCESS; ++i)
-      code = MPI_Test(&message.request, &is_done, &status);
-    if (is_done && has_tags_ && !message.sends && code == MPI_SUCCESS) {
-      code = MPI_Get_count(&status, MPI_BYTE, &bytes);
-      message.arrival = {static_cast<size_t>(std::max(bytes, 0)), static_cast<uint64_t>(std::max(status.MPI_TAG, 0))};
-    }
+    const bool needed = has_tags_ && !message.sends;
+    MpiArrival arrival;
+    const int code = session_.mpi().test(&message.request, kTests, &is_done, needed ? &arrival : nullptr);
+    if (is_done && needed && code == kMpiSuccess)
+      message.arrival = {static_cast<size_t>(std::max(arrival.bytes, 0)),
+                         static_cast<uint64_t>(std::max(arrival.tag, 0))};
     return code;
   });
   return is_done != 0;
@@ -153,17 +151,17 @@ void MpiLinks::close() noexcept {
 // that are never received only read that memory.
 void MpiLinks::cancel_all() noexcept {
   for (Message& message : messages_) {
-    if (message.request == MPI_REQUEST_NULL) continue;
+    if (message.request == 0) continue;
     try {
-      session_.call("MPI_Cancel", [&] { return MPI_Cancel(&message.request); });
+      session_.call("MPI_Cancel", [&] { return session_.mpi().cancel(&message.request); });
       const Time end = Clock::now() + milliseconds(100);
       while (!done(static_cast<int>(&message - messages_.data())) && Clock::now() < end) std::this_thread::yield();
-      if (message.request != MPI_REQUEST_NULL)
-        session_.call("MPI_Request_free", [&] { return MPI_Request_free(&message.request); });
+      if (message.request != 0)
+        session_.call("MPI_Request_free", [&] { return session_.mpi().free_request(&message.request); });
     } catch (const CommError&) {
       // MPI no longer knows the request.
     }
-    message.request = MPI_REQUEST_NULL;
+    message.request = 0;
   }
 }
 

@@ -32,7 +32,7 @@ class MpiLinks final : public Links {
 
  private:
   struct Message {
-    MPI_Request request = MPI_REQUEST_NULL;
+    MpiHandle request = 0;
     int peer = -1;
     bool sends = false;
     Arrival arrival = {};

@@ -16,7 +16,7 @@ class MpiMailbox final : public Mailbox {
   ~MpiMailbox() override {
     // Unfinished sends are left to MPI, together with their text, which MPI may still read.
     for (SentMessage& message : sending_)
-      if (message.request != MPI_REQUEST_NULL) {
+      if (message.request != 0) {
         static auto* const kept = new std::list<SentMessage>;
         kept->push_back(std::move(message));
         session_.mark_failed();
@@ -28,24 +28,23 @@ class MpiMailbox final : public Mailbox {
     SentMessage& message = sending_.emplace_back();
     message.text = std::make_unique<std::string>(std::move(text));
     session_.call("MPI_Isend", [&] {
-      return MPI_Isend(message.text->data(), static_cast<int>(message.text->size()), MPI_BYTE, to, tag_,
-                       session_.mailbox_comm(), &message.request);
+      return session_.mpi().send(message.text->data(), static_cast<int>(message.text->size()), to, tag_,
+                                 session_.mailbox_comm(), &message.request);
     });
   }
 
   std::optional<MailboxMessage> receive() override {
     const auto hold = session_.hold_open();
     int arrived = 0;
-    MPI_Message handle;
-    MPI_Status status;
-    int bytes = 0;
+    MpiHandle handle = 0;
+    MpiArrival arrival;
     session_.call("MPI_Improbe", [&] {
-      const int code = MPI_Improbe(MPI_ANY_SOURCE, tag_, session_.mailbox_comm(), &arrived, &handle, &status);
-      return code == MPI_SUCCESS && arrived ? MPI_Get_count(&status, MPI_BYTE, &bytes) : code;
+      return session_.mpi().find_message(tag_, session_.mailbox_comm(), &arrived, &handle, &arrival);
     });
     if (!arrived) return std::nullopt;
-    MailboxMessage received{status.MPI_SOURCE, std::string(static_cast<size_t>(bytes), '\0')};
-    session_.call("MPI_Mrecv", [&] { return MPI_Mrecv(received.text.data(), bytes, MPI_BYTE, &handle, &status); });
+    MailboxMessage received{arrival.source, std::string(static_cast<size_t>(arrival.bytes), '\0')};
+    session_.call("MPI_Mrecv",
+                  [&] { return session_.mpi().receive_message(received.text.data(), arrival.bytes, &handle); });
     return received;
   }
 
@@ -53,7 +52,7 @@ class MpiMailbox final : public Mailbox {
     const auto hold = session_.hold_open();
     std::erase_if(sending_, [&](SentMessage& message) {
       int done = 0;
-      session_.call("MPI_Test", [&] { return MPI_Test(&message.request, &done, MPI_STATUS_IGNORE); });
+      session_.call("MPI_Test", [&] { return session_.mpi().test(&message.request, 1, &done, nullptr); });
       return done != 0;
     });
     return sending_.empty();
@@ -62,7 +61,7 @@ class MpiMailbox final : public Mailbox {
  private:
   struct SentMessage {
     std::unique_ptr<std::string> text;  // at a stable address, since MPI reads it
-    MPI_Request request = MPI_REQUEST_NULL;
+    MpiHandle request = 0;
   };
 
   MpiSession& session_;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/runtime_settings.h"
+#include "comm/mpi/mpi_library.h"
 
 namespace lockstep {
 
@@ -18,11 +19,11 @@ std::unique_ptr<MpiSession> the_instance;
 bool finalized = false;
 
 // The thread level to request: the highest, unless the options set a lower one.
-int wanted_threads() {
+MpiThreads wanted_threads() {
   const std::string level = detail::runtime_option(&RuntimeOptions::mpi_threads);
-  return level == "multiple"     ? MPI_THREAD_MULTIPLE
-         : level == "serialized" ? MPI_THREAD_SERIALIZED
-                                 : MPI_THREAD_FUNNELED;
+  return level == "multiple"     ? MpiThreads::multiple
+         : level == "serialized" ? MpiThreads::serialized
+                                 : MpiThreads::funneled;
 }
 
 }  // namespace
@@ -41,54 +42,44 @@ MpiSession& MpiSession::instance() {
 }
 
 void MpiSession::initialize() {
-  int initialized = 0, ended = 0, provided = MPI_THREAD_SINGLE;
-  MPI_Initialized(&initialized);
-  MPI_Finalized(&ended);
+  int initialized = 0, ended = 0;
+  MpiThreads provided = MpiThreads::single;
+  mpi_.initialized(&initialized);
+  mpi_.finalized(&ended);
   if (ended)
     throw_error(
         "mpi: MPI was already finalized in this process and cannot be initialized again; finalize it after its last "
         "use");
   if (initialized) {
-    MPI_Query_thread(&provided);
-    if (provided < MPI_THREAD_SERIALIZED)
+    mpi_.query_thread(&provided);
+    if (provided < MpiThreads::serialized)
       throw_error(
           "mpi: the program initialized MPI for calls from one thread only; call MPI_Init_thread with "
           "MPI_THREAD_MULTIPLE or MPI_THREAD_SERIALIZED, let lockstep initialize MPI, or use tcp");
   } else {
-    const int wanted = wanted_threads();
+    const MpiThreads wanted = wanted_threads();
     funnel_ = std::make_unique<MpiFunnel>();
-    const int code = funnel_->run([&] { return MPI_Init_thread(nullptr, nullptr, wanted, &provided); });
-    if (code != MPI_SUCCESS) throw_mpi_error("MPI_Init_thread", code);
+    const int code = funnel_->run([&] { return mpi_.init_thread(wanted, &provided); });
+    if (code != kMpiSuccess) throw_mpi_error("MPI_Init_thread", code);
     provided = std::min(provided, wanted);  // some libraries provide more than was requested
   }
-  threads_ = provided >= MPI_THREAD_MULTIPLE     ? Threads::any
-             : provided == MPI_THREAD_SERIALIZED ? Threads::one_at_a_time
-                                                 : Threads::funnel;
+  threads_ = provided == MpiThreads::multiple     ? Threads::any
+             : provided == MpiThreads::serialized ? Threads::one_at_a_time
+                                                  : Threads::funnel;
 }
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession() : mpi_(mpi_functions()) {
   initialize();
   call("MPI_Comm_dup", [&] {
-    for (MPI_Comm* comm : {&data_comm_, &tagged_comm_, &key_comm_, &mailbox_comm_}) {
-      if (const int code = MPI_Comm_dup(MPI_COMM_WORLD, comm); code != MPI_SUCCESS) return code;
-      MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
-    }
-    MPI_Comm_rank(data_comm_, &rank_);
-    MPI_Comm_size(data_comm_, &size_);
-    void* bound = nullptr;
-    int found = 0;
-    MPI_Comm_get_attr(data_comm_, MPI_TAG_UB, &bound, &found);
-    max_tag_ = found ? *static_cast<int*>(bound) : 32767;
-    return MPI_SUCCESS;
+    for (MpiHandle* comm : {&data_comm_, &tagged_comm_, &key_comm_, &mailbox_comm_})
+      if (const int code = mpi_.duplicate_world(comm); code != kMpiSuccess) return code;
+    return mpi_.place(data_comm_, &rank_, &size_, &max_tag_);
   });
 }
 
 void MpiSession::throw_mpi_error(const char* what, int code) {
-  char text[MPI_MAX_ERROR_STRING + 1] = {};
-  auto describe = [&] {
-    int length = 0;
-    return MPI_Error_string(code, text, &length);
-  };
+  char text[512] = {};
+  auto describe = [&] { return mpi_.describe_error(code, text, sizeof text); };
   on_allowed_thread(describe);
   throw CommError(fmt::format("{} failed: {}", what, text));
 }
@@ -117,7 +108,7 @@ void MpiSession::end(bool finalize) {
     const std::lock_guard lock(open_mutex_);
     ended_ = true;
   }
-  if (funnel_ && finalize) funnel_->run([] { return MPI_Finalize(); });
+  if (funnel_ && finalize) funnel_->run([this] { return mpi_.finalize(); });
 }
 
 std::shared_lock<std::shared_mutex> MpiSession::hold_open() {
@@ -147,7 +138,7 @@ void MpiSession::set(const std::string& key, const std::string& value) {
     SentEntry& entry = sending_.emplace_back();
     entry.text = key + '\0' + value;
     call("MPI_Isend", [&] {
-      return MPI_Isend(entry.text.data(), static_cast<int>(entry.text.size()), MPI_BYTE, other, kEntryTag, key_comm_,
+      return mpi_.send(entry.text.data(), static_cast<int>(entry.text.size()), other, kEntryTag, key_comm_,
                        &entry.request);
     });
   }
@@ -157,22 +148,18 @@ void MpiSession::poll() {
   const std::lock_guard lock(mutex_);
   while (true) {
     int arrived = 0;
-    MPI_Message message;
-    MPI_Status status;
-    int bytes = 0;
-    call("MPI_Improbe", [&] {
-      const int code = MPI_Improbe(MPI_ANY_SOURCE, kEntryTag, key_comm_, &arrived, &message, &status);
-      return code == MPI_SUCCESS && arrived ? MPI_Get_count(&status, MPI_BYTE, &bytes) : code;
-    });
+    MpiHandle message = 0;
+    MpiArrival arrival;
+    call("MPI_Improbe", [&] { return mpi_.find_message(kEntryTag, key_comm_, &arrived, &message, &arrival); });
     if (!arrived) break;
-    std::string text(static_cast<size_t>(bytes), '\0');
-    call("MPI_Mrecv", [&] { return MPI_Mrecv(text.data(), bytes, MPI_BYTE, &message, &status); });
+    std::string text(static_cast<size_t>(arrival.bytes), '\0');
+    call("MPI_Mrecv", [&] { return mpi_.receive_message(text.data(), arrival.bytes, &message); });
     const size_t end = text.find('\0');
     entries_.emplace(text.substr(0, end), text.substr(end + 1));
   }
   std::erase_if(sending_, [&](SentEntry& entry) {
     int done = 0;
-    call("MPI_Test", [&] { return MPI_Test(&entry.request, &done, MPI_STATUS_IGNORE); });
+    call("MPI_Test", [&] { return mpi_.test(&entry.request, 1, &done, nullptr); });
     return done != 0;
   });
 }

@@ -2,8 +2,6 @@
 // KeyStore between the processes. Safe from any thread.
 #pragma once
 
-#include <mpi.h>
-
 #include <atomic>
 #include <chrono>
 #include <list>
@@ -15,6 +13,7 @@
 #include <string>
 
 #include "comm/key_store.h"
+#include "comm/mpi/mpi_functions.h"
 #include "comm/mpi/mpi_funnel.h"
 
 namespace lockstep {
@@ -32,17 +31,19 @@ class MpiSession final : public KeyStore {
   int rank() const { return rank_; }
   int size() const { return size_; }
   // For the messages of all groups, distinguished by the MPI tag of the group.
-  MPI_Comm data_comm() const { return data_comm_; }
+  MpiHandle data_comm() const { return data_comm_; }
   // For the messages of the group with kFirstTag, whose MPI tags carry the tags of Links.
-  MPI_Comm tagged_comm() const { return tagged_comm_; }
-  MPI_Comm mailbox_comm() const { return mailbox_comm_; }
+  MpiHandle tagged_comm() const { return tagged_comm_; }
+  MpiHandle mailbox_comm() const { return mailbox_comm_; }
   int max_tag() const { return max_tag_; }
+  // To be called inside call().
+  const MpiFunctions& mpi() const { return mpi_; }
 
   // Calls MPI on a thread that may do so: f() returns an MPI error code and does not throw. `what` names the MPI
-  // function. Throws CommError unless the code is MPI_SUCCESS.
+  // function. Throws CommError unless the code is kMpiSuccess.
   template <class F>
   void call(const char* what, F&& f) {
-    if (const int code = on_allowed_thread(f); code != MPI_SUCCESS) [[unlikely]]
+    if (const int code = on_allowed_thread(f); code != kMpiSuccess) [[unlikely]]
       throw_mpi_error(what, code);
   }
 
@@ -85,18 +86,18 @@ class MpiSession final : public KeyStore {
   // An entry that is being sent.
   struct SentEntry {
     std::string text;
-    MPI_Request request = MPI_REQUEST_NULL;
+    MpiHandle request = 0;
   };
 
   // Which threads may call MPI: any, one at a time, or only the funnel.
   enum class Threads { any, one_at_a_time, funnel };
 
+  const MpiFunctions& mpi_;
   Threads threads_ = Threads::any;
   std::unique_ptr<MpiFunnel> funnel_;  // the thread that initialized MPI; null: the program did
   int rank_ = 0, size_ = 1;
   int max_tag_ = 0;
-  MPI_Comm data_comm_ = MPI_COMM_NULL, tagged_comm_ = MPI_COMM_NULL, key_comm_ = MPI_COMM_NULL,
-           mailbox_comm_ = MPI_COMM_NULL;
+  MpiHandle data_comm_ = 0, tagged_comm_ = 0, key_comm_ = 0, mailbox_comm_ = 0;
   std::mutex turn_;
   std::atomic<bool> failed_{false};
   std::shared_mutex open_mutex_;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "lockstep/sharding.h"
+#include "program/definitions.h"
 #include "program/op.h"
 
 namespace lockstep {
@@ -25,6 +26,11 @@ BatchedProgram batch(const Program&, const std::vector<bool>& batched, int64_t s
 
 // Removes dead code and common subexpressions and applies the ops' folds, to a fixed point. Does not change results.
 Program simplify(const Program&);
+
+// Replaces subgraphs that compute what a row computes by the row (the column `recognize`), also in nested programs. The
+// result is simplified if something was replaced, and else the program itself. Results change by rounding only.
+// `contents`: of inputs that are constants, such as a mask.
+Program recognize(const Program&, const InputContents& contents = {});
 
 // Removes equations that no output depends on. Keeps all inputs and collectives.
 Program drop_dead(const Program&);

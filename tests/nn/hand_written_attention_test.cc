@@ -97,7 +97,7 @@ double difference(const Array& a, const Array& b) {
 
 // A loss whose gradient differs from element to element.
 template <class F>
-auto loss_of(const F& f) {
+auto weighted_loss(const F& f) {
   return [f](Operands x) {
     const Array y = astype(f(x.q, x.k, x.v), f32);
     return sum(y * sin(reshape(arange(static_cast<float>(y.size())), y.shape())));
@@ -108,7 +108,7 @@ template <class F>
 void expect_same_results(const F& attend, const Operands& x, double tolerance) {
   const auto f = [&](Operands in) { return attend(in.q, in.k, in.v); };
   EXPECT_LE(difference(jit(f)(x), jit(f, {.recognize = false})(x)), tolerance);
-  const auto gradient = grad(loss_of(attend));
+  const auto gradient = grad(weighted_loss(attend));
   const Operands with = jit(gradient)(x), without = jit(gradient, {.recognize = false})(x);
   EXPECT_LE(difference(with.q, without.q), tolerance);
   EXPECT_LE(difference(with.k, without.k), tolerance);
@@ -120,7 +120,7 @@ TEST(HandWrittenAttention, IsRecognizedInAllForms) {
     SCOPED_TRACE(name);
     const Operands x = operands({2, 17, 4, 8});
     EXPECT_TRUE(recognizes(attend, x.q, x.k, x.v)) << jit(attend).program(x.q, x.k, x.v);
-    EXPECT_TRUE(recognizes(grad(loss_of(attend)), x));
+    EXPECT_TRUE(recognizes(grad(weighted_loss(attend)), x));
     EXPECT_TRUE(has_row(jit(attend).lowered(x.q, x.k, x.v), "attention"));
   }
 }
@@ -138,7 +138,7 @@ TEST(HandWrittenAttention, HasTheSameResultsAndGradients) {
 TEST(HandWrittenAttention, NeverStoresTheScores) {
   constexpr int64_t kTokens = 512;
   const Operands x = operands({1, kTokens, 4, 16});
-  const auto gradient = grad(loss_of(einsums));
+  const auto gradient = grad(weighted_loss(einsums));
   const int64_t scores = 4 * kTokens * kTokens * int64_t{sizeof(float)};
   EXPECT_LT(jit(gradient).work_bytes(x)[0], scores / 4);
   EXPECT_GT(jit(gradient, {.recognize = false}).work_bytes(x)[0], scores);
@@ -167,7 +167,7 @@ TEST(HandWrittenAttention, IsRecognizedInABatch) {
   expect_same_results(by_head, x, 1e-5);
   EXPECT_LE(difference(by_head(x.q, x.k, x.v), einsums(x.q, x.k, x.v)), 1e-5);
   // Gradients of single examples.
-  const auto of_each = vmap([](Array q, Array k, Array v) { return grad(loss_of(of_example))(Operands{q, k, v}).q; });
+  const auto of_each = vmap([](Array q, Array k, Array v) { return grad(weighted_loss(of_example))(Operands{q, k, v}).q; });
   EXPECT_TRUE(recognizes(of_each, x.q, x.k, x.v));
   EXPECT_LE(difference(jit(of_each)(x.q, x.k, x.v), jit(of_each, {.recognize = false})(x.q, x.k, x.v)), 1e-5);
 }
@@ -177,7 +177,7 @@ template <class Layers>
 void expect_recognized_layers(const Layers& layers) {
   const Operands x = operands({2, 9, 2, 8});
   EXPECT_TRUE(recognizes(layers, x.q, x.k, x.v));
-  EXPECT_TRUE(recognizes(grad(loss_of(layers)), x));
+  EXPECT_TRUE(recognizes(grad(weighted_loss(layers)), x));
   expect_same_results(layers, x, 1e-5);
 }
 Array masked_by(const Array& mask, const Array& q, const Array& k, const Array& v) {
@@ -225,7 +225,7 @@ TEST(HandWrittenAttention, IsRecognizedOnDevices) {
 
 TEST(HandWrittenAttention, IsRecognizedOutsideOfJit) {
   const Operands x = operands({2, 9, 2, 8});
-  const auto gradient = grad(loss_of(einsums));
+  const auto gradient = grad(weighted_loss(einsums));
   EXPECT_LE(difference(gradient(x).k, jit(gradient, {.recognize = false})(x).k), 1e-5);
   EXPECT_TRUE(has_row(program_text(gradient, x), "attention_grad"));
 }

@@ -413,10 +413,28 @@ class AttentionMatch {
   int64_t b_ = 1, g_ = 1, m_ = 1, n_t_ = 1, n_s_ = 1, e_ = 1, f_ = 1;
 };
 
+// Whether an operand is a quotient of an exponential. Simplification may remove views and conversions.
+bool may_have_weights(const Recognition& r) {
+  const auto origin = [&](ValueId id) {
+    const Eqn* eqn = DefinedValue{&r.definitions, id}.eqn();
+    while (eqn && (eqn->op->view || eqn->op == &cast_op || eqn->op == &pvary_op))
+      eqn = DefinedValue{&r.definitions, eqn->in[0]}.eqn();
+    return eqn;
+  };
+  for (const ValueId id : r.eqn.in) {
+    const Eqn* quotient = origin(id);
+    if (!quotient || quotient->op != &div_op) continue;
+    const Eqn* power = origin(quotient->in[0]);
+    if (power && power->op == &exp_op) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Value recognize_attention(const Recognition& r) {
   if (r.eqn.op != &einsum_op) return {};
+  if (r.map.empty()) return may_have_weights(r) ? Value(&r.builder, 0) : Value();
   for (const bool swapped : {false, true})
     if (const Value found = AttentionMatch(r, swapped).run()) return found;
   return {};

@@ -13,6 +13,27 @@ std::vector<const Op*> recognizing_rows() {
   return rows;
 }
 
+Value recognized_result(const Recognition& r) {
+  static const std::vector<const Op*> rows = recognizing_rows();
+  if (r.eqn.out.size() != 1) return {};
+  for (const Op* op : rows)
+    if (const Value found = op->recognize(r)) return found;
+  return {};
+}
+
+// Whether a row may recognize something after simplification. Much cheaper than that.
+bool may_recognize(const Program& p) {
+  const Definitions definitions(p);
+  Builder unused;
+  const Values none;
+  for (const Eqn& eqn : p.eqns) {
+    if (recognized_result({definitions, eqn, unused, none})) return true;
+    for (const auto& [name, value] : eqn.attrs)
+      if (const auto* body = std::get_if<ProgramPtr>(&value); body && may_recognize(**body)) return true;
+  }
+  return false;
+}
+
 // The program with all that is recognized, or null if nothing is. `simple` is simplified.
 ProgramPtr recognized(const Program& simple, const Definitions& definitions);
 
@@ -21,7 +42,7 @@ Attrs recognized_programs(const Eqn& eqn, const Definitions& outer, bool& any) {
   Attrs attrs = eqn.attrs;
   for (const auto& [name, value] : eqn.attrs) {
     const auto* body = std::get_if<ProgramPtr>(&value);
-    if (!body) continue;
+    if (!body || !may_recognize(**body)) continue;
     const Program simple = simplify(**body);
     if (ProgramPtr found = recognized(simple, Definitions(simple, outer, eqn, name))) {
       attrs.set(name, std::move(found));
@@ -29,14 +50,6 @@ Attrs recognized_programs(const Eqn& eqn, const Definitions& outer, bool& any) {
     }
   }
   return attrs;
-}
-
-Value recognized_result(const Recognition& r) {
-  static const std::vector<const Op*> rows = recognizing_rows();
-  if (r.eqn.out.size() != 1) return {};
-  for (const Op* op : rows)
-    if (const Value found = op->recognize(r)) return found;
-  return {};
 }
 
 ProgramPtr recognized(const Program& simple, const Definitions& definitions) {
@@ -65,6 +78,7 @@ ProgramPtr recognized(const Program& simple, const Definitions& definitions) {
 }  // namespace
 
 Program recognize(const Program& program, const InputContents& contents) {
+  if (!may_recognize(program)) return program;
   const Program simple = simplify(program);
   const ProgramPtr found = recognized(simple, Definitions(simple, contents));
   return found ? *found : program;

@@ -82,6 +82,8 @@ struct EngineOptions {
   int64_t accumulate = 1;  // micro-batches per step; their gradients are accumulated
   Optimizer optimizer = {};
   Precision precision = {};
+  // nn::Mode::remat of training steps: less memory, more computation, the same results.
+  bool remat = false;
   // Evaluations use an exponential moving average of the parameters with this decay, see averages.h; 0: none.
   double ema_decay = 0;
   uint64_t seed = 0;
@@ -108,7 +110,7 @@ struct LaneMemory {
 };
 
 struct FitOptions {
-  int64_t steps = 0;         // the run ends when TrainState::step reaches this
+  int64_t steps = 0;       // the run ends when TrainState::step reaches this
   int64_t eval_every = 0;  // steps; 0: once an epoch
   // Evaluated during the run. Its loss selects the best checkpoint, and ends the run early; null: none.
   SourcePtr validation = nullptr;

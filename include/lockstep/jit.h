@@ -31,6 +31,9 @@ struct JitOptions {
   // Shardings of the result: one for the whole result, or one per element of a tuple or pair. Where
   // undefined, the sharding is derived from the arguments.
   std::vector<NamedSharding> out_shardings = {};
+  // Whether attention written as products and a softmax is replaced by dot_product_attention (attention.h), which never
+  // stores the matrix of scores. Results differ by rounding only.
+  bool recognize = true;
 };
 
 // A compiled function. Created by jit().
@@ -56,7 +59,7 @@ class Jit {
     inspect(detail::compile_kernels_in_background, args...);
   }
 
-  // The traced program, as text.
+  // The traced program, with what was recognized (JitOptions::recognize), as text.
   template <class... Args>
   std::string program(const Args&... args) const {
     return inspect(detail::program_text, args...);

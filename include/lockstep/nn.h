@@ -85,6 +85,9 @@ struct Mode {
   Array key = {};                   // the random key for dropout; defined when training
   DType compute = f32;              // the type of activations
   StateUpdates* updates = nullptr;  // receives the next values of states; null: they are dropped
+  // Blocks of transformers store only their input in training; the backward pass computes the rest again. The results
+  // are the same.
+  bool remat = false;
 
   // Assigns the next value of a state, from the next step on. `state` must be the array that the loss was called with.
   void update(const State& state, const Array& value) const;

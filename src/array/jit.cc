@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "array/node.h"
+#include "array/trace.h"
 #include "base/check.h"
 #include "base/runtime_parts.h"
 
@@ -32,7 +33,9 @@ std::shared_ptr<JitCache::Entry> JitCache::find(std::string_view key, const void
     if (entry->tag == tag && entry->runtime == runtime && entry->key == key) return entry;
   auto made = std::make_shared<Entry>();
   Call call;
-  const Traced traced = trace(*made, call);
+  const RecognitionScope scope(options_->recognize);
+  Traced traced = trace(*made, call);
+  traced.program = recognized(traced);
   made->executable = compile(traced, arrays, call);
   made->key = key;
   made->tag = tag;

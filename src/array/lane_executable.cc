@@ -2,6 +2,7 @@
 // own plan.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "array/constraints.h"
@@ -29,13 +30,14 @@ std::string lane_spec_text(const LaneSpec& lane_spec) { return to_string(spec_of
 
 class MultiLaneExecutable final : public Executable {
  public:
-  // `global` is the program with its bodies inlined; it is what is partitioned.
+  // `global` is the program with its bodies inlined; it is what is partitioned. `merge`: see lower().
   MultiLaneExecutable(ProgramPtr program, const std::vector<bool>& donated, Arrays captures, Shardings out_shardings,
-                      Program global, MeshLanes lanes, Placement placement)
+                      Program global, MeshLanes lanes, Placement placement, bool merge)
       : Executable(std::move(program), donated, std::move(captures), std::move(out_shardings)),
         global_(std::move(global)),
         where_(std::move(lanes)),
-        placement_(std::move(placement)) {
+        placement_(std::move(placement)),
+        merge_(merge) {
     if (where_.across_processes) World::current().agree("program", agreement());
     make_plans();
   }
@@ -132,7 +134,7 @@ class MultiLaneExecutable final : public Executable {
       Lane& executor = lane_of(here);
       const auto comm = [this, lane, &executor](const std::string& axes) { return comms_->of(lane, axes, executor); };
       lanes_[static_cast<size_t>(here)] = std::make_unique<LocalProgram>(
-          executor, lower(apply_schedule(partition(global_, where_.grid, placement_, lane), schedule)),
+          executor, lower(apply_schedule(partition(global_, where_.grid, placement_, lane), schedule), merge_),
           PlanOptions{donated_, comm});
     };
     // Lanes with their own memory create communicators together while they plan.
@@ -235,6 +237,7 @@ class MultiLaneExecutable final : public Executable {
   Program global_;
   MeshLanes where_;
   Placement placement_;
+  const bool merge_;
   std::unique_ptr<LaneComms> comms_;
   std::vector<std::unique_ptr<LocalProgram>> lanes_;
 };
@@ -288,6 +291,8 @@ std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const st
   const LaneGrid& grid = lanes.grid;
   if (grid.axes.empty()) return nullptr;
   global = simplify(drop_annotations(global, mesh_text(mesh)));
+  const bool recomputes = std::any_of(global.eqns.begin(), global.eqns.end(),
+                                      [](const Eqn& eqn) { return eqn.op->inline_body == Inline::late; });
   global = constrain_outputs(drop_dead(inline_bodies(global, Inline::late)), in, given_out, mesh);
   Placement placement = place(global, grid, known_lane_specs(global, global.inputs, in, mesh, grid),
                               known_lane_specs(global, global.outputs, given_out, mesh, grid));
@@ -301,7 +306,7 @@ std::shared_ptr<Executable> compile_on_lanes(const ProgramPtr& program, const st
       labels[j] = NamedSharding(mesh, spec_of(lane_spec));
   }
   return std::make_shared<MultiLaneExecutable>(program, donated, captures, std::move(labels), std::move(global),
-                                               std::move(lanes), std::move(placement));
+                                               std::move(lanes), std::move(placement), !recomputes);
 }
 
 }  // namespace lockstep::detail

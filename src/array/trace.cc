@@ -6,11 +6,13 @@
 #include "array/promote.h"
 #include "base/check.h"
 #include "ops/shape_ops.h"
+#include "passes/passes.h"
 
 namespace lockstep::detail {
 namespace {
 
 thread_local std::vector<std::unique_ptr<Trace>> open_traces;
+thread_local bool recognition_enabled = true;
 
 uint64_t next_id() {
   static std::atomic<uint64_t> next{1};
@@ -101,5 +103,21 @@ Traced Tracing::finish(std::span<const Array> outputs) {
 }
 
 bool tracing() { return !open_traces.empty(); }
+
+RecognitionScope::RecognitionScope(bool enabled) : before_(recognition_enabled) { recognition_enabled = enabled; }
+RecognitionScope::~RecognitionScope() { recognition_enabled = before_; }
+
+ProgramPtr recognized(const Traced& traced) {
+  if (!recognition_enabled) return traced.program;
+  const size_t own = traced.program->inputs.size() - traced.captures.size();
+  const auto contents = [&](size_t input) -> const void* {
+    if (input < own) return nullptr;
+    const Array& array = traced.captures[input - own];
+    const Node& node = *array.node();
+    if (node.kind != Node::Kind::concrete || node.pieces.divided) return nullptr;
+    return buffer_of(array, "jit")->data();
+  };
+  return std::make_shared<const Program>(recognize(*traced.program, contents));
+}
 
 }  // namespace lockstep::detail

@@ -45,4 +45,19 @@ class Trace {
   std::map<std::pair<uint64_t, uint64_t>, Value> captured_;  // key: {trace, value}, or {0, node address}
 };
 
+// While it exists, recognize() does or does not take place in what this thread compiles and differentiates.
+class RecognitionScope {
+ public:
+  explicit RecognitionScope(bool enabled);
+  ~RecognitionScope();
+  RecognitionScope(const RecognitionScope&) = delete;
+  RecognitionScope& operator=(const RecognitionScope&) = delete;
+
+ private:
+  const bool before_;
+};
+
+// The program after the pass recognize(), unless a scope disables it.
+ProgramPtr recognized(const Traced&);
+
 }  // namespace lockstep::detail

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "array/apply.h"
+#include "array/trace.h"
 #include "base/check.h"
 #include "lockstep/collectives.h"
 #include "lockstep/control.h"
@@ -81,7 +82,8 @@ void check_cotangent(const Array& cotangent, const Array& result, size_t index) 
 
 ProgramPtr gradient_program(const Traced& traced, std::vector<bool> wanted) {
   wanted.resize(traced.program->inputs.size(), false);
-  const Program& p = *traced.program;
+  const ProgramPtr program = recognized(traced);
+  const Program& p = *program;
   const Program both = joint(p, wanted);
   // Cotangents: 1 for the loss, 0 for aux.
   Builder b;
@@ -96,7 +98,8 @@ ProgramPtr gradient_program(const Traced& traced, std::vector<bool> wanted) {
 
 VjpPrograms vjp_programs(const Traced& traced, std::vector<bool> wanted) {
   wanted.resize(traced.program->inputs.size(), false);
-  const Program& p = *traced.program;
+  const ProgramPtr program = recognized(traced);
+  const Program& p = *program;
   Split s = split(inline_bodies(joint(p, wanted), Inline::early), p.inputs.size(), p.outputs.size());
   return {std::make_shared<const Program>(std::move(s.known)), std::make_shared<const Program>(std::move(s.rest)),
           s.outputs};

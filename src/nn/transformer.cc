@@ -145,14 +145,17 @@ Array apply(const TransformerConfig& config, const TransformerBlock& block, cons
             int64_t site) {
   const TransformerConfig c = resolved(config);
   check_tokens(c, x);
-  return apply_block(c, block, x, mode, site, [&](Heads heads) {
-    if (c.rotary) {
-      const Array positions = arange(x.shape(1), i32);
-      heads.q = rotary(heads.q, positions, c.rope_base);
-      heads.k = rotary(heads.k, positions, c.rope_base);
-    }
-    return attention(heads.q, heads.k, heads.v, {.causal = c.causal, .dropout = c.dropout, .site = site}, mode);
-  });
+  const auto compute = [&](const TransformerBlock& weights, const Array& in) {
+    return apply_block(c, weights, in, mode, site, [&](Heads heads) {
+      if (c.rotary) {
+        const Array positions = arange(in.shape(1), i32);
+        heads.q = rotary(heads.q, positions, c.rope_base);
+        heads.k = rotary(heads.k, positions, c.rope_base);
+      }
+      return attention(heads.q, heads.k, heads.v, {.causal = c.causal, .dropout = c.dropout, .site = site}, mode);
+    });
+  };
+  return mode.remat && mode.training ? remat(compute)(block, x) : compute(block, x);
 }
 
 Array apply(const TransformerConfig& config, const TransformerBlock& block, const Array& x, const Mode& mode,

@@ -266,6 +266,7 @@ constinit const Op attention_op = {.name = "attention",
                                    .vjp = attention_vjp,
                                    .batch = attention_batch<false>,
                                    .local = attention_local,
+                                   .recognize = recognize_attention,
                                    .cpu = attention_cpu,
                                    .cuda = LOCKSTEP_CUDA(attention_cuda)};
 constinit const Op attention_grad_op = {.name = "attention_grad",

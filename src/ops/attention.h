@@ -83,6 +83,10 @@ struct AttentionExtras {
 // The results y and lse. `attrs` says everything but where the extras are.
 Values attention(Value q, Value k, Value v, const AttentionAttrs& attrs, const AttentionExtras& extras = {});
 
+// The row `attention` for an equation that multiplies the weights of a softmax by values, if all of it is what the row
+// computes; else absent. See attention_recognize.cc.
+Value recognize_attention(const Recognition&);
+
 // Both rows as programs of simpler rows, with the scores as an array. They define the gradient of attention_grad, and
 // compute batches that the rows cannot express.
 Program attention_program(Types in, const AttentionAttrs&);

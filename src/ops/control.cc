@@ -45,6 +45,12 @@ Grads spread(const Values& gradients, const std::vector<bool>& wanted, size_t sk
   return out;
 }
 
+// The operands are the last inputs of each program: after the residuals and cotangents of a backward program, and all
+// but the predicate of a cond.
+int last_operands(const Eqn& eqn, std::string_view name, size_t input) {
+  return static_cast<int>(input + eqn.in.size()) - static_cast<int>(eqn.attrs.program(name).inputs.size());
+}
+
 // ---- cond
 
 std::vector<Type> cond_type(Types in, const Attrs& attrs) {
@@ -187,6 +193,7 @@ constinit const Op cond_op = {
     .vjp = cond_vjp,
     .batch = cond_batch,
     .own_varying = true,
+    .operand_of_input = last_operands,
     .cpu = cond_cpu,
     .cuda = LOCKSTEP_CUDA(cond_cuda),
 };
@@ -198,6 +205,7 @@ constinit const Op remat_op = {
     .batch = remat_batch,
     .inline_body = Inline::late,
     .own_varying = true,
+    .operand_of_input = last_operands,
 };
 
 constinit const Op custom_vjp_op = {
@@ -208,6 +216,7 @@ constinit const Op custom_vjp_op = {
     .batch = custom_batch,
     .inline_body = Inline::early,
     .own_varying = true,
+    .operand_of_input = last_operands,
 };
 
 Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands) {

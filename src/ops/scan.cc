@@ -305,6 +305,12 @@ class ScanLoop {
   std::vector<void*> out_;
 };
 
+// Constants keep their value; carries and slices of xs do not.
+int scan_operand(const Eqn& eqn, std::string_view, size_t input) {
+  const Parts p(eqn.attrs);
+  return input >= p.carry + p.xs ? static_cast<int>(input) : -1;
+}
+
 Kernel scan_cpu(const KernelSpec& spec) {
   return scan_kernel(spec, {allocate, [](void* to, const void* from, int64_t bytes) {
                               if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -326,6 +332,7 @@ constinit const Op scan_op = {
     .batch = scan_batch,
     .alias = scan_alias,
     .own_varying = true,
+    .operand_of_input = scan_operand,
     .cpu = scan_cpu,
     .cuda = LOCKSTEP_CUDA(scan_cuda),
 };

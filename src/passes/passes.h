@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "lockstep/sharding.h"
+#include "program/definitions.h"
 #include "program/op.h"
 
 namespace lockstep {
@@ -23,8 +24,14 @@ Split split(const Program& joint, size_t known_inputs, size_t outputs);
 BatchedProgram batch(const Program&, const std::vector<bool>& batched, int64_t size, const std::vector<bool>& force,
                      const std::string& axis = "");
 
-// Removes dead code and common subexpressions and applies the ops' folds, to a fixed point. Does not change results.
-Program simplify(const Program&);
+// Removes dead code and, with `merge`, common subexpressions, and applies the ops' folds, to a fixed point. Does not change
+// results.
+Program simplify(const Program&, bool merge = true);
+
+// Replaces subgraphs that compute what a row computes by the row (the column `recognize`), also in nested programs. The
+// result is simplified if something was replaced, and else the program itself. Results change by rounding only.
+// `contents`: of inputs that are constants, such as a mask.
+Program recognize(const Program&, const InputContents& contents = {});
 
 // Removes equations that no output depends on. Keeps all inputs and collectives.
 Program drop_dead(const Program&);
@@ -49,8 +56,9 @@ Mesh mesh_of(const Program&, const std::vector<NamedSharding>& others);
 // The result is an undefined NamedSharding for an output whose sharding does not follow from them.
 std::vector<NamedSharding> propagate(const Program&, const std::vector<NamedSharding>& inputs);
 
-// All passes between a traced program and an execution plan.
-Program lower(const Program&);
+// All passes between a traced program and an execution plan. Without `merge`, common subexpressions stay: the program has
+// recomputations that were inlined before.
+Program lower(const Program&, bool merge = true);
 
 // The passes above that rows with sub-programs use.
 extern const SubPrograms kSubPrograms;

@@ -30,8 +30,8 @@ struct SeenEqn {
   Values out;
 };
 
-// One round of folds and common-subexpression elimination, front to back.
-Program round(const Program& p) {
+// One round of folds and, with `merge`, common-subexpression elimination, front to back. Constants are always merged.
+Program round(const Program& p, bool merge) {
   Builder b;
   Values map(p.types.size());
   for (ValueId id : p.inputs) map[id] = b.input(p.types[id]);
@@ -51,7 +51,8 @@ Program round(const Program& p) {
     for (const Value& v : in) h.add(v.id());
     const uint64_t key = h.value();
     const Values* seen_out = nullptr;
-    for (auto [it, end] = seen.equal_range(key); it != end && !seen_out && !eqn.op->is_collective(); ++it)
+    for (auto [it, end] = seen.equal_range(key);
+         it != end && !seen_out && !eqn.op->is_collective() && (merge || in.empty()); ++it)
       if (it->second.op == eqn.op && it->second.in == in && it->second.attrs == eqn.attrs) seen_out = &it->second.out;
     if (seen_out) {
       for (size_t k = 0; k < seen_out->size(); ++k) map[eqn.out[k]] = (*seen_out)[k];
@@ -99,12 +100,12 @@ Program drop_dead(const Program& p) {
   return out;
 }
 
-Program simplify(const Program& program) {
+Program simplify(const Program& program, bool merge) {
   Program p = drop_dead(program);
   // Folds shrink programs, so a few rounds reach the fixed point; the limit only bounds the work.
   constexpr int kRounds = 8;
   for (int i = 0; i < kRounds; ++i) {
-    Program next = drop_dead(round(p));
+    Program next = drop_dead(round(p, merge));
     if (next == p) break;
     p = std::move(next);
   }
@@ -178,9 +179,9 @@ Program checked(Program p) {
   return p;
 }
 
-Program lower(const Program& program) {
+Program lower(const Program& program, bool merge) {
   Program p = checked(inline_bodies(drop_annotations(checked(program)), Inline::early));
-  p = checked(simplify(p));
+  p = checked(simplify(p, merge));
   p = checked(drop_dead(inline_bodies(p, Inline::late)));
   return checked(fuse(p));
 }

@@ -34,6 +34,7 @@ class Pool;
 class Comm;
 class CudaStream;
 class InFlight;
+class Definitions;
 struct CudaTaskKind;
 
 // Per operand or result: how many elements of a dimension one step along its factor is, where it is not 1.
@@ -149,6 +150,16 @@ struct Fold {
   std::span<const Value> in;
   const Type& type;  // of the result
   Builder& builder;
+};
+
+// Context of the `recognize` column, which finds subgraphs that compute what a row computes: returns a value equal to
+// the single result of `eqn` up to rounding, computed by the row, or an absent Value. The program is simplified. What is
+// no longer used afterwards is dropped.
+struct Recognition {
+  const Definitions& definitions;  // of the program of `eqn`
+  const Eqn& eqn;
+  Builder& builder;
+  const Values& map;  // the builder's value for each of the program's values so far
 };
 
 // A result that reads its operand at affine positions: out[i...] = in[offset + sum(strides[d] * i[d])], in
@@ -279,6 +290,7 @@ struct Op {
   bool fixed_rank = false;  // operands have a fixed number of dimensions: a batch is merged into the first of them
   Attrs (*local)(const LocalEqnContext&) = nullptr;                       // attributes on one shard; null: unchanged
   Value (*fold)(const Fold&) = nullptr;                                   // null: never simplified
+  Value (*recognize)(const Recognition&) = nullptr;                       // null: only emitted by its name
   View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: not a view
   // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 do not occur: registers hold
   // them as f32.
@@ -289,6 +301,9 @@ struct Op {
   // Whether the `type` column sets the axes over which results vary. Otherwise results vary over the union of
   // the operands' axes, and operands that vary over fewer are first made to vary alike.
   bool own_varying = false;
+  // Of an op that contains programs: the operand that equals input `input` of the program in attribute `name` whenever
+  // it is evaluated; -1 if there is none, as for the carries of a scan. null: none for all inputs.
+  int (*operand_of_input)(const Eqn&, std::string_view name, size_t input) = nullptr;
   // For a pure sharding constraint: what it states. Its result is its operand, which replaces it when
   // programs are partitioned and lowered. null: not a constraint.
   Annotation (*annotation)(const Type& result, const Attrs&) = nullptr;

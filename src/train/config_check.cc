@@ -12,6 +12,7 @@
 #include "lockstep/precision.h"
 #include "sharding/device_table.h"
 #include "train/config.h"
+#include "train/remat.h"
 
 namespace lockstep {
 namespace {
@@ -303,6 +304,7 @@ void validate(const TrainConfig& config) {
   if (!is_user_program()) check_built_in_model(config);
   check_length(config);
   check_devices(config);
+  check_remat(config);
   precision_of(config.precision);
   optimizer_kind(config.optimizer);
   schedule_kind(config.schedule);

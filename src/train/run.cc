@@ -27,6 +27,7 @@
 #include "train/checkpoint_folder.h"
 #include "train/folder_lock.h"
 #include "train/gpt_settings.h"
+#include "train/remat.h"
 #include "train/user_program.h"
 
 namespace lockstep {
@@ -276,10 +277,13 @@ class Run {
     // Find and check the checkpoint before any folder is changed, so that errors leave nothing behind.
     if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
     TrainState state = start(make_checked_engine(config_, problem.task, train, mesh), total);
+    const TrainConfig chosen = with_remat(config_, state, train, [&](const TrainConfig& config) {
+      return make_checked_engine(config, problem.task, train, mesh);
+    });
     lock_folder(std::chrono::seconds(0));
     move_old_checkpoints(state.step);
     if (is_first_process()) write_config(config_, problem.files);
-    Engine engine = make_engine(config_, problem.task, mesh, total, loggers_of(config_));
+    Engine engine = make_engine(chosen, problem.task, mesh, total, loggers_of(config_));
     if (logger_names(config_).find("console") != std::string::npos) {
       const std::string text = engine.describe(state, train, config_.batch_size);  // all processes must call it
       if (is_first_process()) write_stderr(text);
@@ -479,6 +483,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .accumulate = config.accumulate,
                                   .optimizer = make_optimizer(config, total_steps),
                                   .precision = precision_of(config.precision),
+                                  .remat = config.remat == "full",
                                   .ema_decay = config.ema_decay,
                                   .seed = config.seed,
                                   .checkpoint_dir = config.checkpoint_dir,

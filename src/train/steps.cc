@@ -25,6 +25,7 @@ struct CompiledSteps::Recipe {
   Precision precision;
   double ema_decay;
   uint64_t seed;
+  bool remat;
   std::shared_ptr<const Sources> sources;
   std::shared_ptr<MetricForms> step_metrics, eval_metrics, eval_counts;
 
@@ -132,7 +133,8 @@ AccumulatedGrads CompiledSteps::Recipe::gradients(const StepState& state, const 
   const Array key = random::fold_in(random::fold_in(random::key(seed), state.optimizer.step), micro_batch);
   const auto loss = [&](const std::vector<Array>& trained) {
     nn::StateUpdates updates;
-    const nn::Mode mode{.training = true, .key = key, .compute = precision.compute, .updates = &updates};
+    const nn::Mode mode{
+        .training = true, .key = key, .compute = precision.compute, .updates = &updates, .remat = remat};
     const TaskResult result = task.loss(merge(cast_floating(trained, precision.compute), states), arrays, mode);
     const int64_t examples = examples_of(arrays);
     LossShare share = loss_share(result.loss, examples, global_size);
@@ -275,9 +277,9 @@ StopVotes TrainShardings::votes(bool stop) const {
 
 CompiledSteps::CompiledSteps(const Task& task, const EngineOptions& options, const TrainShardings& shardings)
     : shardings_(shardings),
-      recipe_(
-          std::make_shared<const Recipe>(Recipe{task, options.optimizer, options.precision, options.ema_decay,
-                                                options.seed, sources_, step_metrics_, eval_metrics_, eval_counts_})),
+      recipe_(std::make_shared<const Recipe>(Recipe{task, options.optimizer, options.precision, options.ema_decay,
+                                                    options.seed, options.remat, sources_, step_metrics_, eval_metrics_,
+                                                    eval_counts_})),
       step_(nullptr, {}),
       run_several_(nullptr, {}),
       accumulate_(nullptr, {}),

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 
 #include "base/print_stderr.h"
@@ -38,7 +39,7 @@ void on_signal(int signal) {
   stop_signal = signal;
 }
 
-volatile std::sig_atomic_t has_checkpoint_dir = 0;
+volatile std::sig_atomic_t saves = 0;  // 1 if the run writes checkpoints
 
 bool output_reader_exited() {
   pollfd streams[] = {{STDOUT_FILENO, 0, 0}, {STDERR_FILENO, 0, 0}};
@@ -50,7 +51,7 @@ bool output_reader_exited() {
 void on_broken_pipe(int) {
   const int error = errno;
   if (stop_signal == 0 && output_reader_exited()) {
-    if (training == 0 || has_checkpoint_dir == 0) {
+    if (training == 0 || saves == 0) {
       std::signal(SIGPIPE, SIG_DFL);
       die_by_signal(SIGPIPE);
     }
@@ -75,21 +76,33 @@ const char* stopped_by() {
                                   : "another process";
 }
 
+// How the user continues a run that was stopped.
+std::string way_to_resume(const TrainConfig& config, const RunOutcome& outcome) {
+  if (config.checkpoint_dir.empty() && outcome.run_folder.empty())
+    return config.no_save ? "nothing was saved because of --no-save"
+                          : "nothing was saved because --checkpoint-dir is not set";
+  if (outcome.unsaved) return "its checkpoint could not be saved";
+  if (!outcome.run_folder.empty() && config.run_dir.empty())
+    return fmt::format("resume it with `{} --resume {}`", train_command(),
+                       std::filesystem::path(outcome.run_folder).filename().string());
+  return config.resume != "auto" ? "rerun the command without --resume to resume from there"
+                                 : "rerun the command to resume from there";
+}
+
 int train(const TrainConfig& config, const ProblemFactory& make) {
-  has_checkpoint_dir = config.checkpoint_dir.empty() ? 0 : 1;
+  saves = saves_checkpoints(config) ? 1 : 0;
   install_signal_handlers();
-  const RunOutcome outcome = train_problem(config, make, {.stop = [] {
-                                             training = 1;
-                                             return stop_signal != 0;
-                                           }});
+  const RunOutcome outcome = train_problem(config, make,
+                                           {.stop =
+                                                [] {
+                                                  training = 1;
+                                                  return stop_signal != 0;
+                                                },
+                                            .keep = true});
   if (outcome.stopped) {
     if (process_index() == 0)
       print_stderr("{}: stopped by {} at step {} of {}; {}\n", program_name(), stopped_by(), outcome.step,
-                   outcome.total_steps,
-                   config.checkpoint_dir.empty() ? "nothing was saved because --checkpoint-dir is not set"
-                   : outcome.unsaved             ? "its checkpoint could not be saved"
-                   : config.resume != "auto"     ? "rerun the command without --resume to resume from there"
-                                                 : "rerun the command to resume from there");
+                   outcome.total_steps, way_to_resume(config, outcome));
     const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // a restart resumes the run
     return warned ? distributed::retry_code() : 128 + stop_signal;
   }

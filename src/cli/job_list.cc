@@ -1,6 +1,7 @@
 #include "cli/job_list.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "base/terminal_style.h"
 #include "cli/command.h"
 #include "cli/retry.h"
 #include "jobs/model/object.h"
@@ -170,7 +172,7 @@ class ListPrinter {
  private:
   TableRow header_;
   const ListOptions& options_;
-  TableLayout columns_;
+  TableLayout columns_{terminal_style(STDOUT_FILENO).color};
   std::map<std::string, std::string> seen_;
   bool begun_ = false;
 };

@@ -126,7 +126,8 @@ int code_when_stopped(const GangResult& result, JobOutput& output) {
         fmt::format("stopped by {}; meanwhile {}", signal_name(signal), describe_cause(failed, *cause)));
     return exit_code(failed[*cause].exit_status);
   }
-  output.print_message(fmt::format("stopped by {}", signal_name(signal)));
+  output.print_message(fmt::format("stopped by {}{}", signal_name(signal),
+                                   result.killed ? "; the second signal killed the processes without saving" : ""));
   return 128 + signal;
 }
 
@@ -153,9 +154,10 @@ std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds 
 }
 
 bool is_job_variable(const std::string& name) {
-  for (const char* each : {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES",
-                           "LOCKSTEP_PROCESS_ID", "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID",
-                           "LOCKSTEP_LOCAL_COUNT", "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable})
+  for (const char* each :
+       {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES", "LOCKSTEP_PROCESS_ID",
+        "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID", "LOCKSTEP_LOCAL_COUNT", "LOCKSTEP_RESTARTS",
+        "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable})
     if (name == each) return true;
   return false;
 }
@@ -200,6 +202,7 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAtt
     std::vector<std::string> own = {fmt::format("LOCKSTEP_COORDINATOR={}", attempt.coordinator),
                                     fmt::format("LOCKSTEP_NUM_PROCESSES={}", options.processes),
                                     fmt::format("LOCKSTEP_PROCESS_ID={}", i)};
+    if (attempt.restarts > 0) own.push_back(fmt::format("LOCKSTEP_RESTARTS={}", attempt.restarts));
     own.insert(own.end(), options.variables.begin(), options.variables.end());
     ChildSpec spec{.environment = inherited, .folder = folder};
     if (host.empty()) {
@@ -233,7 +236,7 @@ int launch(const LaunchOptions& options) {
 
   int code = 0;
   for (int restarts = 0, ports = 1;;) {
-    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name()};
+    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name(), restarts};
     std::vector<ChildSpec> specs = child_specs(options, attempt, environment, folder);
     if (output.can_draw() && !specs[0].signals_by_input) {
       specs[0].terminal_columns = output.columns();

@@ -51,6 +51,7 @@ struct LaunchAttempt {
   std::string coordinator;  // "127.0.0.1:4711"
   std::string token;
   std::string launcher = {};  // LOCKSTEP_LAUNCHER
+  int restarts = 0;           // LOCKSTEP_RESTARTS
 };
 
 // The processes of one attempt. `environment` and `folder` are the launcher's environment and working directory.

@@ -16,6 +16,7 @@
 
 #include "array/lane_memory.h"
 #include "base/check.h"
+#include "base/live_line.h"
 #include "base/names.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
@@ -98,6 +99,7 @@ class FitRun {
                        .steps_per_epoch = train_.batches_per_epoch(),
                        .sets = evaluated_sets()};
     for (const auto& logger : options_.loggers) logger->begin(info);
+    if (process_index() == 0 && state_.step < fit_.steps) starting_.emplace("compiling and running the first step");
     if (process_count() == 1) stop_if(stop_requested());  // several processes agree at the end of a step
     if (!ended()) stop_if_out_of_patience();
     if (!ended() && process_count() == 1) steps_.prepare(state_, train_, fit_);
@@ -225,6 +227,7 @@ class FitRun {
   }
 
   void report(int64_t step, const StepMetrics& metrics) {
+    starting_.reset();
     const Meter::Report report = meter_.report();
     last_step_ = {{"loss", metrics.loss}};
     last_step_.insert(last_step_.end(), metrics.metrics.begin(), metrics.metrics.end());
@@ -267,6 +270,8 @@ class FitRun {
 
   // Evaluates a set. Appends its metrics to last_eval_ and passes them to the loggers.
   EvalResult measure(const SourcePtr& set, const std::string& prefix) {
+    std::optional<Activity> evaluating;
+    if (process_index() == 0) evaluating.emplace("evaluating");
     EvalResult result = engine_.evaluate(state_, set, fit_.eval_batch);
     Scalars metrics;
     for (const auto& [name, value] : result.metrics) metrics.emplace_back(prefix + name, value);
@@ -355,7 +360,8 @@ class FitRun {
   Jit<std::function<Array(const std::vector<Array>&)>> stack_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
   Scalars last_step_, last_eval_;
-  size_t task_metrics_ = 0;  // the first elements of last_step_: the loss and the metrics of the task
+  size_t task_metrics_ = 0;           // the first elements of last_step_: the loss and the metrics of the task
+  std::optional<Activity> starting_;  // until the first step is reported
   FitResult result_;
 };
 

@@ -318,6 +318,16 @@ class FitRun {
     }
   }
 
+  // Reports an evaluation that was better than the last one.
+  void report_best() {
+    if (state_.best_step == 0 || state_.best_step == state_.step) return;
+    const std::vector<int64_t> saved = checkpointer_ ? checkpointer_->saved() : std::vector<int64_t>();
+    const bool kept = options_.keep_best && std::ranges::find(saved, state_.best_step) != saved.end();
+    log_message(fmt::format("lowest validation loss: {:.4f} at step {}{}", state_.best_loss, state_.best_step,
+                            kept ? ", whose checkpoint is kept" : ""),
+                false);
+  }
+
   FitResult end() {
     if (checkpointer_) {
       checkpointer_->wait();
@@ -326,6 +336,7 @@ class FitRun {
       const bool is_saved = state_.step == first_step_ || (!saved.empty() && saved.back() == state_.step);
       result_.unsaved = !is_saved && !result_.ended_by_alarm;
     }
+    report_best();
     const Meter::Report report = meter_.report();
     result_.metrics = last_step_;
     for (auto& [name, value] : result_.metrics) {

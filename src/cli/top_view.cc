@@ -110,7 +110,7 @@ std::string metric_cell(const TopRow& row, const TerminalStyle&) { return printa
 
 constexpr Column kColumns[] = {{"NAME", 24, 0, false, name_cell},    {"STATE", 9, 0, false, state_cell},
                                {"STEP", 13, 1, true, step_cell},     {"DONE", 10, 5, false, bar_cell},
-                               {"LOSS", 7, 1, true, loss_cell},      {"LOSSES", kSparkColumns, 4, false, spark_cell},
+                               {"LOSS", 9, 1, true, loss_cell},      {"LOSSES", kSparkColumns, 4, false, spark_cell},
                                {"RATE", 16, 3, true, rate_cell},     {"LEFT", 6, 2, true, left_cell},
                                {"MEMORY", 10, 3, true, memory_cell}, {"MODEL", 12, 6, false, what_cell},
                                {"METRIC", 22, 7, false, metric_cell}};

@@ -69,8 +69,8 @@ void prepare_interrupt_texts(const TrainConfig& config) {
   if (process_index() != 0) return;
   const std::string begin = erase_text + program_name() + ": ";
   const bool saves = !config.checkpoint_dir.empty();
-  first_interrupt_text = fmt::format("{}stopping after this step{}; press Ctrl-C again to quit {}\n", begin,
-                                     saves ? " and saving it" : "", saves ? "without saving" : "at once");
+  first_interrupt_text = fmt::format("{}stopping after this step; press Ctrl-C again to quit {}\n", begin,
+                                     saves ? "without saving" : "at once");
   second_interrupt_text =
       fmt::format("{}quit{}\n", begin, saves ? " without saving; the steps since the last checkpoint are lost" : "");
 }

@@ -71,9 +71,10 @@ class ConsoleLogger final : public Logger {
     std::string text = (step < total_ ? "ended  " : "done  ") + step_text(step, total_);
     for (const auto& [name, value] : task_scalars(metrics)) text += "  " + scalar_text(name, value);
     if (const auto* rate = find_rate(metrics)) text += "  " + scalar_text(rate->first, rate->second);
+    // Not those that evaluation() has printed already.
+    const bool evaluated = step == evaluated_ || (step < total_ && evaluated_ >= 0);
     for (const auto& [name, value] : metrics)
-      if (!set_of(name).empty() && step != evaluated_)  // not already printed by evaluation()
-        text += "  " + scalar_text(name, value);
+      if (!set_of(name).empty() && !evaluated) text += "  " + scalar_text(name, value);
     if (began_ >= 0) text += "  " + duration_text(clock_.steady_seconds() - began_);
     line(painted(text, Paint::bold, style_.color));
   }

@@ -46,8 +46,11 @@ std::string hardware_text(const StartupFacts& facts) {
   const std::string each = facts.processes > 1 ? " each" : "",
                     in = facts.processes > 1 ? fmt::format(" in {} processes", facts.processes) : "";
   if (facts.gpu.empty()) {
-    const std::string devices = facts.devices == 1 ? "1 device" : fmt::format("{} virtual devices", facts.devices);
-    return fmt::format("{}{} on the CPU ({}{})", devices, in, counted(facts.threads, "thread"), each);
+    const std::string devices = facts.devices == facts.processes ? counted(facts.devices, "device")
+                                                                 : fmt::format("{} virtual devices", facts.devices);
+    const std::string where =
+        facts.processes > 1 ? fmt::format("in {} CPU processes", facts.processes) : std::string("on the CPU");
+    return fmt::format("{} {} ({}{})", devices, where, counted(facts.threads, "thread"), each);
   }
   const std::string name = printable(facts.gpu);
   if (facts.devices == facts.gpus * facts.processes)

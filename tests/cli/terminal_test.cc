@@ -43,7 +43,7 @@ TEST(TrainInATerminal, InterruptIsAcknowledgedAndLeavesNoBar) {
   program.type("\x03");
   EXPECT_EQ(program.wait(), 130);
   const std::string text = program.screen().text();
-  EXPECT_NE(text.find("lockstep: stopping after this step and saving it; press Ctrl-C again to quit without saving\n"),
+  EXPECT_NE(text.find("lockstep: stopping after this step; press Ctrl-C again to quit without saving\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("lockstep: stopped by SIGINT at step "), std::string::npos) << text;

@@ -78,22 +78,23 @@ void press_all(TopState& state, std::string_view bytes) {
 }
 
 TEST(TopScreen, ListsRunsAndJobsWithTheMachine) {
-  EXPECT_EQ(screen_of(two_runs_and_a_job(), 132, 12),
-            "lockstep top  14:03:12  2 runs, 1 job, 2 running\n"
-            "CPU ▕███████▌  ▏ load 1.5 of 2   memory ▕██▌       ▏ 1.0 GiB of 4.0 GiB\n"
-            "\n"
-            "  NAME                      STATE               STEP  DONE           LOSS  LOSSES                    RATE "
-            "   LEFT      MEMORY\n"
-            "> 2026-11-19-mlp-1          running         584/1407  ▕███▎    ▏   0.1291  █▆▃▁          15.0k examples/s "
-            "     8s   300.0 MiB\n"
-            "  mnist                     Running                                                                       "
-            "            1.0 MiB\n"
-            "    mnist-worker-0          Running\n"
-            "    mnist-worker-1          Error\n"
-            "  old                       complete           10/10  ▕████████▏     0.05\n"
-            "\n"
-            "\n"
-            "enter: details  /: filter  s: sort (newest)  d: stop  ?: help  q: quit\n");
+  EXPECT_EQ(
+      screen_of(two_runs_and_a_job(), 132, 12),
+      "lockstep top  14:03:12  2 runs, 1 job, 2 running\n"
+      "CPU ▕███████▌  ▏ load 1.5 of 2   memory ▕██▌       ▏ 1.0 GiB of 4.0 GiB\n"
+      "\n"
+      "  NAME                      STATE               STEP  DONE             LOSS  LOSSES                    RATE    "
+      "LEFT      MEMORY\n"
+      "> 2026-11-19-mlp-1          running         584/1407  ▕███▎    ▏     0.1291  █▆▃▁          15.0k examples/s    "
+      "  8s   300.0 MiB\n"
+      "  mnist                     Running                                                                            "
+      "         1.0 MiB\n"
+      "    mnist-worker-0          Running\n"
+      "    mnist-worker-1          Error\n"
+      "  old                       complete           10/10  ▕████████▏       0.05\n"
+      "\n"
+      "\n"
+      "enter: details  /: filter  s: sort (newest)  d: stop  ?: help  q: quit\n");
 }
 
 TEST(TopScreen, FitsEverySize) {
@@ -113,7 +114,7 @@ TEST(TopScreen, FitsEverySize) {
                 .find("GPU 0 ▕████████▋ ▏  87%   memory ▕          ▏ 1.0 GiB of 139.0 GiB   NVIDIA H200\n"),
             std::string::npos)
       << screen_of(state, 120, 12);
-  EXPECT_NE(screen_of(state, 60, 12).find("  NAME                      STATE               STEP     LOSS\n"),
+  EXPECT_NE(screen_of(state, 60, 12).find("  NAME                      STATE               STEP       LOSS\n"),
             std::string::npos)
       << screen_of(state, 60, 12);
 }

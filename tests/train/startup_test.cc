@@ -63,9 +63,10 @@ TEST(Startup, DevicesArePlainWords) {
   facts.devices = 16, facts.processes = 2, facts.threads = 4;
   facts.mesh = {{"data", 4}, {"model", 4}};
   facts.rules = 2, facts.zero = 3;
-  EXPECT_EQ(
-      line_of(facts, "devices"),
-      "16 virtual devices in 2 processes on the CPU (4 threads each), mesh data=4 model=4, 2 sharding rules, ZeRO 3");
+  EXPECT_EQ(line_of(facts, "devices"),
+            "16 virtual devices in 2 CPU processes (4 threads each), mesh data=4 model=4, 2 sharding rules, ZeRO 3");
+  facts.devices = 2;
+  EXPECT_TRUE(line_of(facts, "devices").starts_with("2 devices in 2 CPU processes (4 threads each)"));
   facts = mnist();
   facts.gpu = "NVIDIA H200", facts.gpus = 8;
   EXPECT_EQ(line_of(facts, "devices"), "8 GPUs (NVIDIA H200), data parallel");

@@ -16,10 +16,6 @@ namespace {
 enum class LineItem { epoch, bar, percent, step, loss, sparkline, metric, other_metrics, rate, left, items };
 
 using ItemSize = int;  // of an item: 0 for none; a bar and a sparkline have columns, the others 1 (short) or 2 (long)
-using ItemSizes = std::array<ItemSize, static_cast<size_t>(LineItem::items)>;
-
-ItemSize& size_of_item(ItemSizes& sizes, LineItem item) { return sizes[static_cast<size_t>(item)]; }
-
 // What a line gets as long as it has room, the most important first. A line ends before the first item that does not
 // fit, except that optional ones are left out.
 struct Growth {
@@ -112,20 +108,42 @@ std::string item_text(const Progress& p, LineItem item, ItemSize size, const Ter
   return "";
 }
 
-std::string line_of(const Progress& p, const ItemSizes& sizes, const TerminalStyle& style) {
-  std::string out;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const auto item = static_cast<LineItem>(i);
-    const std::string text = item_text(p, item, sizes[i], style);
-    if (text.empty()) continue;
-    // The bar and what belongs to it are one group, as are the loss and its sparkline.
-    const bool close = item == LineItem::bar || item == LineItem::sparkline ||
-                       (item == LineItem::percent && sizes[static_cast<size_t>(LineItem::bar)] > 0);
-    if (!out.empty()) out += close ? " " : "  ";
-    out += text;
+// The items of a line. Texts are made once for each size, because a line is made ten times per second.
+class LineLayout {
+ public:
+  // Sets the text of an item; empty for none.
+  void set(LineItem item, std::string text) {
+    const auto i = static_cast<size_t>(item);
+    widths_[i] = display_width(text);
+    texts_[i] = std::move(text);
   }
-  return out;
-}
+  const std::string& text(LineItem item) const { return texts_[static_cast<size_t>(item)]; }
+
+  size_t width() const {
+    size_t out = 0;
+    for (size_t i = 0; i < texts_.size(); ++i)
+      if (widths_[i] > 0) out += widths_[i] + (out > 0 ? gap(i) : 0);
+    return out;
+  }
+  std::string line() const {
+    std::string out;
+    for (size_t i = 0; i < texts_.size(); ++i)
+      if (widths_[i] > 0) out.append(out.empty() ? 0 : gap(i), ' ') += texts_[i];
+    return out;
+  }
+
+ private:
+  // Spaces before an item. The bar and what belongs to it are one group, as are the loss and its sparkline.
+  size_t gap(size_t i) const {
+    const auto item = static_cast<LineItem>(i);
+    const bool close = item == LineItem::bar || item == LineItem::sparkline ||
+                       (item == LineItem::percent && !text(LineItem::bar).empty());
+    return close ? 1 : 2;
+  }
+
+  std::array<std::string, static_cast<size_t>(LineItem::items)> texts_;
+  std::array<size_t, static_cast<size_t>(LineItem::items)> widths_ = {};
+};
 
 }  // namespace
 
@@ -178,25 +196,24 @@ std::string short_duration(double seconds) {
 }
 
 std::string progress_line(const Progress& progress, size_t columns, const TerminalStyle& style) {
-  ItemSizes sizes = {};
-  std::string line;
+  LineLayout layout;
+  ItemSize bar = 0;
   for (const Growth& growth : kGrowth) {
-    ItemSizes larger = sizes;
-    size_of_item(larger, growth.item) = growth.size;
-    std::string text = line_of(progress, larger, style);
-    if (display_width(text) <= columns) {
-      sizes = larger;
-      line = std::move(text);
-    } else if (!growth.optional) {
-      break;
+    const std::string before = layout.text(growth.item);
+    layout.set(growth.item, item_text(progress, growth.item, growth.size, style));
+    if (layout.width() <= columns) {
+      if (growth.item == LineItem::bar) bar = growth.size;
+      continue;
     }
+    layout.set(growth.item, before);
+    if (!growth.optional) break;
   }
-  // The bar takes what is left, up to its next size.
-  if (ItemSize& bar = size_of_item(sizes, LineItem::bar); bar > 0 && bar < kLongestBar) {
-    bar += static_cast<ItemSize>(std::min(columns - display_width(line), static_cast<size_t>(kLongestBar - bar)));
-    line = line_of(progress, sizes, style);
+  // The bar takes what is left.
+  if (bar > 0 && bar < kLongestBar) {
+    bar += static_cast<ItemSize>(std::min(columns - layout.width(), static_cast<size_t>(kLongestBar - bar)));
+    layout.set(LineItem::bar, item_text(progress, LineItem::bar, bar, style));
   }
-  return line;
+  return layout.line();
 }
 
 void LossHistory::add(double loss) {

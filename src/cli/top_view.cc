@@ -109,25 +109,26 @@ std::string what_cell(const TopRow& row, const TerminalStyle&) { return printabl
 std::string metric_cell(const TopRow& row, const TerminalStyle&) { return printable(row.metric); }
 
 constexpr Column kColumns[] = {{"NAME", 24, 0, false, name_cell},    {"STATE", 9, 0, false, state_cell},
-                               {"STEP", 13, 1, true, step_cell},     {"DONE", 10, 5, false, bar_cell},
-                               {"LOSS", 9, 1, true, loss_cell},      {"LOSSES", kSparkColumns, 4, false, spark_cell},
-                               {"RATE", 16, 3, true, rate_cell},     {"LEFT", 6, 2, true, left_cell},
-                               {"MEMORY", 10, 3, true, memory_cell}, {"MODEL", 12, 6, false, what_cell},
-                               {"METRIC", 22, 7, false, metric_cell}};
+                               {"STEP", 13, 1, true, step_cell},     {"DONE", 10, 6, false, bar_cell},
+                               {"LOSS", 9, 2, true, loss_cell},      {"LOSSES", kSparkColumns, 5, false, spark_cell},
+                               {"RATE", 16, 4, true, rate_cell},     {"LEFT", 6, 3, true, left_cell},
+                               {"MEMORY", 10, 4, true, memory_cell}, {"MODEL", 12, 7, false, what_cell},
+                               {"METRIC", 22, 8, false, metric_cell}};
 
-// The columns that fit, by rank.
+// The columns that fit. Those of a low rank have precedence.
 std::vector<const Column*> columns_that_fit(size_t columns) {
-  int rank = -1;
-  for (int next = 0; next <= 7; ++next) {
-    size_t width = 2;  // the mark of the selected row
-    for (const Column& each : kColumns)
-      if (each.rank <= next) width += each.columns + 2;
-    if (width - 2 > columns) break;
-    rank = next;
-  }
+  constexpr int kRanks = 9;
+  std::vector<bool> shown(std::size(kColumns), false);
+  size_t width = 0;  // with the mark of the selected row, without the gap after the last column
+  for (int rank = 0; rank < kRanks; ++rank)
+    for (size_t i = 0; i < shown.size(); ++i) {
+      if (kColumns[i].rank != rank || (rank > 0 && width + kColumns[i].columns + 2 > columns)) continue;
+      shown[i] = true;
+      width += kColumns[i].columns + 2;
+    }
   std::vector<const Column*> out;
-  for (const Column& each : kColumns)
-    if (each.rank <= std::max(rank, 0)) out.push_back(&each);
+  for (size_t i = 0; i < shown.size(); ++i)
+    if (shown[i]) out.push_back(&kColumns[i]);
   return out;
 }
 

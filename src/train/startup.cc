@@ -73,6 +73,7 @@ std::string devices_text(const StartupFacts& facts) {
 
 std::string training_text(const StartupFacts& facts) {
   std::string out = counted(facts.steps, "step");
+  const double epochs = static_cast<double>(facts.steps) / static_cast<double>(facts.steps_per_epoch);
   if (facts.steps % facts.steps_per_epoch == 0)
     out += fmt::format(": {} of {}", counted(facts.steps / facts.steps_per_epoch, "epoch"),
                        counted(facts.steps_per_epoch, "step"));
@@ -122,10 +123,17 @@ std::string example_text(const Problem& problem) {
   return "";
 }
 
-// A data set that is a list of files is known by the first one.
+// A data set that is a list of files is known by the first one. Of a long path, the name of the file is enough.
 std::string dataset_text(const std::string& dataset) {
-  const size_t comma = dataset.find(',');
-  return comma == dataset.npos ? dataset : dataset.substr(0, comma) + ",...";
+  constexpr size_t kLong = 30;
+  const size_t comma = std::min(dataset.find(','), dataset.size());
+  std::string first = dataset.substr(0, comma);
+  if (const size_t slash = first.rfind('/'); first.size() > kLong && slash != first.npos) {
+    const size_t colon = first.find(':');  // text:PATH
+    const std::string kind = colon < slash ? first.substr(0, colon + 1) : "";
+    first = kind + ".../" + first.substr(slash + 1);
+  }
+  return comma == dataset.size() ? first : first + ",...";
 }
 
 }  // namespace

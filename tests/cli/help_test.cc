@@ -301,7 +301,8 @@ TEST(Completion, ZshOffersCommandsFlagsAndValues) {
                        std::chrono::seconds(60))
         .output;
   };
-  EXPECT_NE(offers("''", 2).find("data:download and verify data sets, and tokenize text\n"), std::string::npos) << offers("''", 2);
+  EXPECT_NE(offers("''", 2).find("data:download and verify data sets, and tokenize text\n"), std::string::npos)
+      << offers("''", 2);
   EXPECT_EQ(offers("train --model ''", 4), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
   EXPECT_EQ(offers("train --model=c", 3), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
   EXPECT_EQ(offers("train --log-dir ''", 4), "files\n");

@@ -114,8 +114,7 @@ TEST(TopScreen, FitsEverySize) {
                 .find("GPU 0 ▕████████▋ ▏  87%   memory ▕          ▏ 1.0 GiB of 139.0 GiB   NVIDIA H200\n"),
             std::string::npos)
       << screen_of(state, 120, 12);
-  EXPECT_NE(screen_of(state, 60, 12).find("  NAME                      STATE               STEP       LOSS\n"),
-            std::string::npos)
+  EXPECT_NE(screen_of(state, 60, 12).find("  NAME                      STATE               STEP\n"), std::string::npos)
       << screen_of(state, 60, 12);
 }
 
@@ -394,6 +393,17 @@ TEST(Top, SignalsRestoreTheTerminal) {
     EXPECT_EQ(top.wait(), 128 + signal);
     EXPECT_FALSE(top.screen().on_other_screen());
   }
+}
+
+TEST(TopGpus, AreShown) {
+  const std::vector<GpuLoad> gpus = gpu_loads();
+  if (gpus.empty()) GTEST_SKIP() << "no GPU, or no NVML";
+  EXPECT_GT(gpus[0].total, gpus[0].used);
+  EXPECT_LE(gpus[0].busy, 100);
+  const TempDir dir;
+  TerminalProgram top({program_path(), "top", dir.path(), "--state-dir", dir.path() + "/state"}, 120);
+  EXPECT_TRUE(top.shows("GPU 0 ▕")) << top.screen().text();
+  EXPECT_TRUE(top.shows(gpus[0].name)) << top.screen().text();
 }
 
 TEST(Top, OnceIsATable) {

@@ -189,7 +189,7 @@ TEST_F(Tty, BarIsDrawnInPlaceAtMostTenTimesASecond) {
   const Scalars scalars = {{"loss", 0.25}};
   logger->step(1, scalars);
   // The cursor is at the beginning of the line.
-  EXPECT_EQ(sent(), "\r[>" + std::string(26, ' ') + "]   0%     1/1000  loss 0.2500\033[J\r");
+  EXPECT_EQ(sent(), "\r[>" + std::string(22, ' ') + "]   0%  step    1/1000  loss 0.2500\033[J\r");
   for (int step = 2; step <= 100; ++step) {
     time_ = 100 + 0.0099 * (step - 1);
     logger->step(step, scalars);
@@ -221,7 +221,7 @@ TEST_F(Tty, BarFollowsTheWidthOfTheTerminal) {
   sent();
   time_ += 1;
   logger->step(11, scalars);
-  EXPECT_EQ(sent(), "\repoch 1/10 [>    ]   1%    11/1000  loss 0.2500  1m39s\033[J\r");
+  EXPECT_EQ(sent(), "\repoch 1/10 [>         ]   1%    11/1000  loss 0.2500  1m39s\033[J\r");
   const winsize narrow = {.ws_row = 20, .ws_col = 20, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(::ioctl(::fileno(stream_), TIOCSWINSZ, &narrow), 0);
   time_ += 1;

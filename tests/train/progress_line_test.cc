@@ -38,7 +38,7 @@ TEST(ProgressLine, OmitsItemsByPriorityAndTheRemainingTimeLast) {
        "0.9609  "
        "14986 examples/s  8 s left"},
       {119,
-       "epoch 2/3 ▕█████████▉              ▏  41%   584/1407  loss 0.1291 █▇▆▅▄▃▂▁  accuracy 0.9609  14986 examples/s  "
+       "epoch 2/3 ▕███████▉           ▏  41%  step  584/1407  loss 0.1291 █▇▆▅▄▃▂▁  accuracy 0.9609  14986 examples/s  "
        "8 s left"},
       {79, "epoch 2/3 ▕███▎    ▏  41%   584/1407  loss 0.1291  accuracy 0.9609  15.0k/s  8s"},
       {59, "epoch 2/3 ▕███▎    ▏  41%   584/1407  loss 0.1291  8 s left"},
@@ -52,7 +52,7 @@ TEST(ProgressLine, OmitsItemsByPriorityAndTheRemainingTimeLast) {
 
 TEST(ProgressLine, MetricsAreNamedAsTheTaskNamesThem) {
   EXPECT_EQ(progress_line(language_model(), 79, kUnicode),
-            "▕███▎          ▏  24%  1200/5000  loss 1.5000  perplexity 4.482  65.3k/s  1h02m");
+            "▕██▏      ▏  24%  1200/5000  loss 1.5000 █▅▆▁  perplexity 4.482  65.3k/s  1h02m");
   const std::string wide = progress_line(language_model(), 199, kUnicode);
   EXPECT_NE(wide.find("loss 1.5000 █▅▆▁  perplexity 4.482  bits_per_byte 2.160  65321 tokens/s  1 h 02 min left"),
             std::string::npos)

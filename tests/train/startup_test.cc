@@ -80,6 +80,8 @@ TEST(Startup, LengthIsInStepsAndEpochs) {
   StartupFacts facts = mnist();
   facts.steps = 100;
   EXPECT_EQ(line_of(facts, "training"), "100 steps (0.213 epochs), batch size 128");
+  facts.steps = 1000;
+  EXPECT_EQ(line_of(facts, "training"), "1000 steps (2.1 epochs), batch size 128");
   facts.steps = 469, facts.accumulate = 4, facts.first_step = 200;
   EXPECT_EQ(line_of(facts, "training"), "469 steps: 1 epoch of 469 steps, batch size 128 in 4 parts, from step 200");
 }

@@ -78,8 +78,7 @@ std::string training_text(const StartupFacts& facts) {
     out += fmt::format(": {} of {}", counted(facts.steps / facts.steps_per_epoch, "epoch"),
                        counted(facts.steps_per_epoch, "step"));
   else
-    out +=
-        fmt::format(" ({:.3g} epochs)", static_cast<double>(facts.steps) / static_cast<double>(facts.steps_per_epoch));
+    out += fmt::format(" ({:.{}f} epochs)", epochs, epochs < 1 ? 3 : epochs < 100 ? 1 : 0);
   out += fmt::format(", batch size {}", facts.batch_size);
   if (facts.accumulate > 1) out += fmt::format(" in {} parts", facts.accumulate);
   return facts.first_step > 0 ? out + fmt::format(", from step {}", facts.first_step) : out;

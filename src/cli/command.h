@@ -11,7 +11,7 @@
 
 namespace lockstep::cli {
 
-// Stores the words after "--" of a `lockstep launch` command line, for launch to start, and returns the number of words
+// Stores the words after "--" of a `lockstep launch` or `lockstep submit` command line, and returns the number of words
 // before it. Returns argc for other commands. Throws UsageError when "--" or the command after it is missing.
 int take_launched_command(int argc, char** argv);
 

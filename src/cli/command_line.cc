@@ -52,7 +52,8 @@ Action CommandLine::parse(int argc, char** argv, const detail::Environment& envi
 }
 
 void check_command_line(const std::vector<std::string>& words, const detail::Environment& environment) {
-  if (!words.empty() && words[0] == "launch") return;  // take_launched_command() would overwrite the command to start
+  // take_launched_command() would overwrite the command to start.
+  if (!words.empty() && (words[0] == "launch" || words[0] == "submit")) return;
   std::vector<std::string> copy = words;
   std::string name = "lockstep";
   std::vector<char*> argv = {name.data()};

@@ -22,7 +22,7 @@ int events(const EventsArguments& arguments) {
       throw UsageError("events: events belong to jobs; give a job, or use `lockstep describe pod/NAME`");
     each.resource = Resource::events;
   }
-  return print_list(asked, arguments.list);
+  return print_lists({asked}, arguments.list);
 }
 
 }  // namespace

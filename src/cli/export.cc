@@ -9,6 +9,7 @@
 #include "command/help.h"
 #include "lockstep/hf.h"
 #include "train/gpt_settings.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
 namespace {
@@ -39,9 +40,9 @@ void add_export_command(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<ExportArguments>();
   command
       ->add_option("CHECKPOINT", arguments->checkpoint,
-                   "a checkpoint, or a folder of checkpoints, whose newest complete one is used")
+                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest complete one is used")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|RUN");
   command->add_option("--format", arguments->format, "hf: a Hugging Face folder (default: hf)")
       ->type_name("hf")
       ->check(one_of({"hf"}));
@@ -51,7 +52,12 @@ void add_export_command(CLI::App& program, Action& action) {
       ->check(one_of({"f32", "bf16", "f16"}));
   add_examples(*command, {"lockstep export run --format hf -o folder",
                           "lockstep export run/step_00001000 -o folder --dtype bf16"});
-  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+  command->callback([arguments, &action] {
+    action = [arguments] {
+      arguments->checkpoint = find_run("export", arguments->checkpoint);
+      return run(*arguments);
+    };
+  });
 }
 
 }  // namespace lockstep::cli

@@ -20,6 +20,7 @@
 #include "lockstep/devices.h"
 #include "lockstep/precision.h"
 #include "train/gpt_settings.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
 namespace {
@@ -80,13 +81,14 @@ class TextPrinter {
   bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
 };
 
-int run(const GenerateArguments& arguments) {
+int run(GenerateArguments arguments) {
   const std::string prompt = prompt_of(arguments);
   GenerateOptions options = arguments.options;
   options.stop_at_end = !arguments.ignore_end;
   or_usage_error([&] { check(options); });
   const DType compute = precision_of(arguments.precision).compute;
   use_devices(arguments.devices);
+  arguments.checkpoint = find_run("generate", arguments.checkpoint);
   StoredGpt stored =
       gpt_of(load_stored_run("generate", arguments.checkpoint), fmt::format("generate: {}", arguments.checkpoint));
   Generator generator(std::move(stored.config), std::move(stored.params), tokenizer_of(arguments),
@@ -154,9 +156,9 @@ void add_generate_command(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<GenerateArguments>();
   command
       ->add_option("CHECKPOINT", arguments->checkpoint,
-                   "a checkpoint, or a folder of checkpoints, whose newest complete one is used")
+                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest complete one is used")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|RUN");
   CLI::Option* prompt =
       command->add_option("--prompt", arguments->prompt, "text to continue; if not given, the begin of a text")
           ->type_name("TEXT");

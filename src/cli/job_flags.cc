@@ -48,9 +48,9 @@ std::optional<ResourceArgument> parse_resource(std::string word) {
 
 }  // namespace
 
-void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all) {
+void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all, const char* namespace_flag) {
   command
-      .add_option("-n,--namespace", flags.namespace_name,
+      .add_option(namespace_flag, flags.namespace_name,
                   "the namespace (default: \"default\"; on Kubernetes that of kubectl)")
       ->type_name("NAME")
       ->check(CLI::Validator([](const std::string& text) { return namespace_error(text); }, ""));

@@ -28,7 +28,8 @@ struct JobFlags {
 };
 
 // Adds --on, --state-dir, --namespace and, if `may_take_all`, --all-namespaces. REQUIRES: flags outlives the parse.
-void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all = false);
+void add_job_flags(CLI::App& command, JobFlags& flags, bool may_take_all = false,
+                   const char* namespace_flag = "-n,--namespace");
 
 // Adds --timeout, which takes a duration such as 60s. REQUIRES: `timeout` outlives the parse.
 void add_timeout_flag(CLI::App& command, std::string& timeout, const std::string& help);

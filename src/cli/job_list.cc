@@ -9,10 +9,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
+#include "base/names.h"
 #include "base/printable.h"
 #include "base/terminal_style.h"
 #include "cli/command.h"
 #include "cli/retry.h"
+#include "jobs/json_path.h"
 #include "jobs/model/object.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
@@ -31,6 +34,21 @@ struct ListItem {
   ordered_json object = {};
 };
 
+constexpr std::string_view kJsonPath = "jsonpath=", kCustomColumns = "custom-columns=";
+
+// Whether the output shows the objects, and not rows of a table.
+bool shows_objects(const std::string& output) {
+  return output == "yaml" || output == "json" || output.starts_with(kJsonPath);
+}
+bool needs_objects(const std::string& output) { return shows_objects(output) || output.starts_with(kCustomColumns); }
+
+// "app=x,tier=y", as kubectl shows labels.
+std::string labels_cell(const Labels& labels) {
+  std::string out;
+  for (const auto& [name, value] : labels) out += fmt::format("{}{}={}", out.empty() ? "" : ",", name, value);
+  return out.empty() ? "<none>" : out;
+}
+
 class JobLister {
  public:
   JobLister(Runner& runner, std::vector<ResourceArgument> asked, const ListOptions& options)
@@ -40,7 +58,7 @@ class JobLister {
         selector_(Selector::parse(options.selector)),
         resource_(asked_.front().resource),
         shown_{options.output == "wide", options.flags.all_namespaces},
-        with_objects_(options.output == "yaml" || options.output == "json") {
+        with_objects_(needs_objects(options.output)) {
     const auto same = [&](const ResourceArgument& each) { return each.kind == asked_.front().kind; };
     if (std::all_of(asked_.begin(), asked_.end(), same)) kind_ = asked_.front().kind;
   }
@@ -57,9 +75,11 @@ class JobLister {
   }
 
   TableRow header() const {
-    return resource_ == Resource::jobs   ? job_header(shown_)
-           : resource_ == Resource::pods ? pod_header(shown_)
-                                         : event_header(shown_);
+    TableRow out = resource_ == Resource::jobs   ? job_header(shown_)
+                   : resource_ == Resource::pods ? pod_header(shown_)
+                                                 : event_header(shown_);
+    if (options_.show_labels) out.emplace_back("LABELS");
+    return out;
   }
 
   std::vector<ListItem> list() {
@@ -91,10 +111,15 @@ class JobLister {
     });
   }
 
+  TableRow with_labels(TableRow row, const Labels& labels) const {
+    if (options_.show_labels) row.push_back(labels_cell(labels));
+    return row;
+  }
+
   void add_job(const Job& job, std::vector<ListItem>& out) const {
     if (!is_selected(job, job.name) || !selector_.matches(job.labels)) return;
-    out.push_back(
-        {job.namespace_name + "/" + full_name(job), job_row_key(job), job_row(job, shown_, now()), full_name(job)});
+    out.push_back({job.namespace_name + "/" + full_name(job), job_row_key(job),
+                   with_labels(job_row(job, shown_, now()), job.labels), full_name(job)});
     if (with_objects_) out.back().object = object_json(job);
   }
 
@@ -104,10 +129,11 @@ class JobLister {
   }
 
   void add_pod(const Job& job, const Pod& pod, std::vector<ListItem>& out) const {
-    if (!selector_.matches(pod_labels(job, pod.index))) return;
+    const Labels labels = pod_labels(job, pod.index);
+    if (!selector_.matches(labels)) return;
     const std::string name = pod_name(job, pod);
-    out.push_back(
-        {job.namespace_name + "/" + name, pod_row_key(job, pod), pod_row(job, pod, shown_, now()), "pod/" + name});
+    out.push_back({job.namespace_name + "/" + name, pod_row_key(job, pod),
+                   with_labels(pod_row(job, pod, shown_, now()), labels), "pod/" + name});
     if (with_objects_) out.back().object = pod_object(job, pod);
   }
 
@@ -115,7 +141,7 @@ class JobLister {
     if (!is_selected(job, job.name) || !selector_.matches(job.labels)) return;
     for (const JobEvent& event : runner_.events(job)) {
       const std::string key = fmt::format("{} {}", job.uid, out.size());
-      out.push_back({key, event.message, event_row(job, event, shown_, now()), event.object});
+      out.push_back({key, event.message, with_labels(event_row(job, event, shown_, now()), {}), event.object});
       if (with_objects_ && !event.raw.is_null())
         out.back().object = event.raw;
       else if (with_objects_)
@@ -136,14 +162,29 @@ class JobLister {
   bool with_objects_;
 };
 
-void print_objects(const JobLister& lister, const std::string& output, std::vector<ListItem> items) {
+void print_objects(const std::vector<JobLister>& listers, const std::string& output, std::vector<ListItem> items) {
   std::vector<ordered_json> objects;
   for (ListItem& item : items) objects.push_back(std::move(item.object));
-  const ordered_json all = lister.one_by_name() && objects.size() == 1 ? objects[0] : list_object(std::move(objects));
-  if (output == "yaml")
+  const bool one = listers.size() == 1 && listers[0].one_by_name() && objects.size() == 1;
+  const ordered_json all = one ? objects[0] : list_object(std::move(objects));
+  if (output.starts_with(kJsonPath))
+    fmt::print("{}", printable_lines(format_json_path(std::string_view(output).substr(kJsonPath.size()), all)));
+  else if (output == "yaml")
     fmt::print("{}", to_yaml(all));
   else
     fmt::print("{}\n", all.dump(4, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+void print_custom_columns(const std::vector<ListItem>& items, const ListOptions& options) {
+  const std::vector<CustomColumn> columns =
+      parse_custom_columns(std::string_view(options.output).substr(kCustomColumns.size()));
+  std::vector<TableRow> rows;
+  if (!options.no_headers) {
+    TableRow& header = rows.emplace_back();
+    for (const CustomColumn& column : columns) header.push_back(column.header);
+  }
+  for (const ListItem& item : items) rows.push_back(custom_row(columns, item.object));
+  fmt::print("{}", TableLayout().format(rows));
 }
 
 // Prints the items that are new or changed, one line each.
@@ -179,35 +220,81 @@ class ListPrinter {
 
 }  // namespace
 
-int print_list(const std::vector<ResourceArgument>& asked, const ListOptions& options) {
-  const bool objects = options.output == "yaml" || options.output == "json";
-  if (objects && options.watch)
-    throw UsageError(fmt::format("get: -w cannot be combined with -o {}; omit one of them", options.output));
-  for (const ResourceArgument& each : asked)
-    if (each.resource != asked.front().resource) throw UsageError(kOneResource);
+void check_output(const std::string& output) {
+  const std::vector<std::string> words = {"wide", "yaml", "json", "name"};
+  if (output.empty() || std::ranges::find(words, output) != words.end()) return;
+  or_usage_error([&] {
+    const std::string_view text = output;
+    if (text.starts_with(kJsonPath))
+      format_json_path(text.substr(kJsonPath.size()), {});
+    else if (text.starts_with(kCustomColumns))
+      parse_custom_columns(text.substr(kCustomColumns.size()));
+    else
+      throw_error(
+          "get: --output: \"{}\" is not one of {}, jsonpath=TEMPLATE, custom-columns=COLUMNS;{} see `lockstep "
+          "get --help`",
+          printable(output), fmt::join(words, ", "), suggestion(output, words));
+    return 0;
+  });
+}
+
+namespace {
+
+// Prints several tables, with a blank line between them and the resource before each name.
+int print_tables(std::vector<JobLister>& listers, const ListOptions& options) {
+  bool found = false;
+  for (JobLister& lister : listers) {
+    std::vector<ListItem> items = lister.list();
+    for (ListItem& item : items) item.row[options.flags.all_namespaces ? 1 : 0] = item.name;
+    if (items.empty()) continue;
+    if (std::exchange(found, true) && options.output != "name") fmt::print("\n");
+    ListPrinter(lister.header(), options).print(items);
+  }
+  if (!found) print_none_found(options.flags);
+  return kDone;
+}
+
+int watch_list(Runner& runner, JobLister& lister, ListPrinter& printer, const std::string& timeout) {
+  const Clock::time_point end = timeout.empty() ? Clock::time_point::max() : Clock::now() + *parse_duration(timeout);
+  Retrier retrier(end);
+  while (Clock::now() < end) {
+    runner.wait_for_change();
+    printer.print(retrier.run([&] { return lister.list(); }));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+int print_lists(const std::vector<std::vector<ResourceArgument>>& groups, const ListOptions& options) {
+  if (needs_objects(options.output) && options.watch)
+    throw UsageError(fmt::format("get: -w cannot be combined with -o {}; omit one of them",
+                                 options.output.substr(0, options.output.find('='))));
+  if (groups.size() > 1 && options.watch)
+    throw UsageError("get: -w shows a single resource; give one of jobs, pods and events");
   const std::unique_ptr<Runner> runner = runner_for(options.flags);
-  JobLister lister(*runner, asked, options);
-  lister.check_names();
-  std::vector<ListItem> items = lister.list();
-  if (objects) {
-    print_objects(lister, options.output, std::move(items));
+  std::vector<JobLister> listers;
+  for (const std::vector<ResourceArgument>& asked : groups) listers.emplace_back(*runner, asked, options);
+  for (JobLister& lister : listers) lister.check_names();
+  if (needs_objects(options.output)) {
+    std::vector<ListItem> items;
+    for (JobLister& lister : listers)
+      for (ListItem& item : lister.list()) items.push_back(std::move(item));
+    if (shows_objects(options.output))
+      print_objects(listers, options.output, std::move(items));
+    else
+      print_custom_columns(items, options);
     return kDone;
   }
+  if (groups.size() > 1) return print_tables(listers, options);
+  const std::vector<ListItem> items = listers[0].list();
   if (items.empty() && !options.watch) {
     print_none_found(options.flags);
     return kDone;
   }
-  ListPrinter printer(lister.header(), options);
+  ListPrinter printer(listers[0].header(), options);
   printer.print(items);
-  if (!options.watch) return kDone;
-  const Clock::time_point end =
-      options.timeout.empty() ? Clock::time_point::max() : Clock::now() + *parse_duration(options.timeout);
-  Retrier retrier(end);
-  while (Clock::now() < end) {
-    runner->wait_for_change();
-    printer.print(retrier.run([&] { return lister.list(); }));
-  }
-  return kDone;
+  return options.watch ? watch_list(*runner, listers[0], printer, options.timeout) : kDone;
 }
 
 }  // namespace lockstep::cli

@@ -14,6 +14,7 @@
 #include "base/os/environment.h"
 #include "base/os/process.h"
 #include "cli/command.h"
+#include "cli/started_command.h"
 #include "cluster/detect.h"
 #include "command/choice_check.h"
 #include "command/config_flags.h"
@@ -22,10 +23,12 @@
 #include "command/number_check.h"
 #include "command/runtime_flags.h"
 #include "jobs/launch.h"
+#include "jobs/uid.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
 #include "sharding/device_table.h"
 #include "train/checkpoint_folder.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
 namespace {
@@ -41,22 +44,6 @@ struct LaunchArguments {
   bool no_pin = false, quiet_ranks = false;
 };
 
-constexpr const char* kExample = "such as `lockstep launch -n 2 --devices 8 -- train --model mlp`";
-
-// The words after "--".
-std::vector<std::string>& launched_command() {
-  static std::vector<std::string> words;
-  return words;
-}
-
-std::vector<std::string> subcommands() {
-  return {
-#define COMMAND(name, title) #name,
-#include "cli/commands.def"
-#undef COMMAND
-  };
-}
-
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
@@ -66,9 +53,9 @@ std::vector<std::string> argv_of(const LaunchArguments& arguments, std::vector<s
   if (!arguments.program.empty()) {
     words.insert(words.begin(), arguments.program);
   } else if (words.empty()) {
-    throw UsageError(fmt::format("launch: no command after --; add one, {}", kExample));
+    throw UsageError(fmt::format("launch: no command after --; add one, {}", kLaunchExample));
   } else if (words[0].find('/') == std::string::npos) {
-    const std::vector<std::string> names = subcommands();
+    const std::vector<std::string> names = names_of_commands();
     if (words[0] == "launch") throw UsageError("launch: launch cannot start itself; give another command after --");
     if (std::ranges::find(names, words[0]) == names.end())
       throw UsageError(
@@ -123,17 +110,18 @@ detail::Environment environment_of_processes(const LaunchOptions& options) {
   return out;
 }
 
-// Describes how the command continues after a restart; empty for commands other than train.
-std::string describe_restart(const std::vector<std::string>& words) {
+// Describes how the command continues after a restart; empty for commands other than train. `training`: its settings, if
+// they are known.
+std::string describe_restart(const std::vector<std::string>& words, const std::optional<TrainConfig>& training) {
   if (words.empty() || words[0] != "train") return "";
+  if (training && !saves_checkpoints(*training)) return "training restarts from the beginning";
   const auto has = [&](std::string_view flag) {
     return std::ranges::any_of(words, [&](const std::string& word) {
       return word == flag || (word.starts_with(flag) && word.substr(flag.size()).starts_with('='));
     });
   };
   if (has("--resume")) return "training restarts as --resume specifies";
-  if (has("--checkpoint-dir")) return "training resumes from the last checkpoint";
-  return "training resumes from the last checkpoint if checkpoint_dir is set, else it restarts from the beginning";
+  return "training resumes from the last checkpoint";
 }
 
 // Returns the settings of the training that is started, if they can be read here. Throws UsageError when they are wrong.
@@ -153,18 +141,36 @@ std::optional<TrainConfig> parse_training(const std::vector<std::string>& words)
   return config;
 }
 
-// Returns what the user can do after a failure.
-std::string describe_recovery(const std::optional<TrainConfig>& training, bool restarts) {
+// The folder of the run that the processes of a job have made; empty if there is none.
+std::string run_folder_of_job(const std::string& job) {
+  std::vector<std::string> ignored;
+  for (const ListedRun& run : list_runs(ignored))
+    if (run.record.jobs.contains(job)) return run.folder;
+  return "";
+}
+
+// Returns what the user can do after a failure of a job.
+std::string describe_recovery(const std::optional<TrainConfig>& training, const std::string& job, bool restarts) {
   std::string out;
-  if (training && !training->checkpoint_dir.empty()) {
-    const std::string& folder = training->checkpoint_dir;
-    const std::vector<int64_t> steps = detail::list_steps(FileSystem::real(), folder);
-    out = steps.empty() ? fmt::format("{} has no checkpoint: rerunning the command starts from the beginning", folder)
-                        : fmt::format("rerun the command{} to resume from {}/{}",
-                                      training->resume == "auto" ? "" : " without --resume", folder,
-                                      detail::step_name(steps.back()));
+  if (training && !saves_checkpoints(*training)) {
+    out = training->no_save ? "nothing was saved; remove --no-save to save checkpoints to resume from"
+                            : "nothing was saved; use --run-dir DIR to save checkpoints to resume from";
   } else if (training) {
-    out = "nothing was saved; use --checkpoint-dir DIR to save checkpoints to resume from";
+    const bool given = !training->checkpoint_dir.empty() || !training->run_dir.empty();
+    const std::string folder = !training->checkpoint_dir.empty() ? training->checkpoint_dir
+                               : given                           ? training->run_dir
+                                                                 : run_folder_of_job(job);
+    const std::vector<int64_t> steps =
+        folder.empty() ? std::vector<int64_t>() : detail::list_steps(FileSystem::real(), folder);
+    if (steps.empty())
+      out = fmt::format("{} no checkpoint: rerunning the command starts from the beginning",
+                        folder.empty() ? "there is" : folder + " has");
+    else
+      out = fmt::format("rerun the command{} to resume from {}/{}",
+                        !given                       ? fmt::format(" with --resume {}", folder)
+                        : training->resume == "auto" ? ""
+                                                     : " without --resume",
+                        folder, detail::step_name(steps.back()));
   }
   if (!restarts) out += fmt::format("{}--max-restarts N restarts the processes automatically", out.empty() ? "" : "; ");
   return out;
@@ -195,7 +201,7 @@ LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std
     throw UsageError(fmt::format("launch: {}", error.what()));
   }
   if (arguments.processes == 0 && options.hosts.empty())
-    throw UsageError(fmt::format("launch: the number of processes is missing; give -n or --hosts, {}", kExample));
+    throw UsageError(fmt::format("launch: the number of processes is missing; give -n or --hosts, {}", kLaunchExample));
   const bool all_elsewhere = !options.hosts.empty() && std::ranges::none_of(options.hosts, [](const HostSlots& each) {
     return each.host.empty();
   });
@@ -216,26 +222,14 @@ LaunchOptions options_of(const LaunchArguments& arguments, const std::vector<std
   options.gang = {milliseconds(arguments.grace), milliseconds(arguments.stop_timeout), heartbeat_timeout(arguments)};
   options.max_restarts = arguments.max_restarts;
   options.restart_delay = milliseconds(arguments.restart_delay);
-  options.on_restart = arguments.program.empty() ? describe_restart(words) : "";
-  options.on_failure = [training, restarts = arguments.max_restarts > 0] {
-    return describe_recovery(training, restarts);
+  options.on_restart = arguments.program.empty() ? describe_restart(words, training) : "";
+  options.job = "launch-" + make_uid();
+  options.on_failure = [training, job = options.job, restarts = arguments.max_restarts > 0] {
+    return describe_recovery(training, job, restarts);
   };
   options.first_only = arguments.quiet_ranks;
   options.logs = arguments.logs;
   return options;
-}
-
-// Throws UsageError for mistakes in the number of processes for which the parser would report another error.
-void check_processes_flag(char** begin, char** end) {
-  for (char** at = begin; at != end; ++at) {
-    const std::string_view word = *at;
-    if (word == "-np" || word.starts_with("-np=") || word == "--np")
-      throw UsageError(fmt::format("launch: unknown flag {}; did you mean \"-n\"? {}", word, kExample));
-    if (word != "-n" && word != "--processes") continue;
-    const std::string_view next = at + 1 == end ? "" : at[1];
-    const bool number = !next.empty() && (next[0] != '-' || (next.size() > 1 && next[1] >= '0' && next[1] <= '9'));
-    if (!number) throw UsageError(fmt::format("launch: {} needs a number, {}", word, kExample));
-  }
 }
 
 CLI::Validator seconds(double low) {
@@ -327,23 +321,6 @@ void add_output_flags(CLI::App& command, LaunchArguments& arguments) {
 
 }  // namespace
 
-int take_launched_command(int argc, char** argv) {
-  if (argc < 2 || std::string_view(argv[1]) != "launch") return argc;
-  char** const end = argv + argc;
-  char** const dashes = std::find(argv, end, std::string_view("--"));
-  check_processes_flag(argv + 2, dashes);
-  if (dashes != end) {
-    launched_command().assign(dashes + 1, end);
-    return static_cast<int>(dashes - argv);
-  }
-  const auto asks = [](std::string_view word) { return word == "--help" || word == "-h"; };
-  if (!std::any_of(argv, end, asks) && !std::any_of(argv, end, [](std::string_view word) {
-        return word == "--program" || word.starts_with("--program=");
-      }))
-    throw UsageError(fmt::format("launch: no command after --; add one, {}", kExample));
-  return argc;
-}
-
 void add_launch_command(CLI::App& program, Action& action) {
   CLI::App* command =
       program.add_subcommand("launch", "start the processes of a job here or over SSH, and restart them on failure");
@@ -364,8 +341,9 @@ void add_launch_command(CLI::App& program, Action& action) {
              "The exit code is that of the process that failed first (128 + N if signal N ended it), else 0.");
   add_examples(*command, {"lockstep launch -n 2 --devices 8 -- train run.yaml",
                           "lockstep launch --hosts a:2,b:2 --max-restarts 3 -- train run.yaml"});
-  command->callback(
-      [arguments, &action] { action = [arguments] { return launch(options_of(*arguments, launched_command())); }; });
+  command->callback([arguments, &action] {
+    action = [arguments] { return launch(options_of(*arguments, command_after_dashes())); };
+  });
 }
 
 }  // namespace lockstep::cli

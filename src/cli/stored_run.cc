@@ -11,8 +11,6 @@
 namespace lockstep::cli {
 
 Checkpoint load_stored_run(const std::string& command, const std::string& path) {
-  if (!FileSystem::real().exists(path))
-    throw_error("{}: {} does not exist; give a checkpoint, or a folder of checkpoints", command, path);
   check_checkpoint_argument(command, path);
   const auto renamed = [&](const std::string& text) {
     constexpr std::string_view kResume = "resume: ";

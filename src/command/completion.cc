@@ -17,11 +17,15 @@ struct CommandWord {
   std::string text, help;
 };
 
+// Names that the script looks up when it completes a word.
+enum class Lookup { none, runs, jobs };
+
 struct FlagWord {
   std::string text, help;  // "--model"
   bool takes_value = false;
   Words values;  // its fixed values, if any
   Words shorts;  // "-m"
+  Lookup lookup = Lookup::none;
 };
 
 // A command with the words that can follow it.
@@ -31,6 +35,7 @@ struct CommandNode {
   std::vector<FlagWord> flags;
   Words arguments;             // fixed values of its positional arguments
   bool has_arguments = false;  // whether it has positional arguments
+  Lookup lookup = Lookup::none;
 };
 
 // The fixed values of an option: the words of "{mnist,fashion-mnist}", as the parser describes a list of choices, or the
@@ -56,6 +61,22 @@ Words values_of(const CLI::Option& option) {
   return out;
 }
 
+Lookup lookup_of(const CLI::Option& option, const std::string& path) {
+  const std::string type = "|" + option.get_type_name() + "|";
+  if (type.find("|RUN|") != type.npos) return Lookup::runs;
+  if (!option.get_positional()) return Lookup::none;
+  const std::string name = option.get_name(true);
+  const bool job = name == "JOB" || path == "lockstep describe";
+  return job ? Lookup::jobs : Lookup::none;
+}
+
+// The shell command that prints the names. Names of runs are offered beside files.
+const char* command_of(Lookup lookup) {
+  return lookup == Lookup::runs   ? "command ls runs 2>/dev/null"
+         : lookup == Lookup::jobs ? "lockstep get jobs -o name 2>/dev/null | sed 's|.*/||'"
+                                  : "";
+}
+
 void collect(const CLI::App& app, const std::string& path, std::vector<CommandNode>& out) {
   CommandNode node;
   node.path = path;
@@ -66,10 +87,12 @@ void collect(const CLI::App& app, const std::string& path, std::vector<CommandNo
     Words shorts;
     for (const std::string& name : option->get_snames()) shorts.push_back(fmt::format("-{}", name));
     for (const std::string& name : option->get_lnames())
-      node.flags.push_back(
-          {fmt::format("--{}", name), option->get_description(), option->get_items_expected_max() > 0, values, shorts});
+      node.flags.push_back({fmt::format("--{}", name), option->get_description(), option->get_items_expected_max() > 0,
+                            values, shorts, lookup_of(*option, path)});
     if (!option->get_positional()) continue;
     node.has_arguments = true;
+    if (node.lookup == Lookup::none) node.lookup = lookup_of(*option, path);
+    if (node.lookup == Lookup::runs && node.arguments.empty()) node.arguments = {"last", "best"};
     node.arguments.insert(node.arguments.end(), values.begin(), values.end());
   }
   out.push_back(std::move(node));
@@ -84,7 +107,13 @@ std::string flag_pattern(const CommandNode& node, const FlagWord& flag) {
   return out;
 }
 
-std::string bash_words(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
+std::string bash_words(const Words& words, Lookup lookup = Lookup::none) {
+  const std::string fixed = fmt::format("{}", fmt::join(words, " "));
+  if (lookup == Lookup::none) return fixed;
+  return fmt::format("{}{}$({})", fixed, fixed.empty() ? "" : " ", command_of(lookup));
+}
+
+const char* bash_files(Lookup lookup) { return lookup == Lookup::runs ? " files=1" : ""; }
 
 // The shell pattern that matches a command and one of its subcommands: `"lockstep train" | "lockstep data" | ...`.
 std::string subcommand_pattern(const std::vector<CommandNode>& nodes) {
@@ -103,9 +132,11 @@ std::string function_name(const std::string& program) {
   return out;
 }
 
-// The line of a script that restarts the search for words after `lockstep launch --`. Only lockstep has that command.
+// The line of a script that restarts the search for words after `lockstep launch --`. Only lockstep has such commands.
 std::string restart_line(const std::string& program) {
-  return program == "lockstep" ? "      \"lockstep launch --\") node=lockstep ;; # a lockstep command follows\n" : "";
+  return program == "lockstep"
+             ? "      \"lockstep launch --\" | \"lockstep submit --\") node=lockstep ;; # a lockstep command follows\n"
+             : "";
 }
 
 std::string bash_script(const std::string& program, const std::vector<CommandNode>& nodes) {
@@ -115,16 +146,17 @@ std::string bash_script(const std::string& program, const std::vector<CommandNod
     for (const FlagWord& flag : node.flags) flags.push_back(flag.text);
     for (const CommandWord& command : node.commands) words.push_back(command.text);
     if (words.empty() && !node.has_arguments) words = flags;
-    choices +=
-        fmt::format("    \"{}\") words=\"{}\" flags=\"{}\" ;;\n", node.path, bash_words(words), bash_words(flags));
+    choices += fmt::format("    \"{}\") words=\"{}\" flags=\"{}\"{} ;;\n", node.path, bash_words(words, node.lookup),
+                           bash_words(flags), bash_files(node.lookup));
     for (const FlagWord& flag : node.flags)
       if (flag.takes_value)
-        values += fmt::format("    {}) words=\"{}\" flags= ;;\n", flag_pattern(node, flag), bash_words(flag.values));
+        values += fmt::format("    {}) words=\"{}\" flags={} ;;\n", flag_pattern(node, flag),
+                              bash_words(flag.values, flag.lookup), bash_files(flag.lookup));
   }
   return fmt::format(
       R"(# Bash completion for {0}. To enable it: source <({0} completion bash)
 {1}() {{
-  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} node="{0}" words= flags= i
+  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} node="{0}" words= flags= files= i
   # --flag=value arrives in three words.
   if [[ $cur == "=" ]]; then
     cur=
@@ -142,6 +174,7 @@ std::string bash_script(const std::string& program, const std::vector<CommandNod
 {5}  esac
   if [[ $cur == -* ]]; then words=$flags; fi
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
+  if [[ $files && $cur != -* ]]; then COMPREPLY+=($(compgen -f -- "$cur")); fi
 }}
 complete -o default -F {1} {0}
 )",
@@ -168,6 +201,18 @@ void append(std::string& words, const std::string& word) {
   words += word;
 }
 
+// The names of runs or jobs as elements of a list.
+std::string zsh_lookup(Lookup lookup) {
+  return lookup == Lookup::none ? "" : fmt::format(" ${{(f)\"$({})\"}}", command_of(lookup));
+}
+
+// The command that completes the value of a flag.
+std::string zsh_values(const FlagWord& flag) {
+  if (flag.values.empty() && flag.lookup == Lookup::none) return "_files";
+  return fmt::format("compadd -- {}{}{}", bash_words(flag.values), zsh_lookup(flag.lookup),
+                     flag.lookup == Lookup::runs ? "; _files" : "");
+}
+
 std::string zsh_script(const std::string& program, const std::vector<CommandNode>& nodes) {
   std::string choices, values;
   for (const CommandNode& node : nodes) {
@@ -176,17 +221,18 @@ std::string zsh_script(const std::string& program, const std::vector<CommandNode
     for (const std::string& argument : node.arguments) append(words, zsh_entry(argument, ""));
     for (const FlagWord& flag : node.flags) append(flags, zsh_entry(flag.text, flag.help));
     if (words.empty() && !node.has_arguments) words = flags;
-    choices += fmt::format("    \"{}\")\n      choices=({})\n      flags=({})\n      ;;\n", node.path, words, flags);
+    choices += fmt::format("    \"{}\")\n      choices=({}{})\n      flags=({}){}\n      ;;\n", node.path, words,
+                           zsh_lookup(node.lookup), flags, bash_files(node.lookup));
     for (const FlagWord& flag : node.flags)
       if (flag.takes_value)
-        values += fmt::format("    {}) {}; return ;;\n", flag_pattern(node, flag),
-                              flag.values.empty() ? "_files" : fmt::format("compadd -- {}", bash_words(flag.values)));
+        values += fmt::format("    {}) {}; return ;;\n", flag_pattern(node, flag), zsh_values(flag));
   }
   return fmt::format(
       R"(#compdef {0}
 # Zsh completion for {0}. To enable it: source <({0} completion zsh), after compinit
 {1}() {{
   local node="{0}" cur=${{words[CURRENT]}} prev=${{words[CURRENT - 1]}} i
+  local files=
   local -a choices flags
   if [[ $cur == --*=* ]]; then
     prev=${{cur%%=*}}
@@ -205,6 +251,7 @@ std::string zsh_script(const std::string& program, const std::vector<CommandNode
     _describe -o flag flags
   elif (( $#choices )); then
     _describe choice choices
+    if [[ -n $files ]]; then _files; fi
   else
     _files
   fi

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/file.h"
 #include "command/command.h"
 #include "command/help.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
 namespace {
@@ -45,10 +48,10 @@ std::vector<std::string> examples_of_training() {
   const std::string command = train_command();
   if (is_user_program())
     return {command + " --epochs 3 --learning-rate 0.01 --expect 'test_loss<=0.1'",
-            command + " run.yaml --devices 8 --checkpoint-dir run",
-            "lockstep launch -n 2 -- ./" + command + " --checkpoint-dir run"};
+            command + " run.yaml --devices 8 --run-dir run", command + " --resume last --epochs 6",
+            "lockstep launch -n 2 -- ./" + command};
   return {command + " --model cnn --epochs 3 --expect 'test_accuracy>=0.98'",
-          command + " run.yaml --devices 8 --checkpoint-dir run"};
+          command + " run.yaml --devices 8 --run-dir run", command + " --resume last --epochs 6"};
 }
 
 std::string read_settings(const std::string& file) {
@@ -64,6 +67,51 @@ std::string read_settings(const std::string& file) {
 std::string file_and_line_of(std::string_view message, const KeyLines& lines) {
   const auto found = lines.find(std::string(message.substr(0, message.find(':'))));
   return found == lines.end() ? "" : found->second + ": ";
+}
+
+// Whether a value of --resume is the path or the name of a run, and not a keyword or a step.
+bool names_run(const std::string& resume) {
+  return !resume.empty() && resume != "auto" && resume != "none" &&
+         resume.find_first_not_of("0123456789") != resume.npos;
+}
+
+// The settings of the run in a folder, which continue it there. None if the folder was not written by a run with a folder
+// of its own.
+std::optional<TrainConfig> settings_of_run(const std::string& folder) {
+  FileSystem& files = FileSystem::real();
+  if (!files.exists(folder + "/run.json")) return std::nullopt;
+  std::string path = folder + "/run-config.yaml";  // if config.yaml is a file of the user
+  if (!files.exists(path)) path = folder + "/config.yaml";
+  if (!files.exists(path)) return std::nullopt;
+  TrainConfig out = parse_yaml(read_settings(path), path);
+  out.run_dir = folder;
+  out.resume = "auto";
+  return out;
+}
+
+// The settings of the command line over those of the file. They are laid over the settings of the run that --resume
+// names, unless they have a folder of their own. Sets `lines` to the positions of the keys of the file.
+TrainConfig merge_settings(const ConfigFlags& flags, KeyLines& lines) {
+  const TrainConfig file =
+      flags.file.empty() ? TrainConfig() : parse_yaml(read_settings(flags.file), flags.file, &lines);
+  TrainConfig config = overlay(file, flags.given, "command line");
+  const bool keep_is_given = flags.given.contains("keep_last") || lines.contains("keep_last");
+  if (!keep_is_given && has_run_folder(config)) config.keep_last = 1;  // and the best one
+  if (!names_run(config.resume) || !config.run_dir.empty() || !has_run_folder(config)) return config;
+  const std::optional<TrainConfig> run = settings_of_run(find_run("resume", config.resume));
+  if (!run) return config;
+  ConfigMap values;
+  for (const auto& [key, position] : lines) values[key] = text_of(file, *find_config_key(key));
+  ConfigMap given = flags.given;
+  values.erase("resume"), given.erase("resume");
+  return overlay(overlay(*run, values, flags.file), given, "command line");
+}
+
+// Replaces the names of runs by their folders.
+TrainConfig find_runs(TrainConfig config) {
+  if (names_run(config.resume)) config.resume = find_run("resume", config.resume);
+  if (!config.init_from.empty()) config.init_from = find_run("init_from", config.init_from);
+  return config;
 }
 
 }  // namespace
@@ -103,9 +151,7 @@ TrainConfig resolve_config(const ConfigFlags& flags, KeyLines* lines_out) {
   KeyLines lines;
   std::string where;
   try {
-    TrainConfig config;
-    if (!flags.file.empty()) config = parse_yaml(read_settings(flags.file), flags.file, &lines);
-    config = overlay(config, flags.given, "command line");
+    TrainConfig config = find_runs(merge_settings(flags, lines));
     for (const auto& [key, text] : flags.given) lines.erase(key);
     try {
       validate(config);

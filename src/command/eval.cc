@@ -18,6 +18,7 @@
 #include "lockstep/engine.h"
 #include "train/gpt_settings.h"
 #include "train/run.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
 namespace {
@@ -45,7 +46,8 @@ void check_dataset_flag(const std::string& model, const std::string& dataset) {
   }
 }
 
-int run(const EvalArguments& arguments) {
+int run(EvalArguments arguments) {
+  arguments.checkpoint = find_run("eval", arguments.checkpoint);
   const Checkpoint checkpoint = load_evaluated_checkpoint(arguments.checkpoint);
   TrainConfig config = from_map(checkpoint.config, arguments.checkpoint);
   if (!arguments.dataset.empty()) check_dataset_flag(config.model, arguments.dataset);
@@ -75,12 +77,13 @@ void add_eval_command(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<EvalArguments>();
   command
       ->add_option("CHECKPOINT", arguments->checkpoint,
-                   "a checkpoint, or a folder of checkpoints, whose newest complete one is used")
+                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest complete one is used")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|RUN");
   command->add_option("--dataset", arguments->dataset, "a data set by name, or IDX files (default: that of the run)")
       ->type_name(
-          "mnist|fashion-mnist|synthetic|cifar10|moby-dick|sotu|text:PATH|tokens:FILE|images:DIR|npy:X,Y|csv:FILE|IMAGES,"
+          "mnist|fashion-mnist|synthetic|cifar10|moby-dick|sotu|text:PATH|tokens:FILE|images:DIR|npy:X,Y|csv:FILE|"
+          "IMAGES,"
           "LABELS[,TEST_IMAGES,TEST_LABELS]");
   command
       ->add_option("--data-dir", arguments->data_dir,
@@ -92,7 +95,7 @@ void add_eval_command(CLI::App& program, Action& action) {
       ->type_name("N")
       ->check(integer_between(1, std::numeric_limits<int>::max()));
   add_devices_flags(*command, arguments->devices);
-  add_examples(*command, {"lockstep eval run", "lockstep eval run/step_00001000 --dataset fashion-mnist"});
+  add_examples(*command, {"lockstep eval last", "lockstep eval run/step_00001000 --dataset fashion-mnist"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

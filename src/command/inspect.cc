@@ -10,6 +10,7 @@
 #include "command/commands.h"
 #include "command/help.h"
 #include "lockstep/checkpoint.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
 namespace {
@@ -149,14 +150,19 @@ void add_inspect_command(CLI::App& program, Action& action) {
   auto arguments = std::make_shared<InspectArguments>();
   command
       ->add_option("CHECKPOINT", arguments->checkpoint,
-                   "a checkpoint, or a folder of checkpoints, whose newest one is shown")
+                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest one is shown")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|RUN");
   command->add_flag("--verify", arguments->verify, "also verify the checksums of all shards");
   command->add_flag("--json", arguments->json, "print JSON");
   const std::string& name = program.get_name();
   add_examples(*command, {name + " inspect run", name + " inspect run/step_00001000 --verify"});
-  command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+  command->callback([arguments, &action] {
+    action = [arguments] {
+      arguments->checkpoint = find_run("inspect", arguments->checkpoint);
+      return run(*arguments);
+    };
+  });
 }
 
 }  // namespace lockstep::cli

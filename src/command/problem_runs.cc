@@ -34,8 +34,6 @@ void print_evaluation(const EvalResult& result, std::string_view set) {
 }
 
 Checkpoint load_evaluated_checkpoint(const std::string& path) {
-  if (!FileSystem::real().exists(path))
-    throw_error("eval: {} does not exist; give a checkpoint, or a folder of checkpoints", path);
   check_checkpoint_argument("eval", path);
   // find_checkpoint() reads a value of --resume: without the slash, "100" is a step and "auto" is not a path.
   const auto as_eval = [](const std::string& text) {

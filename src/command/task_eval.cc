@@ -5,6 +5,7 @@
 #include "command/config_flags.h"
 #include "command/help.h"
 #include "command/number_check.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
 
@@ -13,9 +14,9 @@ void add_task_eval_command(CLI::App& program, Action& action, const ProblemFacto
   auto request = std::make_shared<EvaluationRequest>();
   command
       ->add_option("CHECKPOINT", request->checkpoint,
-                   "a checkpoint, or a folder of checkpoints, whose newest complete one is used")
+                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest complete one is used")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|RUN");
   command->add_option("--batch-size", request->batch_size, "examples per batch (default: 1000)")
       ->type_name("N")
       ->check(integer_between(1, std::numeric_limits<int>::max()));
@@ -23,9 +24,13 @@ void add_task_eval_command(CLI::App& program, Action& action, const ProblemFacto
     if (const auto* row = std::get_if<const detail::SettingRow*>(&key.member); row && (*row)->may_change)
       add_config_flag(*command, request->changes, key);
   add_devices_flags(*command, request->devices);
-  add_examples(*command, {program_name() + " eval run", program_name() + " eval run/step_00001000 --devices 8"});
-  command->callback(
-      [request, make, &action] { action = [request, make] { return evaluate_problem(*request, make); }; });
+  add_examples(*command, {program_name() + " eval last", program_name() + " eval run/step_00001000 --devices 8"});
+  command->callback([request, make, &action] {
+    action = [request, make] {
+      request->checkpoint = find_run("eval", request->checkpoint);
+      return evaluate_problem(*request, make);
+    };
+  });
 }
 
 }  // namespace lockstep::cli

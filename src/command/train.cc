@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -65,10 +66,9 @@ void on_signal(int signal) {
 }
 
 // REQUIRES: the process has joined its job.
-void prepare_interrupt_texts(const TrainConfig& config) {
+void prepare_interrupt_texts(bool saves) {
   if (process_index() != 0) return;
   const std::string begin = erase_text + program_name() + ": ";
-  const bool saves = !config.checkpoint_dir.empty();
   first_interrupt_text = fmt::format("{}stopping after this step; press Ctrl-C again to quit {}\n", begin,
                                      saves ? "without saving" : "at once");
   second_interrupt_text =
@@ -108,21 +108,34 @@ const char* stopped_by() {
                                   : "another process";
 }
 
+// How the user continues a run that was stopped.
+std::string way_to_resume(const TrainConfig& config, const RunOutcome& outcome) {
+  if (config.checkpoint_dir.empty() && outcome.run_folder.empty())
+    return config.no_save ? "nothing was saved because of --no-save"
+                          : "nothing was saved because --checkpoint-dir is not set";
+  if (outcome.unsaved) return "its checkpoint could not be saved";
+  if (!outcome.run_folder.empty() && config.run_dir.empty())
+    return fmt::format("resume it with `{} --resume {}`", train_command(),
+                       std::filesystem::path(outcome.run_folder).filename().string());
+  return config.resume != "auto" ? "rerun the command without --resume to resume from there"
+                                 : "rerun the command to resume from there";
+}
+
 int train(const TrainConfig& config, const ProblemFactory& make) {
-  install_signal_handlers(!config.checkpoint_dir.empty());
-  const RunOutcome outcome = train_problem(config, make, {.stop = [&] {
-                                             if (training == 0) prepare_interrupt_texts(config);
-                                             training = 1;
-                                             return stop_signal != 0;
-                                           }});
+  const bool saves = saves_checkpoints(config);
+  install_signal_handlers(saves);
+  const RunOutcome outcome = train_problem(config, make,
+                                           {.stop =
+                                                [saves] {
+                                                  if (training == 0) prepare_interrupt_texts(saves);
+                                                  training = 1;
+                                                  return stop_signal != 0;
+                                                },
+                                            .keep = true});
   if (outcome.stopped) {
     if (process_index() == 0)
       print_stderr("{}: stopped by {} at step {} of {}; {}\n", program_name(), stopped_by(), outcome.step,
-                   outcome.total_steps,
-                   config.checkpoint_dir.empty() ? "nothing was saved because --checkpoint-dir is not set"
-                   : outcome.unsaved             ? "its checkpoint could not be saved"
-                   : config.resume != "auto"     ? "rerun the command without --resume to resume from there"
-                                                 : "rerun the command to resume from there");
+                   outcome.total_steps, way_to_resume(config, outcome));
     const bool warned = stop_signal == SIGUSR1 || stop_signal == 0;  // a restart resumes the run
     return warned ? distributed::retry_code() : 128 + stop_signal;
   }

@@ -22,6 +22,7 @@
 #include "base/os/process.h"
 #include "cluster/address.h"
 #include "cluster/detect.h"
+#include "cluster/job_attempts.h"
 #include "cluster/port_owner.h"
 #include "cluster/token.h"
 #include "lane/cpus.h"
@@ -157,7 +158,7 @@ bool is_job_variable(const std::string& name) {
   for (const char* each :
        {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES", "LOCKSTEP_PROCESS_ID",
         "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID", "LOCKSTEP_LOCAL_COUNT", "LOCKSTEP_RESTARTS",
-        "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable})
+        "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable, kJobVariable})
     if (name == each) return true;
   return false;
 }
@@ -203,6 +204,9 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAtt
                                     fmt::format("LOCKSTEP_NUM_PROCESSES={}", options.processes),
                                     fmt::format("LOCKSTEP_PROCESS_ID={}", i)};
     if (attempt.restarts > 0) own.push_back(fmt::format("LOCKSTEP_RESTARTS={}", attempt.restarts));
+    if (!options.job.empty())
+      own.push_back(
+          fmt::format("{}={}", kJobVariable, job_variable(environment, options.job, std::to_string(attempt.number))));
     own.insert(own.end(), options.variables.begin(), options.variables.end());
     ChildSpec spec{.environment = inherited, .folder = folder};
     if (host.empty()) {
@@ -235,8 +239,8 @@ int launch(const LaunchOptions& options) {
   const std::string folder = std::filesystem::current_path();
 
   int code = 0;
-  for (int restarts = 0, ports = 1;;) {
-    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name(), restarts};
+  for (int restarts = 0, ports = 1, number = 0;; ++number) {
+    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name(), number, restarts};
     std::vector<ChildSpec> specs = child_specs(options, attempt, environment, folder);
     if (output.can_draw() && !specs[0].signals_by_input) {
       specs[0].terminal_columns = output.columns();

@@ -17,9 +17,10 @@ namespace lockstep {
 struct LaunchOptions {
   std::vector<std::string> argv;  // the program of every process: a path, or a name on the PATH
   int processes = 1;
-  std::vector<HostSlots> hosts = {};        // empty: this host
-  std::vector<std::string> ssh = {"ssh"};   // the remote shell; host name and command are appended
-  std::optional<int> port = {};             // the coordinator's; nullopt: a free one
+  std::string job = {};                    // a unique id, by which a run recognizes itself after a restart; empty: none
+  std::vector<HostSlots> hosts = {};       // empty: this host
+  std::vector<std::string> ssh = {"ssh"};  // the remote shell; host name and command are appended
+  std::optional<int> port = {};            // the coordinator's; nullopt: a free one
   std::vector<std::string> variables = {};  // NAME=value, for all processes
   bool pin = true;                          // pin each process to its share of this host's cores
 
@@ -51,6 +52,7 @@ struct LaunchAttempt {
   std::string coordinator;  // "127.0.0.1:4711"
   std::string token;
   std::string launcher = {};  // LOCKSTEP_LAUNCHER
+  int number = 0;             // of the attempt, from 0
   int restarts = 0;           // LOCKSTEP_RESTARTS
 };
 

@@ -2,6 +2,7 @@
 // interface. Used by one thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,10 +24,11 @@ class RunnerUnreachable : public IoError {
 
 struct LogOptions {
   int replica = 0;
-  std::string pod = {};              // Kubernetes: a specific pod of the replica; empty: the newest
-  bool follow = false;               // wait for more output until the replica has ended
-  bool previous = false;             // the log of the previous attempt
-  std::optional<int64_t> tail = {};  // only this many lines from the end
+  std::string pod = {};                            // Kubernetes: a specific pod of the replica; empty: the newest
+  bool follow = false;                             // wait for more output until the replica has ended
+  bool previous = false;                           // the log of the previous attempt
+  std::optional<int64_t> tail = {};                // only this many lines from the end
+  std::optional<std::chrono::seconds> since = {};  // only lines that are at most this old
 };
 
 class Runner {

@@ -155,6 +155,10 @@ TrainConfig with_default_length(TrainConfig config);
 // The number of examples of an evaluation batch that is not given.
 int64_t default_eval_batch(const TrainConfig& config);
 
+// Whether the run has one folder for all that it keeps: run_dir, or a new one in runs/.
+bool has_run_folder(const TrainConfig& config);
+bool saves_checkpoints(const TrainConfig& config);
+
 // The names for make_loggers(): the configured loggers, or by default console (unless quiet) and, with log_dir, all
 // file loggers.
 std::string logger_names(const TrainConfig& config);

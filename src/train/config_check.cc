@@ -254,12 +254,21 @@ void check_schedule(const TrainConfig& config) {
 
 void check_checkpoints(const TrainConfig& config) {
   if (config.resume.empty()) throw_error("resume: the value is empty; give auto, none, a step or a path");
-  if (!config.checkpoint_dir.empty()) return;
-  if (config.checkpoint_every > 0)
-    throw_error("checkpoint_every: {} has no effect without checkpoint_dir; set checkpoint_dir",
-                config.checkpoint_every);
-  if (is_digits(config.resume))
-    throw_error("resume: step {} needs a checkpoint_dir; set checkpoint_dir, or give the path of the checkpoint",
+  for (const auto& [name, dir] : {std::pair("checkpoint_dir", &config.checkpoint_dir), {"log_dir", &config.log_dir}}) {
+    if (dir->empty()) continue;
+    if (!config.run_dir.empty())
+      throw_error("run_dir: both run_dir ({}) and {} ({}) are given; keep one: a run folder has checkpoints and logs",
+                  config.run_dir, name, *dir);
+    if (config.no_save) throw_error("no_save: {} ({}) is given as well; remove one of the two", name, *dir);
+  }
+  if (config.no_save && !config.run_dir.empty())
+    throw_error("no_save: run_dir ({}) is given as well; remove one of the two", config.run_dir);
+  if (config.checkpoint_every > 0 && !saves_checkpoints(config))
+    throw_error("checkpoint_every: {} has no effect, because {} is given; {}", config.checkpoint_every,
+                config.no_save ? "no_save" : "log_dir",
+                config.no_save ? "remove one of the two" : "set checkpoint_dir");
+  if (is_digits(config.resume) && config.checkpoint_dir.empty() && config.run_dir.empty())
+    throw_error("resume: step {} needs a folder; set run_dir or checkpoint_dir, or give the path of the checkpoint",
                 config.resume);
 }
 
@@ -267,7 +276,8 @@ void check_loggers(const TrainConfig& config) {
   for (const std::string& logger : config.loggers) {
     check_one_of("loggers", logger, {"console", "compact", "batches", "jsonl", "csv", "tensorboard"});
     const bool file = logger != "console" && logger != "compact" && logger != "batches";
-    if (file && config.log_dir.empty()) throw_error("loggers: {} writes a file; set log_dir", logger);
+    if (file && config.log_dir.empty() && !has_run_folder(config))
+      throw_error("loggers: {} writes a file; {}", logger, config.no_save ? "remove no_save" : "set log_dir");
   }
 }
 
@@ -388,6 +398,12 @@ std::string logger_names(const TrainConfig& config) {
   if (!config.log_dir.empty()) out += out.empty() ? "jsonl,csv,tensorboard" : ",jsonl,csv,tensorboard";
   return out;
 }
+
+bool has_run_folder(const TrainConfig& config) {
+  return !config.no_save && config.checkpoint_dir.empty() && config.log_dir.empty();
+}
+
+bool saves_checkpoints(const TrainConfig& config) { return !config.checkpoint_dir.empty() || has_run_folder(config); }
 
 int64_t default_eval_batch(const TrainConfig& config) {
   constexpr int64_t kExamples = 1000;

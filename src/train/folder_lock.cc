@@ -83,6 +83,17 @@ FolderLock::FolderLock(const std::string& dir, std::chrono::milliseconds patienc
   }
 }
 
+bool is_folder_locked(const std::string& dir) {
+  const std::string path = dir + "/.lock";
+  if (!FileSystem::real().exists(path)) return false;
+  const Descriptor file = open_lock_file(path, 0666);
+  if (!file) return false;
+  // A run that starts now waits for a moment if it finds this lock.
+  if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  ::flock(file.get(), LOCK_UN);
+  return false;
+}
+
 FolderLock::~FolderLock() { ::flock(file_.get(), LOCK_UN); }
 
 }  // namespace lockstep

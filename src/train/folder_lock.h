@@ -23,4 +23,8 @@ class FolderLock {
   Descriptor file_;
 };
 
+// Whether a process of this host, or of another one if the file system shares locks, holds the lock of a folder. False
+// if that cannot be determined.
+bool is_folder_locked(const std::string& dir);
+
 }  // namespace lockstep

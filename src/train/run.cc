@@ -8,17 +8,15 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
-#include <sstream>
 
-#include "array/node.h"
 #include "base/check.h"
-#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/live_line.h"
 #include "base/names.h"
 #include "base/os/environment.h"
 #include "base/print_stderr.h"
 #include "cluster/cpu_binding.h"
+#include "cluster/job_attempts.h"
 #include "cluster/session.h"
 #include "comm/world.h"
 #include "lane/platform_report.h"
@@ -26,9 +24,12 @@
 #include "lockstep/distributed.h"
 #include "sharding/device_table.h"
 #include "sharding/lanes.h"
-#include "train/checkpoint_folder.h"
 #include "train/folder_lock.h"
 #include "train/gpt_settings.h"
+#include "train/run_files.h"
+#include "train/run_recorder.h"
+#include "train/shared_facts.h"
+#include "train/shared_run_folder.h"
 #include "train/startup.h"
 #include "train/user_program.h"
 
@@ -45,36 +46,6 @@ std::vector<Expectation> parse_expectations(const TrainConfig& config) {
   return out;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  FileSystem::real().make_dirs(parent_dir(path));
-  FileSystem::real().write_atomic(path, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-}
-
-constexpr std::string_view kConfigHeader = "# Written by lockstep train: all settings of the run.\n";
-
-// Whether the file exists and was not written by write_config().
-bool is_user_file(const std::string& path) {
-  FileSystem& files = FileSystem::real();
-  if (!files.exists(path)) return false;
-  std::vector<uint8_t> bytes(kConfigHeader.size());
-  bytes.resize(files.read(path, 0, bytes));
-  return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()) != kConfigHeader;
-}
-
-// Writes the resolved settings to the checkpoint and log folders, ready to resume the run, and the files of the problem
-// to the checkpoint folder. Never overwrites a config.yaml of the user.
-void write_config(TrainConfig config, const std::map<std::string, std::string>& files) {
-  config.resume = "auto";
-  if (!config.checkpoint_dir.empty())
-    for (const auto& [name, text] : files) write_text(config.checkpoint_dir + "/" + name, text);
-  for (const std::string& dir : {config.checkpoint_dir, config.log_dir}) {
-    if (dir.empty()) continue;
-    std::string path = dir + "/config.yaml";
-    if (is_user_file(path)) path = dir + "/run-config.yaml";
-    write_text(path, std::string(kConfigHeader) + to_yaml(config));
-  }
-}
-
 // Only the first process of a job prints messages and writes logs.
 bool is_first_process() { return process_index() == 0; }
 
@@ -88,101 +59,18 @@ class AlarmsOnly final : public Logger {
   }
 };
 
+bool logs_to_console(const TrainConfig& config) { return logger_names(config).find("console") != std::string::npos; }
 bool logs_batches(const TrainConfig& config) { return logger_names(config).find("batches") != std::string::npos; }
 
-Loggers loggers_of(const TrainConfig& config) {
+Loggers loggers_of(const TrainConfig& config, RunRecorder* recorder) {
   if (!is_first_process()) return logs_batches(config) ? Loggers{batch_logger()} : Loggers{};
   const std::string names = logger_names(config);
   Loggers out = make_loggers(names, config.log_dir, {.every = config.log_every, .title = false});
   if (names.find("console") == names.npos && names.find("compact") == names.npos && !logs_batches(config))
     out.push_back(std::make_shared<AlarmsOnly>());
+  if (recorder) out.push_back(recorder->logger());
   if (auto status = trainer_status_logger()) out.push_back(std::move(status));
   return out;
-}
-
-// Moves the checkpoints above a step to a new subfolder previous-N. Returns its path, or an empty string if there were
-// no such checkpoints.
-std::string move_steps(const std::string& dir, int64_t above) {
-  FileSystem& files = FileSystem::real();
-  if (dir.empty() || !files.exists(dir)) return "";
-  detail::recover_folder(files, dir);  // an interrupted save must not reappear later; the next save reports failures
-  std::vector<std::string> old;
-  for (const std::string& name : files.list(dir))
-    if (const std::optional<int64_t> step = detail::parse_step_name(name); step && *step > above) old.push_back(name);
-  if (old.empty()) return "";
-  int n = 1;
-  while (files.exists(fmt::format("{}/previous-{}", dir, n))) ++n;
-  const std::string to = fmt::format("{}/previous-{}", dir, n);
-  files.make_dirs(to);
-  for (const std::string& name : old) files.rename(dir + "/" + name, to + "/" + name);
-  return to;
-}
-
-// Keeps a new run apart from an earlier run in the same folder.
-void move_all_checkpoints(const std::string& dir) {
-  const std::string to = move_steps(dir, -1);
-  if (to.empty()) return;
-  print_stderr("{}: the checkpoints of an earlier run were moved to {}\n", program_name(), to);
-}
-
-// Keeps a run that resumes from an earlier step apart from the checkpoints after it.
-void move_checkpoints_after(const std::string& dir, int64_t step) {
-  const std::string to = move_steps(dir, step);
-  if (to.empty()) return;
-  print_stderr("{}: the checkpoints after step {} were moved to {}\n", program_name(), step, to);
-}
-
-uint32_t checksum(const Array& array) {
-  const BufferPtr& buffer = detail::buffer_of(array, "train");
-  return crc32c({buffer->as<const uint8_t>(), static_cast<size_t>(array.type().bytes())});
-}
-
-// A value that must be equal in all processes of a job. The compiled program is compared elsewhere.
-struct SharedFact {
-  std::string name, value;
-  std::string origin = {};  // such as a file; may differ between processes
-};
-
-std::vector<SharedFact> shared_facts(const TrainConfig& config, const Problem& problem) {
-  std::vector<SharedFact> out = {{"the seed", std::to_string(config.seed)},
-                                 {"the setting steps", std::to_string(config.steps)},
-                                 {"the setting epochs", std::to_string(config.epochs)}};
-  const std::pair<const char*, const SourcePtr&> sets[] = {
-      {"training", problem.train}, {"validation", problem.validation}, {"test", problem.test}};
-  for (const auto& [set, source] : sets)
-    out.push_back({fmt::format("{} examples", set), std::to_string(source ? source->count() : 0)});
-  for (const auto& [set, source] : sets) {
-    if (!source) continue;
-    for (const auto& [field, array] : source->resident())
-      out.push_back({fmt::format("{} {} with CRC-32C checksum", set, field), fmt::format("{:08x}", checksum(array)),
-                     source->origin(field)});
-  }
-  out.push_back({"the setting checkpoint_every", std::to_string(config.checkpoint_every)});
-  out.push_back({"the setting eval_every", std::to_string(config.eval_every)});
-  return out;
-}
-
-// Throws Error in all processes when a value differs between them; names the first one.
-void check_same_facts(Session& session, const std::vector<SharedFact>& facts) {
-  std::string own;
-  for (const SharedFact& fact : facts) own += fact.value + "\n" + fact.origin + "\n";
-  const std::vector<std::string> all = session.exchange("settings and data", own);
-  for (size_t p = 1; p < all.size(); ++p) {
-    std::istringstream first(all[0]), other(all[p]);
-    for (const SharedFact& fact : facts) {
-      std::string a, b, a_origin, b_origin;
-      std::getline(first, a), std::getline(first, a_origin), std::getline(other, b), std::getline(other, b_origin);
-      if (a == b) continue;
-      try {
-        session.exchange("settings and data", "");  // wait until every process has read all values
-      } catch (const CommError&) {
-        // Another process has already failed for the same reason.
-      }
-      const auto of = [](const std::string& origin) { return origin.empty() ? "" : fmt::format(" ({})", origin); };
-      throw_error("train: process 0 has {} {}{}, but process {} has {}{}; use the same in all processes", fact.name, a,
-                  of(a_origin), p, b, of(b_origin));
-    }
-  }
 }
 
 // Prints why the run computes on the CPU, if it could use a GPU; and whether a launcher has bound the process to fewer
@@ -218,7 +106,7 @@ bool is_any_verbose() {
 // Prints what the run trains, where, for how long, and where it is saved. REQUIRES: all processes call it.
 void report_start(const TrainConfig& config, const Problem& problem, const Engine& engine, const Loader& train,
                   const TrainState& state, int64_t total) {
-  if (logger_names(config).find("console") == std::string::npos) return;
+  if (!logs_to_console(config)) return;
   // After a restart by the launcher, the lines of the first start are still on the screen.
   const bool restarted = environment_variable("LOCKSTEP_RESTARTS").has_value();
   if (is_first_process() && !restarted) print_startup(startup_facts(config, problem, engine, train, total, state.step));
@@ -284,6 +172,19 @@ class Run {
   RunOutcome operator()() {
     std::optional<LiveLineUpdates> updates;
     if (!config_.quiet) updates.emplace();
+    try {
+      RunOutcome outcome = train();
+      outcome.run_folder = config_.run_dir;
+      record_end(outcome);
+      return outcome;
+    } catch (const std::exception& error) {
+      if (recorder_) recorder_->end(RunState::failed, error.what());
+      throw;
+    }
+  }
+
+ private:
+  RunOutcome train() {
     const Mesh mesh = make_devices(config_);
     if (is_first_process() && !config_.quiet) {
       report_platform();
@@ -298,18 +199,20 @@ class Run {
     const int64_t total = total_steps(config_, train);
 
     if (const auto session = current_session()) {
-      const std::string& beside = config_.log_dir.empty() ? config_.checkpoint_dir : config_.log_dir;
-      if (!beside.empty()) session->set_flight_folder(beside + "/flight");
-      check_same_facts(*session, shared_facts(config_, problem));
+      set_flight_folder(*session);
+      check_same_facts(*session, config_, problem);
     }
 
+    continue_run_folder();
     // Find and check the checkpoint before any folder is changed, so that errors leave nothing behind.
     if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
     TrainState state = start(make_checked_engine(config_, problem.task, train, mesh), total);
+    make_run_folder();
     lock_folder(std::chrono::seconds(0));
     move_old_checkpoints(state.step);
+    record_start();
     if (is_first_process()) write_config(config_, problem.files);
-    Engine engine = make_engine(config_, problem.task, mesh, total, loggers_of(config_));
+    Engine engine = make_engine(config_, problem.task, mesh, total, loggers_of(config_, recorder_.get()));
     report_start(config_, problem, engine, train, state, total);
 
     const auto began = Clock::now();
@@ -333,7 +236,64 @@ class Run {
     return conclude(outcome, result, train.batches_per_epoch(), seconds_since(began));
   }
 
- private:
+  bool makes_run_folder() const { return options_.keep && config_.run_dir.empty() && has_run_folder(config_); }
+
+  void use_run_folder(std::string folder) {
+    config_.run_dir = config_.checkpoint_dir = folder;
+    config_.log_dir = folder + "/log";
+    if (const auto session = current_session()) set_flight_folder(*session);
+  }
+
+  // Uses the folder that is given, or that of an earlier attempt of this job.
+  void continue_run_folder() {
+    if (!config_.run_dir.empty()) return use_run_folder(config_.run_dir);
+    if (!makes_run_folder()) return;
+    const std::string folder = find_shared_run_folder();
+    if (folder.empty()) return;
+    use_run_folder(folder);
+    if (!list_checkpoints(folder).empty()) config_.resume = "auto";  // the earlier attempt has done what was asked for
+  }
+
+  // Makes the folder of a new run.
+  void make_run_folder() {
+    if (!makes_run_folder()) return;
+    const bool in_pod = is_in_job_pod(own_environment());
+    if (in_pod && is_first_process() && !config_.quiet)
+      print_stderr(
+          "{}: note: nothing is saved, because the disk of this pod is lost when it ends; give --run-dir with a folder "
+          "of a volume\n",
+          program_name());
+    if (!in_pod) use_run_folder(make_shared_run_folder(task_));
+  }
+
+  void set_flight_folder(Session& session) const {
+    const std::string& beside = !config_.run_dir.empty()  ? config_.run_dir
+                                : config_.log_dir.empty() ? config_.checkpoint_dir
+                                                          : config_.log_dir;
+    if (!beside.empty()) session.set_flight_folder(beside + "/flight");
+  }
+
+  // Begins the record of a run in its folder.
+  void record_start() {
+    if (config_.run_dir.empty() || !is_first_process()) return;
+    RunRecord facts = facts_of_this_process();
+    facts.task = task_;
+    facts.dataset = is_user_program() ? "" : config_.dataset;
+    facts.settings = to_map(stored_settings(config_));
+    recorder_ = std::make_unique<RunRecorder>(config_.run_dir, std::move(facts));
+    // The first lines of the console logger name the folder.
+    if (!config_.quiet && !logs_to_console(config_))
+      print_stderr("{}: saving in {}\n", program_name(), config_.run_dir);
+  }
+
+  void record_end(const RunOutcome& outcome) {
+    if (!recorder_) return;
+    if (outcome.stopped) return recorder_->end(RunState::stopped);
+    if (outcome.ended_by_alarm) return recorder_->end(RunState::failed, "--strict ended the run at an alarm");
+    if (outcome.unsaved) return recorder_->end(RunState::failed, "the last checkpoint could not be saved");
+    recorder_->end(unmet_.empty() ? RunState::complete : RunState::failed, unmet_);
+  }
+
   // Prevents two runs from overwriting each other's checkpoints. `patience` gives a run that is just ending time to
   // exit. It is 0 for a folder that did not exist at the first look: a run that holds its lock has just started.
   void lock_folder(std::chrono::seconds patience) {
@@ -424,29 +384,29 @@ class Run {
     return out;
   }
 
-  bool holds(const Expectation& expectation, const Scalars& metrics) const {
-    for (const auto& [name, value] : metrics) {
-      if (name != expectation.metric) continue;
-      const bool met = is_met(expectation, metrics);
-      if (!met && is_first_process())
-        print_stderr("{}: expected {}, but {} is {:.6g}\n", program_name(), to_string(expectation), name, value);
-      return met;
-    }
-    const std::string reason =
-        trained_ ? "; the metrics are " + metric_names(metrics) : ": the run was already complete";
-    if (is_first_process())
-      print_stderr("{}: expected {}, but {} was not measured{}\n", program_name(), to_string(expectation),
-                   expectation.metric, reason);
-    return false;
+  // Why the expectation is not met; empty if it is.
+  std::string why_not_met(const Expectation& expectation, const Scalars& metrics) const {
+    for (const auto& [name, value] : metrics)
+      if (name == expectation.metric)
+        return is_met(expectation, metrics)
+                   ? ""
+                   : fmt::format("expected {}, but {} is {:.6g}", to_string(expectation), name, value);
+    return fmt::format("expected {}, but {} was not measured{}", to_string(expectation), expectation.metric,
+                       trained_ ? "; the metrics are " + metric_names(metrics) : ": the run was already complete");
   }
 
-  RunOutcome conclude(RunOutcome outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
+  RunOutcome conclude(RunOutcome outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) {
     const bool complete = !outcome.ended_by_alarm && !outcome.stopped;
     if (complete && is_first_process()) print_result(outcome, result, steps_per_epoch, seconds);
     // Problems come after the result: the last line of a replica that failed is shown as the reason.
     report_problems(outcome);
-    for (const Expectation& expectation : expectations_)
-      if (complete && !holds(expectation, result.metrics)) outcome.expectations_met = false;
+    for (const Expectation& expectation : expectations_) {
+      const std::string why = complete ? why_not_met(expectation, result.metrics) : "";
+      if (why.empty()) continue;
+      if (is_first_process()) print_stderr("{}: {}\n", program_name(), why);
+      outcome.expectations_met = false;
+      unmet_ += (unmet_.empty() ? "" : "; ") + why;
+    }
     return outcome;
   }
 
@@ -463,7 +423,9 @@ class Run {
   }
 
   void print_result(const RunOutcome& outcome, const FitResult& result, int64_t steps_per_epoch, double seconds) const {
-    if (!config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
+    if (!config_.run_dir.empty() && !config_.quiet)
+      print_stderr("saved in {}\n", config_.run_dir);
+    else if (!config_.checkpoint_dir.empty() && !outcome.unsaved && !config_.quiet)
       print_stderr("checkpoints are in {}\n", config_.checkpoint_dir);
     const double epochs = static_cast<double>(outcome.step) / static_cast<double>(steps_per_epoch);
     fmt::print(options_.out, "{} {} after {} ({:.4g} epoch{}) in {:.1f} s\n", task_, main_metric(result.metrics),
@@ -471,13 +433,15 @@ class Run {
     std::fflush(options_.out);
   }
 
-  const TrainConfig& config_;
+  TrainConfig config_;  // with the folders of the run, once they are known
   const ProblemFactory& make_;
   const RunOptions& options_;
   std::string task_;      // its name
   bool trained_ = false;  // the run made at least one step
   std::vector<Expectation> expectations_;
+  std::string unmet_;                            // why expectations are not met
   std::optional<FolderLock> lock_;               // held until everything is written
+  std::unique_ptr<RunRecorder> recorder_;        // in the first process, if the run has a folder
   std::map<std::string, double> found_metrics_;  // of the checkpoint that the run resumes from
 };
 
@@ -520,7 +484,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .keep_last = config.keep_last,
                                   .loggers = std::move(loggers),
                                   .strict = config.strict,
-                                  .config = to_map(config)});
+                                  .config = to_map(stored_settings(config))});
 }
 
 namespace {

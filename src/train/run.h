@@ -22,6 +22,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
 struct RunOptions {
   std::function<bool()> stop = {};  // see FitOptions::stop
   std::FILE* out = stdout;          // receives the final result
+  bool keep = false;                // in a new folder below runs/, if the settings name no folder
 };
 
 struct RunOutcome {
@@ -30,6 +31,7 @@ struct RunOutcome {
   bool stopped = false;         // by RunOptions::stop, before the last step
   bool unsaved = false;         // the checkpoint of the last step could not be written
   int64_t step = 0, total_steps = 0;
+  std::string run_folder = {};  // empty: the run has none
 };
 
 // Trains and evaluates; prints the result as the last line, unless the run ended early. Throws SettingsError for

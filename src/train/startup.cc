@@ -88,7 +88,7 @@ std::string folder_text(const StartupFacts& facts) {
   if (!facts.checkpoint_dir.empty()) return printable(facts.checkpoint_dir, std::string::npos);
   const std::string logs =
       facts.log_dir.empty() ? "" : ", but metrics in " + printable(facts.log_dir, std::string::npos);
-  return "nothing is saved" + logs + "; --checkpoint-dir DIR keeps the model";
+  return "nothing is saved" + logs + (facts.no_save ? " (--no-save)" : "; --run-dir DIR keeps the run");
 }
 
 // `LABEL      text`, wrapped between words.
@@ -162,7 +162,8 @@ StartupFacts startup_facts(const TrainConfig& config, const Problem& problem, co
                    .learning_rate = options.optimizer.schedule.peak,
                    .seed = config.seed,
                    .checkpoint_dir = config.checkpoint_dir,
-                   .log_dir = config.log_dir};
+                   .log_dir = config.log_dir,
+                   .no_save = config.no_save};
   for (const Type& type : problem.task.types) out.parameters += count(type.shape);
   const std::vector<std::string>& axes = options.mesh.axis_names();
   for (size_t i = 0; i < axes.size(); ++i) out.mesh.emplace_back(axes[i], options.mesh.shape()[i]);

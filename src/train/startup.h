@@ -31,6 +31,7 @@ struct StartupFacts {
   double learning_rate = 0;
   uint64_t seed = 0;
   std::string checkpoint_dir = {}, log_dir = {};
+  bool no_save = false;  // the user wants to keep nothing
 };
 
 // The facts of a run that starts at a state. REQUIRES: devices are initialized.

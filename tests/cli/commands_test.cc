@@ -84,7 +84,8 @@ TEST(TrainCommand, WrongFlagsAreUsageErrors) {
                      "of each dimension separated by commas, such as 'dense*/w=,model'");
   expect_usage_error({"train", "--steps", "5", "--epochs", "5"},
                      "train: command line: both steps (5) and epochs (5) are given; keep only one");
-  expect_usage_error({"train", "--loggers", "csv"}, "train: loggers: csv writes a file; set log_dir");
+  expect_usage_error({"train", "--loggers", "csv", "--checkpoint-dir", "x"},
+                     "train: loggers: csv writes a file; set log_dir");
   const ProcessResult model = run_lockstep({"train", "--print-schedule", "--model", "resnet"});
   EXPECT_EQ(model.exit_code, 2);
   EXPECT_NE(model.output.find("train: model: "), std::string::npos) << model.output;

@@ -234,7 +234,7 @@ TEST(TrainErrors, ResumeFromAMissingCheckpointIsAnError) {
                      "the path");
   expect_refused(
       {"--resume", "3"}, 2,
-      "train: resume: step 3 needs a checkpoint_dir; set checkpoint_dir, or give the path of the checkpoint");
+      "train: resume: step 3 needs a folder; set run_dir or checkpoint_dir, or give the path of the checkpoint");
 }
 
 }  // namespace

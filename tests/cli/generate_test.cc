@@ -97,8 +97,9 @@ TEST_F(GenerateCommand, WrongFlagsAreUsageErrors) {
 
 TEST_F(GenerateCommand, WrongRunsAreReported) {
   const std::string dir = dir_.path();
-  expect_failure({"generate", dir + "/none"},
-                 "generate: " + dir + "/none does not exist; give a checkpoint, or a folder of checkpoints");
+  expect_failure(
+      {"generate", dir + "/none"},
+      "generate: " + dir + "/none does not exist, and runs/ has no run of that name; `lockstep runs` lists them");
   FileSystem::real().make_dirs(dir + "/empty");
   expect_failure({"generate", dir + "/empty"},
                  "generate: " + dir +

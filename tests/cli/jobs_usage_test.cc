@@ -14,17 +14,25 @@ TEST(JobCommands, WrongCommandLinesNameTheRemedy) {
   expect_usage_error({"get", "podz/x"},
                      "get: unknown resource \"podz\"; did you mean \"pods\"? choose jobs, jaxjobs, pods or events");
   expect_usage_error({"get", "pod/"}, "get: \"pod/\" has no name; add one after the /");
-  expect_usage_error(
-      {"get", "job/a", "pod/b"},
-      "get: only one resource can be listed at a time; run `lockstep get` once each for jobs, pods and events");
-  expect_usage_error(
-      {"get", "job/a", "pods"},
-      "get: only one resource can be listed at a time; run `lockstep get` once each for jobs, pods and events");
+  for (const char* second : {"pod/b", "pods"})
+    expect_usage_error({"get", "job/a", second},
+                       "get: objects of several resources cannot be listed by name; run `lockstep get` once for each");
+  expect_usage_error({"get", "jobs", "pods"}, "get: separate resources with commas, such as `lockstep get jobs,pods`");
   expect_usage_error({"logs", "a", "--tail", "-5"},
                      "logs: --tail: \"-5\" is not a whole number from 0 to 2147483647" + help("logs"));
-  expect_usage_error(
-      {"get", "jobs,pods"},
-      "get: only one resource can be listed at a time; run `lockstep get` once each for jobs, pods and events");
+  expect_usage_error({"get", "jobs,podz"},
+                     "get: unknown resource \"podz\"; did you mean \"pods\"? choose jobs, jaxjobs, pods or events");
+  expect_usage_error({"get", "jobs,pods", "a"},
+                     "get: \"a\" cannot follow jobs,pods; give names after a single resource, or write job/NAME");
+  expect_usage_error({"get", "all", "-w"}, "get: -w shows a single resource; give one of jobs, pods and events");
+  expect_usage_error({"get", "jobs", "-o", "jsn"},
+                     "get: --output: \"jsn\" is not one of wide, yaml, json, name, jsonpath=TEMPLATE, "
+                     "custom-columns=COLUMNS; did you mean \"json\"? see `lockstep get --help`");
+  expect_usage_error({"get", "jobs", "-o", "jsonpath={.items"},
+                     "jsonpath: a { is not closed at character 9 of \"{.items\"; write a template such as "
+                     "{.items[*].metadata.name}");
+  expect_usage_error({"get", "jobs", "-o", "custom-columns=NAME"},
+                     "custom-columns: \"NAME\" is not HEADER:PATH; write columns such as NAME:.metadata.name");
   expect_usage_error({"get", "jobs", "-w", "-o", "yaml"}, "get: -w cannot be combined with -o yaml; omit one of them");
   expect_usage_error({"get", "jobs", "--timeout", "soon"},
                      "get: --timeout: \"soon\" is not a time such as 60s, 1m30s or 2h" + help("get"));

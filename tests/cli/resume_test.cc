@@ -125,8 +125,7 @@ TEST(Resume, SignalWithoutACheckpointFolderReportsThatNothingWasSaved) {
   program.send(SIGTERM);
   const RunningProgram::Result stopped = program.wait();
   EXPECT_EQ(stopped.exit_code, 128 + SIGTERM);
-  EXPECT_TRUE(stopped.err.ends_with(" of 1000000; nothing was saved because --checkpoint-dir is not set\n"))
-      << stopped.err;
+  EXPECT_TRUE(stopped.err.ends_with(" of 1000000; nothing was saved because of --no-save\n")) << stopped.err;
   expect_lacks(stopped.err, "expected");
 }
 

@@ -29,7 +29,7 @@ TEST(TrainInATerminal, ShowsSixLinesAndABarOf80Columns) {
   EXPECT_NE(program.screen().text().find("600 training and 100 test examples of 28 x 28"), std::string::npos);
   const char* const wanted[] = {"model      mlp, 235,146 parameters", "devices    1 device on the CPU (",
                                 "training   1000000 steps ", "optimizer  adamw, learning rate 0.001 (cosine), float32",
-                                "saved      nothing is saved; "};
+                                "saved      nothing is saved (--no-save)"};
   for (size_t i = 0; i < std::size(wanted); ++i) EXPECT_TRUE(lines[i + 1].starts_with(wanted[i])) << lines[i + 1];
   for (const char* part : {"epoch ", "▕", "▏", "0%", "/1000000", "loss "})
     EXPECT_NE(lines[6].find(part), std::string::npos) << part << " in " << lines[6];

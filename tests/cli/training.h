@@ -37,7 +37,12 @@ inline const std::string& small_dataset() {
 inline Words train_command(const Words& flags) {
   const bool has_data = std::find(flags.begin(), flags.end(), "--dataset") != flags.end();
   const Words data = has_data ? Words{} : Words{"--dataset", small_dataset()};
-  return Words{program_path(), "train"} + data + Words{"--batch-size", "50"} + flags;
+  const bool has_folder = std::ranges::any_of(flags, [](const std::string& flag) {
+    return flag.starts_with("--checkpoint-dir") || flag.starts_with("--log-dir") || flag.starts_with("--run-dir") ||
+           flag.starts_with("--config") || flag.ends_with(".yaml");
+  });
+  const Words folder = has_folder ? Words{} : Words{"--no-save"};
+  return Words{program_path(), "train"} + data + Words{"--batch-size", "50"} + folder + flags;
 }
 
 // Flags of a small language model with dropout, and of a text to train it on.
@@ -49,8 +54,8 @@ inline Words text_flags() {
     FileSystem::real().write(dir.path() + "/text.txt", std::vector<uint8_t>(text.begin(), text.end()));
     return dir.path() + "/text.txt";
   }();
-  return {"--model", "gpt",     "--dataset", "text:" + file, "--size",    "char-small", "--layers",  "2",
-          "--heads", "2",       "--width",   "16",           "--context", "24",         "--dropout", "0.1"};
+  return {"--model", "gpt", "--dataset", "text:" + file, "--size",    "char-small", "--layers",  "2",
+          "--heads", "2",   "--width",   "16",           "--context", "24",         "--dropout", "0.1"};
 }
 inline RunningProgram::Result train(const Words& flags) { return RunningProgram(train_command(flags)).wait(); }
 

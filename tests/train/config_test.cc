@@ -299,10 +299,22 @@ TEST(Config, InvalidValuesAreRejected) {
                  "end_learning_rate: 1e-05 has no effect with schedule constant");
   expect_invalid({{"end_learning_rate", "1"}}, "end_learning_rate: 1 is above the learning_rate of 0.001");
   expect_invalid({{"resume", ""}}, "resume: the value is empty; give auto, none, a step or a path");
-  expect_invalid({{"resume", "100"}}, "resume: step 100 needs a checkpoint_dir; set checkpoint_dir");
-  expect_invalid({{"checkpoint_every", "5"}}, "checkpoint_every: 5 has no effect without checkpoint_dir");
+  expect_invalid({{"resume", "100"}}, "resume: step 100 needs a folder; set run_dir or checkpoint_dir");
+  expect_invalid({{"checkpoint_every", "5"}, {"log_dir", "l"}},
+                 "checkpoint_every: 5 has no effect, because log_dir is given; set checkpoint_dir");
+  expect_invalid({{"checkpoint_every", "5"}, {"no_save", "true"}},
+                 "checkpoint_every: 5 has no effect, because no_save is given; remove one of the two");
+  expect_invalid({{"no_save", "true"}, {"run_dir", "r"}},
+                 "no_save: run_dir (r) is given as well; remove one of the two");
+  expect_invalid({{"no_save", "true"}, {"log_dir", "l"}},
+                 "no_save: log_dir (l) is given as well; remove one of the two");
+  expect_invalid(
+      {{"run_dir", "r"}, {"checkpoint_dir", "c"}},
+      "run_dir: both run_dir (r) and checkpoint_dir (c) are given; keep one: a run folder has checkpoints and "
+      "logs");
   expect_invalid({{"loggers", "consle"}}, "did you mean \"console\"?");
-  expect_invalid({{"loggers", "console,csv"}}, "loggers: csv writes a file; set log_dir");
+  expect_invalid({{"loggers", "console,csv"}, {"checkpoint_dir", "c"}}, "loggers: csv writes a file; set log_dir");
+  expect_invalid({{"loggers", "console,csv"}, {"no_save", "true"}}, "loggers: csv writes a file; remove no_save");
   expect_invalid({{"expect", "test_accuracy"}}, "expect: \"test_accuracy\" has no comparison");
   expect_invalid({{"shard", "dense*/w"}}, "shard: \"dense*/w\" has no =; write PATTERN=AXES");
   expect_invalid(

@@ -50,9 +50,12 @@ TEST(Startup, HasSixLines) {
 TEST(Startup, RunWithoutAFolderSaysSo) {
   StartupFacts facts = mnist();
   facts.checkpoint_dir.clear();
-  EXPECT_EQ(line_of(facts, "saved"), "nothing is saved; --checkpoint-dir DIR keeps the model");
+  EXPECT_EQ(line_of(facts, "saved"), "nothing is saved; --run-dir DIR keeps the run");
+  facts.no_save = true;
+  EXPECT_EQ(line_of(facts, "saved"), "nothing is saved (--no-save)");
+  facts.no_save = false;
   facts.log_dir = "log";
-  EXPECT_EQ(line_of(facts, "saved"), "nothing is saved, but metrics in log; --checkpoint-dir DIR keeps the model");
+  EXPECT_EQ(line_of(facts, "saved"), "nothing is saved, but metrics in log; --run-dir DIR keeps the run");
 }
 
 TEST(Startup, DevicesArePlainWords) {

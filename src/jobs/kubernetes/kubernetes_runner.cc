@@ -206,8 +206,8 @@ class KubernetesRunner final : public Runner {
       words[1] = pod.predecessor;
     else if (options.previous)
       throw_error("logs: replica {} of {} was started only once; there is no previous log", options.replica, job.name);
-    if (options.follow && !options.previous) return follow(job, pod, words, options.tail, sink);
-    if (options.tail) words.push_back(fmt::format("--tail={}", *options.tail));
+    if (options.follow && !options.previous) return follow(job, pod, words, options, sink);
+    add_limits(words, options);
     const ProgramResult result = kubectl::stream(words, sink);
     if (result.code != 0) kubectl::throw_failure("logs", result);
   }
@@ -287,8 +287,13 @@ class KubernetesRunner final : public Runner {
         why, name, kubectl_error_message(result.err), name, job.namespace_name);
   }
 
+  static void add_limits(Words& words, const LogOptions& options) {
+    if (options.since) words.push_back(fmt::format("--since={}s", options.since->count()));
+    if (options.tail) words.push_back(fmt::format("--tail={}", *options.tail));
+  }
+
   // Follows a log until the container has ended. Reconnects after a restart of the API server.
-  void follow(const Job& job, const KubernetesPod& pod, const Words& words, std::optional<int64_t> tail,
+  void follow(const Job& job, const KubernetesPod& pod, const Words& words, const LogOptions& options,
               const std::function<bool(std::string_view)>& sink) {
     bool stopped = false;
     FollowedLog log([&](std::string_view text) {
@@ -302,8 +307,8 @@ class KubernetesRunner final : public Runner {
       now.insert(now.end(), {"--follow", "--timestamps"});
       if (!log.since().empty())
         now.push_back("--since-time=" + log.since());
-      else if (tail)
-        now.push_back(fmt::format("--tail={}", *tail));
+      else
+        add_limits(now, options);
       log.start_connection();
       const ProgramResult result = kubectl::stream(now, [&](std::string_view text) {
         answered = Clock::now();

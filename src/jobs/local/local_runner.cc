@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <string_view>
 
@@ -145,7 +146,9 @@ class LocalRunner final : public Runner {
     const std::optional<int> attempt = attempt_to_read(job, options, sink);
     if (!attempt) return;
     const PodFolder folder = state_.pod_folder(job, *attempt, options.replica);
-    LogReader reader(folder.log_path(), options.tail);
+    std::optional<int64_t> since;
+    if (options.since) since = std::time(nullptr) - options.since->count();
+    LogReader reader(folder.log_path(), options.tail, since);
     FolderWatch watch;
     watch.add(folder.path(), true);
     for (;;) {

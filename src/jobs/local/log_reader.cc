@@ -62,7 +62,42 @@ int64_t tail_of(const OpenedLog& from, const std::string& path, int64_t& lines) 
 
 }  // namespace
 
-LogReader::LogReader(std::string path, std::optional<int64_t> tail) : path_(std::move(path)), tail_(tail) {}
+LogReader::LogReader(std::string path, std::optional<int64_t> tail, std::optional<int64_t> since)
+    : path_(std::move(path)), tail_(tail), since_(since) {}
+
+// Opens the file in which the output begins that is wanted, at its position.
+void LogReader::find_start() {
+  if (!since_) return find_tail();
+  find_since();
+  if (!tail_ || !file_) return;
+  // Both are given: the later position.
+  const ino_t inode = inode_;
+  const int64_t offset = offset_;
+  Descriptor file = std::move(file_);
+  find_tail();
+  const bool tail_in_older = inode_ != inode && inode_of(path_ + ".1") == inode_;
+  if (!tail_in_older && (inode_ != inode || offset_ >= offset)) return;
+  file_ = std::move(file);
+  inode_ = inode;
+  offset_ = offset;
+}
+
+// Opens the file with the first output at or after the time. Without such output, starts at the end.
+void LogReader::find_since() {
+  const int64_t time = *since_;
+  OpenedLog newest = open_log(path_), older = open_log(path_ + ".1");
+  std::optional<int64_t> at;
+  if (older.file && older.inode != newest.inode) at = offset_since(path_ + ".1", time);
+  if (at)
+    newest = std::move(older);
+  else
+    at = offset_since(path_, time).value_or(newest.size);
+  if (!newest.file) return;
+  file_ = std::move(newest.file);
+  inode_ = newest.inode;
+  offset_ = *at;
+  since_.reset();
+}
 
 // Opens the file in which the tail begins, at its position.
 void LogReader::find_tail() {
@@ -83,8 +118,8 @@ void LogReader::find_tail() {
 }
 
 bool LogReader::open_next(const std::function<bool(std::string_view)>& sink, bool& stopped) {
-  if (tail_) {
-    find_tail();
+  if (tail_ || since_) {
+    find_start();
     return static_cast<bool>(file_);
   }
   OpenedLog next = open_log(path_ + ".1");

@@ -16,8 +16,9 @@ namespace lockstep {
 
 class LogReader {
  public:
-  // `path` is that of the PodLog; the file need not exist yet. With `tail`, starts that many lines before the end.
-  LogReader(std::string path, std::optional<int64_t> tail);
+  // `path` is that of the PodLog; the file need not exist yet. With `tail`, starts that many lines before the end. With
+  // `since`, in seconds since 1970, starts at the first output at or after that time.
+  LogReader(std::string path, std::optional<int64_t> tail, std::optional<int64_t> since = {});
 
   // Passes everything new since the last call to the sink, in pieces. Stops and returns false if the sink returns
   // false. Throws IoError.
@@ -26,10 +27,12 @@ class LogReader {
  private:
   bool drain(const std::function<bool(std::string_view)>& sink);
   bool open_next(const std::function<bool(std::string_view)>& sink, bool& stopped);
+  void find_start();
+  void find_since();
   void find_tail();
 
   std::string path_;
-  std::optional<int64_t> tail_;
+  std::optional<int64_t> tail_, since_;
   // The file being read, its inode and the position in it.
   Descriptor file_;
   ino_t inode_ = 0;

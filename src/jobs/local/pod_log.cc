@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <span>
+#include <sstream>
 
 #include "base/text_bytes.h"
 
@@ -32,8 +34,12 @@ int64_t dropped_bytes(FileSystem& files, const std::string& path) {
 
 }  // namespace
 
-PodLog::PodLog(FileSystem& files, std::string path, int64_t limit)
-    : files_(files), path_(std::move(path)), limit_(std::max(limit, kMinLogLimit)), size_(size_of(files_, path_)) {}
+PodLog::PodLog(FileSystem& files, std::string path, int64_t limit, Clock clock)
+    : files_(files),
+      path_(std::move(path)),
+      limit_(std::max(limit, kMinLogLimit)),
+      size_(size_of(files_, path_)),
+      clock_(clock ? std::move(clock) : [] { return static_cast<int64_t>(std::time(nullptr)); }) {}
 
 void PodLog::write(std::string_view text) {
   // Split long text, so that no file exceeds the limit.
@@ -55,6 +61,7 @@ void PodLog::append(std::string_view text) {
   const int64_t before = size_;
   try {
     if (size_ > 0 && size_ + static_cast<int64_t>(both.size()) > limit_) rotate();
+    note_time();
     files_.append(path_, text_bytes(both));
     size_ += static_cast<int64_t>(both.size());
     missing_lines_ = missing_bytes_ = 0;
@@ -74,6 +81,17 @@ void PodLog::append(std::string_view text) {
   }
 }
 
+// Notes the time of the output that follows, once per second. Without the note, `logs --since` shows earlier output too.
+void PodLog::note_time() {
+  const int64_t now = clock_();
+  if (now == noted_time_) return;
+  noted_time_ = now;
+  try {
+    files_.append(path_ + ".times", text_bytes(fmt::format("{} {}\n", now, size_)));
+  } catch (const IoError&) {
+  }
+}
+
 void PodLog::rotate() {
   const int64_t oldest = size_of(files_, path_ + ".1");
   if (oldest > 0) {
@@ -84,6 +102,27 @@ void PodLog::rotate() {
   }
   files_.rename(path_, path_ + ".1");
   size_ = 0;
+  noted_time_ = 0;
+  try {
+    files_.rename(path_ + ".times", path_ + ".1.times");
+  } catch (const IoError&) {  // the log matters more than the times
+  }
+}
+
+std::optional<int64_t> offset_since(const std::string& path, int64_t time) {
+  FileSystem& files = FileSystem::real();
+  try {
+    if (!files.exists(path + ".times")) return std::nullopt;
+    const std::vector<uint8_t> bytes = files.read_file(path + ".times");
+    std::istringstream lines(std::string(bytes.begin(), bytes.end()));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream numbers(line);
+      int64_t at = 0, offset = 0;
+      if (numbers >> at >> offset && at >= time) return offset;
+    }
+  } catch (const std::runtime_error&) {  // removed meanwhile
+  }
+  return std::nullopt;
 }
 
 std::string dropped_note(const std::string& path) {

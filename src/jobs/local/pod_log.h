@@ -1,9 +1,12 @@
 // PodLog: a log file of bounded size that never fails its writer. `log` has the newest lines and `log.1` older ones.
-// When `log` is full it replaces `log.1`, and `log.dropped` counts the bytes lost. Lines that cannot be written (the
+// When `log` is full it replaces `log.1`, and `log.dropped` counts the bytes lost. `log.times` and `log.1.times` hold the
+// times of the output: a line `<seconds since 1970> <offset in the file>` for every second with output. Lines that cannot be written (the
 // disk is full) are counted, and the log gets a note when there is room again. Used by one thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,8 +19,11 @@ inline constexpr int64_t kMinLogLimit = 4096;
 
 class PodLog {
  public:
+  // Seconds since 1970.
+  using Clock = std::function<int64_t()>;
+
   // Appends to existing files. `limit` is the size of each of the two files in bytes.
-  PodLog(FileSystem& files, std::string path, int64_t limit);
+  PodLog(FileSystem& files, std::string path, int64_t limit, Clock clock = {});
 
   // Appends complete lines, or pieces of a long line. Never throws.
   void write(std::string_view text);
@@ -28,6 +34,7 @@ class PodLog {
  private:
   void rotate();
   void append(std::string_view text);
+  void note_time();
 
   FileSystem& files_;
   std::string path_;
@@ -35,7 +42,12 @@ class PodLog {
   int64_t missing_lines_ = 0, missing_bytes_ = 0;
   bool inside_line_ = false;  // the file does not end with a newline
   std::string reason_;        // why lines are missing
+  Clock clock_;
+  int64_t noted_time_ = 0;  // the last one in the file of times
 };
+
+// The offset in the log file at `path` of the first output at or after a time; nullopt if there is none.
+std::optional<int64_t> offset_since(const std::string& path, int64_t time);
 
 // A note about the bytes dropped before the oldest line; empty if none were.
 std::string dropped_note(const std::string& path);

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/text_bytes.h"
+#include "cluster/job_attempts.h"
 #include "cluster/token.h"
 #include "jobs/launch.h"
 #include "jobs/local/pod_log.h"
@@ -33,11 +34,21 @@ constexpr std::array kInheritedNames = {
 constexpr std::array kInheritedPrefixes = {"LC_",   "OMP_",    "OPENBLAS_", "LOCKSTEP_", "XDG_",
                                            "CUDA_", "NVIDIA_", "NCCL_",     "JAX_",      "XLA_"};
 // Variables that describe a job or one of its processes; an inherited value would belong to another one.
-constexpr std::array kJobVariables = {
-    "LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT",    "LOCKSTEP_NUM_PROCESSES", "LOCKSTEP_PROCESS_ID",
-    "LOCKSTEP_LOCAL_ID",    "LOCKSTEP_LOCAL_COUNT",         "LOCKSTEP_POD_FOLDER",    "JAX_COORDINATOR_ADDRESS",
-    "JAX_COORDINATOR_PORT", "JAX_COORDINATOR_BIND_ADDRESS", "JAX_NUM_PROCESSES",      "JAX_PROCESS_COUNT",
-    "JAX_PROCESS_ID",       "JAX_LOCAL_DEVICE_IDS"};
+constexpr std::array kJobVariables = {"LOCKSTEP_COORDINATOR",
+                                      "LOCKSTEP_COORDINATOR_PORT",
+                                      "LOCKSTEP_NUM_PROCESSES",
+                                      "LOCKSTEP_PROCESS_ID",
+                                      "LOCKSTEP_LOCAL_ID",
+                                      "LOCKSTEP_LOCAL_COUNT",
+                                      "LOCKSTEP_POD_FOLDER",
+                                      kJobVariable,
+                                      "JAX_COORDINATOR_ADDRESS",
+                                      "JAX_COORDINATOR_PORT",
+                                      "JAX_COORDINATOR_BIND_ADDRESS",
+                                      "JAX_NUM_PROCESSES",
+                                      "JAX_PROCESS_COUNT",
+                                      "JAX_PROCESS_ID",
+                                      "JAX_LOCAL_DEVICE_IDS"};
 constexpr std::array kSecretWords = {"TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "PRIVATE"};
 
 bool is_inherited(std::string_view name) {
@@ -150,6 +161,8 @@ ReplicaSpec replica_spec(const LocalJob& job, int index, const std::string& atte
     return each.first == "LOCKSTEP_TOKEN" || each.first == "LOCKSTEP_TOKEN_FILE";
   });
   if (!own_token) all["LOCKSTEP_TOKEN_FILE"] = attempt_folder + "/token";
+  const std::string attempt = std::to_string(job.job.status.attempt);
+  all[kJobVariable] = job_variable({}, "job-" + job.job.uid, attempt);
   for (const auto& [name, value] : variables) all[name] = value;
 
   ReplicaSpec out{.argv = argv_of(job, variables),

@@ -13,6 +13,7 @@
 #include "base/os/environment.h"
 #include "base/text_bytes.h"
 #include "cluster/detect.h"
+#include "cluster/job_attempts.h"
 #include "jobs/local/log_reader.h"
 #include "jobs/local/pod_folder.h"  // JSON files
 #include "jobs/local/state.h"
@@ -118,6 +119,7 @@ class SlurmRunner final : public Runner {
   }
 
   void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) override {
+    if (options.since) throw_error("logs: --since cannot be used under Slurm, whose logs have no times; use --tail");
     SlurmJob stored = refresh(job.namespace_name, job.name);
     if (options.replica < 0 || options.replica >= stored.job.spec.replicas)
       throw_error("logs: job {} has no replica {}; its replicas are 0 to {}", job.name, options.replica,
@@ -192,7 +194,13 @@ class SlurmRunner final : public Runner {
   std::string render(const SlurmJob& job, const std::function<void(std::string_view)>& note) const {
     const SlurmScriptContext context{
         .program = job.program, .folder = job.folder, .logs = logs_of(job.job), .first_attempt = job.first_attempt};
-    return render_slurm(slurm_script_from_job(job.job, context, note), "apply: " + job.job.name);
+    SlurmScript script = slurm_script_from_job(job.job, context, note);
+    // A suspended job is resumed as another Slurm job. By this id its training finds its run again.
+    const std::pair<std::string, std::string> id = {
+        kJobVariable, job_variable({}, "job-" + job.job.uid, std::to_string(job.first_attempt))};
+    script.env.push_back(id);
+    for (SlurmScript::Task& task : script.per_task) task.env.push_back(id);
+    return render_slurm(script, "apply: " + job.job.name);
   }
 
   void submit(SlurmJob& job) {

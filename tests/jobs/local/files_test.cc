@@ -122,6 +122,34 @@ TEST(LogReader, FollowsARotatedLog) {
   EXPECT_TRUE(rest.ends_with(numbered(5900, 6000)));
 }
 
+TEST(LogReader, FindsTheOutputSinceATime) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/log";
+  int64_t now = 1000;
+  PodLog log(FileSystem::real(), path, 4096, [&] { return now; });
+  const auto since = [&](int64_t time, std::optional<int64_t> tail = {}) {
+    LogReader reader(path, tail, time);
+    return read_all(reader);
+  };
+  EXPECT_EQ(since(0), "");
+  for (int i = 0; i < 300; i += 100, now += 10) log.write(numbered(i, i + 100));
+  EXPECT_EQ(since(0), numbered(0, 300));
+  EXPECT_EQ(since(1000), numbered(0, 300));
+  EXPECT_EQ(since(1001), numbered(100, 300));
+  EXPECT_EQ(since(1021), "");
+  EXPECT_EQ(since(1001, 5), numbered(295, 300));
+  EXPECT_EQ(since(1020, 150), numbered(200, 300));
+  for (int i = 300; i < 700; i += 100, now += 10) log.write(numbered(i, i + 100));  // 500 lines fit into a file
+  EXPECT_EQ(since(1020), numbered(200, 700)) << "a part is in the older file";
+  EXPECT_EQ(since(1060), numbered(600, 700));
+  EXPECT_EQ(since(1020, 350), numbered(350, 700));
+
+  LogReader following(path, {}, 2000);
+  EXPECT_EQ(read_all(following), "");
+  log.write("new\n");
+  EXPECT_EQ(read_all(following), "new\n");
+}
+
 TEST(LogReader, FindsTheLastLines) {
   const TempDir dir;
   const std::string path = dir.path() + "/log";

@@ -4,6 +4,7 @@
 
 #include "jobs/runner.h"
 #include "jobs/slurm/cluster.h"
+#include "support/in_folder.h"
 
 #ifdef LOCKSTEP_WITH_GRPC
 
@@ -74,6 +75,13 @@ class JobsOnSlurm : public OnSlurm {
     for (const auto& [path, text] : all) out += text;
     return out;
   }
+  // The only run in runs/.
+  static std::string only_run() {
+    const std::vector<std::string> names = FileSystem::real().list("runs");
+    EXPECT_EQ(names.size(), 1u);
+    return "runs/" + names.at(0);
+  }
+
   bool makes_steps(int restart) const {
     return comes_true([&] { return trains(printed_by_first(), restart); }, std::chrono::minutes(2));
   }
@@ -147,6 +155,30 @@ TEST_F(JobsOnSlurm, SuspendedAndRequeuedJobReachesTheSameWeights) {
   ASSERT_TRUE(reaches("mnist", "Succeeded")) << shown({"describe", "job/mnist"});
   expect_contains(shown({"logs", "mnist", "--previous"}), "lockstep: stopped by ");
   expect_same_weights(checkpoints("run"), undisturbed());
+}
+
+TEST_F(JobsOnSlurm, SubmittedTrainingContinuesInItsRunFolder) {
+  const InNewFolder here;
+  const Words training = {"train",       "--dataset", small_dataset(), "--batch-size", "50", "--steps", "600",
+                          "--log-every", "1"};
+  EXPECT_EQ(shown(Words{"submit", "-n", "2", "--nodes", "2", "--cpus", "2", "--name", "kept", "--"} + training),
+            "jaxjob.kubeflow.org/kept created\n");
+  applied_.push_back("kept");
+  ASSERT_TRUE(makes_steps(0)) << printed_by_first();
+  const std::string run = only_run();
+  {
+    const PausedTraining paused(small_dataset());  // Slurm continues (SIGCONT) the processes it terminates
+    EXPECT_EQ(shown({"suspend", "kept"}), "jaxjob.kubeflow.org/kept suspended\n");
+  }
+  EXPECT_EQ(shown({"resume", "kept"}), "jaxjob.kubeflow.org/kept resumed\n");
+  ASSERT_TRUE(reaches("kept", "Succeeded")) << shown({"describe", "job/kept"});
+  expect_contains(shown({"logs", "kept"}), "lockstep: resuming from step ");
+  EXPECT_EQ(only_run(), run);
+  const nlohmann::json record = nlohmann::json::parse(read_text(run + "/run.json"));
+  EXPECT_EQ(record["state"], "complete");
+  EXPECT_EQ(record["step"], 600);
+  expect_contains(on_slurm({"logs", "kept", "--since", "1h"}).err,
+                  "logs: --since cannot be used under Slurm, whose logs have no times; use --tail");
 }
 
 TEST_F(JobsOnSlurm, DeletingARunningJobCancelsIt) {

@@ -101,7 +101,7 @@ TEST(TrainInATerminal, AsciiWithoutAnUtf8Locale) {
 // A restart does not print the first lines again.
 TEST(TrainInATerminal, LaunchShowsTheBarOfProcess0) {
   TerminalProgram program(Words{program_path(), "launch", "-n", "2", "--"} +
-                              Words{"train", "--dataset", small_dataset(), "--batch-size", "50"} + kLong,
+                              Words{"train", "--dataset", small_dataset(), "--batch-size", "50", "--no-save"} + kLong,
                           100);
   ASSERT_TRUE(program.shows("/1000000  loss")) << program.screen().text();
   const std::string text = program.screen().text();

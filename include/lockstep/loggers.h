@@ -45,13 +45,14 @@ class Logger {
 };
 using Loggers = std::vector<std::shared_ptr<Logger>>;
 
-// On a terminal: a progress bar with rate, loss, accuracy and remaining time. On other streams: a line for the first
-// step and then every `every` steps. Evaluations and messages are printed as separate lines. Does not close the stream.
-// Throws Error when `every` is less than 1.
+// On a terminal: a progress bar with epoch, loss, metrics of the task, rate and remaining time, as many of them as its
+// width allows. On other streams: a line for the first step and then every `every` steps. Evaluations and messages are
+// printed as separate lines. Does not close the stream. Throws Error when `every` is less than 1.
 struct ConsoleOptions {
   std::FILE* stream = stderr;
   int64_t every = 100;
   bool color = true;  // on a terminal, unless NO_COLOR is set
+  bool title = true;  // begin with a line such as "mlp on 8 devices: 4690 steps"
 };
 std::shared_ptr<Logger> console_logger(const ConsoleOptions& options = {});
 // One short line per evaluation, per alarm and at the end.

@@ -1,9 +1,9 @@
 #include "base/print_stderr.h"
 
-#include <cstdio>
+#include "base/live_line.h"
 
 namespace lockstep {
 
-void write_stderr(const std::string& text) { (void)!std::fwrite(text.data(), 1, text.size(), stderr); }
+void write_stderr(const std::string& text) { (void)LiveLine::of_stderr().print(text); }
 
 }  // namespace lockstep

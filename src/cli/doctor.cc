@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
@@ -7,6 +8,7 @@
 #include "base/names.h"
 #include "base/os/environment.h"
 #include "base/printable.h"
+#include "base/terminal_style.h"
 #include "cli/command.h"
 #include "cli/diagnosis.h"
 #include "command/choice_check.h"
@@ -55,13 +57,19 @@ std::string devices_of(const Diagnosis::Devices& devices) {
   return out;
 }
 
+std::string colored(const std::string& text, Paint paint) {
+  return painted(text, paint, terminal_style(STDOUT_FILENO).color);
+}
+
+void print_heading(const char* text) { fmt::print("\n{}\n", colored(text, Paint::bold)); }
+
 void print_line(const char* name, const std::string& value) {
   fmt::print("  {:<20}  {}\n", name, printable_lines(value));
 }
 
 void print_coordinator(const Diagnosis& found) {
   if (!found.coordinator) return;
-  fmt::print("\ncoordinator\n");
+  print_heading("coordinator");
   print_line("address", found.detection.chosen->coordinator);
   print_line("resolves to", found.coordinator->addresses.empty()
                                 ? "nothing"
@@ -73,7 +81,7 @@ void print_coordinator(const Diagnosis& found) {
 // Prints nothing without NVIDIA hardware.
 void print_gpus(const GpuReport& report) {
   if (!report.seen) return;
-  fmt::print("\ngpus\n");
+  print_heading("gpus");
   for (const auto& [name, value] : report_lines(report)) print_line(name.c_str(), value);
 }
 
@@ -82,12 +90,12 @@ void print_text(const Diagnosis& found) {
   print_line("built by", fmt::format("{}, {}", found.compiler, found.machine));
   for (const Feature& part : found.parts) print_line(part.name.c_str(), part.used.empty() ? part.why_not : part.used);
 
-  fmt::print("\nlaunchers\n");
+  print_heading("launchers");
   for (const detail::DetectorResult& result : found.detection.results)
     fmt::print("{} {:<10}  {:<5}  {}\n", is_in_use(found, result) ? ">" : " ", result.detector, detected_text(result),
                printable_lines(result.reason));
 
-  fmt::print("\nthis process\n");
+  print_heading("this process");
   if (found.detection.chosen) print_line("identity", to_string(*found.detection.chosen));
   print_line("devices", devices_of(found.devices));
   if (!found.devices.platform.empty()) print_line("platform", found.devices.platform);
@@ -101,14 +109,17 @@ void print_text(const Diagnosis& found) {
   print_gpus(found.gpus);
   print_coordinator(found);
 
-  for (const std::string& note : found.notes) fmt::print("\nnote: {}\n", printable_lines(note));
+  for (const std::string& note : found.notes)
+    fmt::print("\n{} {}\n", colored("note:", Paint::bold_yellow), printable_lines(note));
   if (found.problems.empty()) {
-    fmt::print("\nno problems found{}\n", found.notes.empty() ? "" : "; see the note above");
+    fmt::print("\n{}{}\n", colored("no problems found", Paint::green),
+               found.notes.empty() ? "" : "; see the note above");
     return;
   }
-  fmt::print("\n{} found\n", counted(static_cast<int64_t>(found.problems.size()), "problem"));
+  fmt::print("\n{}\n",
+             colored(counted(static_cast<int64_t>(found.problems.size()), "problem") + " found", Paint::bold_red));
   for (const Diagnosis::Problem& problem : found.problems) {
-    fmt::print("- {}\n", printable_lines(problem.what));
+    fmt::print("- {}\n", colored(printable_lines(problem.what), Paint::red));
     if (!problem.remedy.empty()) fmt::print("  {}\n", printable_lines(problem.remedy));
   }
 }

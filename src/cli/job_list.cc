@@ -1,6 +1,7 @@
 #include "cli/job_list.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "base/printable.h"
+#include "base/terminal_style.h"
 #include "cli/command.h"
 #include "cli/retry.h"
 #include "jobs/json_path.h"
@@ -211,7 +213,7 @@ class ListPrinter {
  private:
   TableRow header_;
   const ListOptions& options_;
-  TableLayout columns_;
+  TableLayout columns_{terminal_style(STDOUT_FILENO).color};
   std::map<std::string, std::string> seen_;
   bool begun_ = false;
 };

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/os/environment.h"
+#include "base/terminal_style.h"
 #include "command/help_sections.h"
 
 namespace lockstep::cli {
@@ -18,6 +19,9 @@ namespace {
 
 constexpr size_t kWidthWithoutTerminal = 80, kMinWidth = 40;
 constexpr size_t kMaxNameColumns = 28;  // longer names get a line of their own
+
+// A heading, in bold on a terminal.
+std::string heading(const std::string& text) { return painted(text, Paint::bold, terminal_style(STDOUT_FILENO).color); }
 
 size_t terminal_width() {
   size_t width = 0;
@@ -74,7 +78,7 @@ void append_wrapped(std::string& out, const std::string& text, size_t column, si
 
 void append_section(std::string& out, const HelpSection& section, size_t name_columns, size_t width) {
   if (section.rows.empty()) return;
-  out += fmt::format("\n{}:\n", section.title);
+  out += fmt::format("\n{}\n", heading(section.title + ":"));
   const size_t indent = name_columns + 4;
   for (const HelpRow& row : section.rows) {
     out += "  ";
@@ -104,7 +108,7 @@ void append_footer(std::string& out, const std::string& footer, size_t width) {
   for (std::string line; std::getline(lines, line);) {
     examples = examples || line == kExamples;
     if (examples) {
-      out += line + '\n';
+      out += (line == kExamples ? heading(line) : line) + '\n';
       continue;
     }
     const size_t indent = hanging_indent(line);
@@ -119,7 +123,7 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI:
   const size_t width = terminal_width();
   std::string out;
   append_wrapped(out, as_sentence(app->get_description()), 0, 0, width);
-  out += "\nUsage: ";
+  out += "\n" + heading("Usage:") + " ";
   append_wrapped(out, usage_of(*app, name, usage_end_), 7, 7, width);
   const std::vector<HelpSection> sections = sections_of(*app);
   size_t name_columns = 0;

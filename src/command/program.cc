@@ -12,6 +12,8 @@
 #include <exception>
 
 #include "base/print_stderr.h"
+#include "base/printable.h"
+#include "base/terminal_style.h"
 #include "command/command.h"
 #include "lane/gpu_deadline.h"
 #include "lockstep/distributed.h"
@@ -29,7 +31,10 @@ void reserve_closed_streams() {
 }
 
 int run_or_report(const std::string& name, const std::function<int()>& body) {
-  const auto print_failure = [&](const std::exception& error) { print_stderr("{}: {}\n", name, error.what()); };
+  const auto print_failure = [&](const std::exception& error) {
+    const std::string title = painted(name + ":", Paint::bold_red, terminal_style(STDERR_FILENO).color);
+    write_stderr(title + " " + printable_lines(error.what()) + "\n");
+  };
   try {
     const int code = body();
     distributed::shutdown();

@@ -9,11 +9,14 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <string>
 
+#include "base/live_line.h"
 #include "base/print_stderr.h"
 #include "command/config_flags.h"
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
+#include "train/user_program.h"
 
 namespace lockstep::cli {
 namespace {
@@ -31,40 +34,70 @@ void die_by_signal(int signal) {
   ::_exit(128 + signal);
 }
 
+// Texts that the signal handlers write; the last two are empty in processes other than the first. The handlers must not
+// format.
+std::string erase_text, first_interrupt_text, second_interrupt_text;
+
+void write_from_handler(const std::string& text) {
+  if (!text.empty()) (void)!::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void on_second_interrupt(int signal) {
+  write_from_handler(second_interrupt_text);
+  std::signal(signal, SIG_DFL);
+  die_by_signal(signal);
+}
+
 // During training the first signal requests a checkpoint and an orderly stop, and the second one kills. Before training
 // there is nothing to save, so the first one kills. SIGUSR1 is a warning and never kills on its first arrival.
 void on_signal(int signal) {
+  const int error = errno;
   std::signal(signal, SIG_DFL);
-  if (training == 0 && signal != SIGUSR1) die_by_signal(signal);
+  if (training == 0 && signal != SIGUSR1) {
+    write_from_handler(erase_text);
+    die_by_signal(signal);
+  }
   stop_signal = signal;
+  if (signal == SIGINT) {
+    write_from_handler(first_interrupt_text);
+    std::signal(SIGINT, on_second_interrupt);
+  }
+  errno = error;
 }
 
-volatile std::sig_atomic_t saves = 0;  // 1 if the run writes checkpoints
+// REQUIRES: the process has joined its job.
+void prepare_interrupt_texts(bool saves) {
+  if (process_index() != 0) return;
+  const std::string begin = erase_text + program_name() + ": ";
+  first_interrupt_text = fmt::format("{}stopping after this step; press Ctrl-C again to quit {}\n", begin,
+                                     saves ? "without saving" : "at once");
+  second_interrupt_text =
+      fmt::format("{}quit{}\n", begin, saves ? " without saving; the steps since the last checkpoint are lost" : "");
+}
 
 bool output_reader_exited() {
   pollfd streams[] = {{STDOUT_FILENO, 0, 0}, {STDERR_FILENO, 0, 0}};
   return ::poll(streams, 2, 0) > 0 && ((streams[0].revents | streams[1].revents) & (POLLERR | POLLHUP)) != 0;
 }
 
-// When the reader of the output has exited, as with `| head`: stops the run like SIGTERM where a checkpoint can be
-// saved, else ends the process. SIGPIPE of any other connection only fails that write.
+// Ends the process when the reader of its output has exited, as with `| head`. SIGPIPE of any other connection only fails
+// that write.
 void on_broken_pipe(int) {
   const int error = errno;
-  if (stop_signal == 0 && output_reader_exited()) {
-    if (training == 0 || saves == 0) {
-      std::signal(SIGPIPE, SIG_DFL);
-      die_by_signal(SIGPIPE);
-    }
-    stop_signal = SIGPIPE;
+  if (output_reader_exited()) {
+    std::signal(SIGPIPE, SIG_DFL);
+    die_by_signal(SIGPIPE);
   }
   errno = error;
 }
 
-void install_signal_handlers() {
+// A run that is saved continues without its reader.
+void install_signal_handlers(bool saves) {
+  if (LiveLine::of_stderr().style().redraws) erase_text = "\r\033[J";  // the live line and the echoed ^C
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, on_signal);  // Slurm warns by SIGUSR1
   // Signals that are ignored stay ignored: nohup ignores SIGHUP.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  if (std::signal(SIGPIPE, on_broken_pipe) == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);
+  if (std::signal(SIGPIPE, saves ? SIG_IGN : on_broken_pipe) == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);
 }
 
 const char* stopped_by() {
@@ -72,7 +105,6 @@ const char* stopped_by() {
          : stop_signal == SIGTERM ? "SIGTERM"
          : stop_signal == SIGHUP  ? "SIGHUP"
          : stop_signal == SIGUSR1 ? "SIGUSR1"
-         : stop_signal == SIGPIPE ? "SIGPIPE (the reader of its output exited)"
                                   : "another process";
 }
 
@@ -90,11 +122,12 @@ std::string way_to_resume(const TrainConfig& config, const RunOutcome& outcome) 
 }
 
 int train(const TrainConfig& config, const ProblemFactory& make) {
-  saves = saves_checkpoints(config) ? 1 : 0;
-  install_signal_handlers();
+  const bool saves = saves_checkpoints(config);
+  install_signal_handlers(saves);
   const RunOutcome outcome = train_problem(config, make,
                                            {.stop =
-                                                [] {
+                                                [saves] {
+                                                  if (training == 0) prepare_interrupt_texts(saves);
                                                   training = 1;
                                                   return stop_signal != 0;
                                                 },

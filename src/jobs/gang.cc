@@ -236,6 +236,7 @@ class Gang {
       for (const auto& each : members_) send_signal(*each, signal == SIGHUP ? SIGTERM : signal);
       if (stage_ == Stage::running) enter(Stage::stopping, options_.stop_timeout);
     } else {
+      result_.killed = true;
       kill_all();
     }
   }

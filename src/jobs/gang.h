@@ -26,6 +26,7 @@ struct GangOptions {
 struct GangResult {
   std::vector<ProcessExit> exits;  // one for each process, in order of exit
   int stopped_by = 0;              // the SIGINT, SIGTERM or SIGHUP that this process received; 0: none
+  bool killed = false;             // a second such signal killed the processes
 };
 
 // The signals that run_gang() handles: SIGCHLD, SIGWINCH, and those that it forwards to the processes.

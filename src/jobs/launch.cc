@@ -127,7 +127,8 @@ int code_when_stopped(const GangResult& result, JobOutput& output) {
         fmt::format("stopped by {}; meanwhile {}", signal_name(signal), describe_cause(failed, *cause)));
     return exit_code(failed[*cause].exit_status);
   }
-  output.print_message(fmt::format("stopped by {}", signal_name(signal)));
+  output.print_message(fmt::format("stopped by {}{}", signal_name(signal),
+                                   result.killed ? "; the second signal killed the processes without saving" : ""));
   return 128 + signal;
 }
 
@@ -154,9 +155,10 @@ std::chrono::milliseconds restart_backoff(int number, std::chrono::milliseconds 
 }
 
 bool is_job_variable(const std::string& name) {
-  for (const char* each : {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES",
-                           "LOCKSTEP_PROCESS_ID", "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID",
-                           "LOCKSTEP_LOCAL_COUNT", "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable, kJobVariable})
+  for (const char* each :
+       {"LOCKSTEP_COORDINATOR", "LOCKSTEP_COORDINATOR_PORT", "LOCKSTEP_NUM_PROCESSES", "LOCKSTEP_PROCESS_ID",
+        "LOCKSTEP_TOKEN", "LOCKSTEP_TOKEN_FILE", "LOCKSTEP_LOCAL_ID", "LOCKSTEP_LOCAL_COUNT", "LOCKSTEP_RESTARTS",
+        "JAX_COORDINATOR_BIND_ADDRESS", kLauncherVariable, kJobVariable})
     if (name == each) return true;
   return false;
 }
@@ -201,6 +203,7 @@ std::vector<ChildSpec> child_specs(const LaunchOptions& options, const LaunchAtt
     std::vector<std::string> own = {fmt::format("LOCKSTEP_COORDINATOR={}", attempt.coordinator),
                                     fmt::format("LOCKSTEP_NUM_PROCESSES={}", options.processes),
                                     fmt::format("LOCKSTEP_PROCESS_ID={}", i)};
+    if (attempt.restarts > 0) own.push_back(fmt::format("LOCKSTEP_RESTARTS={}", attempt.restarts));
     if (!options.job.empty())
       own.push_back(
           fmt::format("{}={}", kJobVariable, job_variable(environment, options.job, std::to_string(attempt.number))));
@@ -237,7 +240,7 @@ int launch(const LaunchOptions& options) {
 
   int code = 0;
   for (int restarts = 0, ports = 1, number = 0;; ++number) {
-    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name(), number};
+    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name(), number, restarts};
     std::vector<ChildSpec> specs = child_specs(options, attempt, environment, folder);
     if (output.can_draw() && !specs[0].signals_by_input) {
       specs[0].terminal_columns = output.columns();

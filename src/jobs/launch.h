@@ -53,6 +53,7 @@ struct LaunchAttempt {
   std::string token;
   std::string launcher = {};  // LOCKSTEP_LAUNCHER
   int number = 0;             // of the attempt, from 0
+  int restarts = 0;           // LOCKSTEP_RESTARTS
 };
 
 // The processes of one attempt. `environment` and `folder` are the launcher's environment and working directory.

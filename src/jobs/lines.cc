@@ -9,9 +9,13 @@ namespace {
 std::string_view last_drawn(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   if (const size_t at = line.rfind('\r'); at != line.npos) line.remove_prefix(at + 1);
-  constexpr std::string_view kErase = "\033[K";
-  while (line.starts_with(kErase)) line.remove_prefix(kErase.size());
-  while (line.ends_with(kErase)) line.remove_suffix(kErase.size());
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view erase : {"\033[K", "\033[J"}) {
+      if (line.starts_with(erase)) line.remove_prefix(erase.size()), found = true;
+      if (line.ends_with(erase)) line.remove_suffix(erase.size()), found = true;
+    }
+  }
   return line;
 }
 

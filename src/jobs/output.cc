@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "base/os/environment.h"
+#include "base/terminal_style.h"
 #include "base/text_bytes.h"
 
 namespace lockstep {
@@ -18,8 +18,6 @@ namespace {
 
 constexpr size_t kMaxPending = 1 << 20;
 constexpr size_t kLastLines = 20, kMaxLastLineBytes = 1000;
-
-bool is_terminal(int fd) { return ::isatty(fd) == 1 && environment_variable("TERM") != "dumb"; }
 
 bool is_same_file(int a, int b) {
   struct stat first = {}, second = {};
@@ -72,11 +70,12 @@ void OutputQueue::write_some() {
 }
 
 JobOutput::JobOutput(const OutputOptions& options)
-    : options_(options), err_(std::make_unique<OutputQueue>(options.err)), can_draw_(is_terminal(options.err)) {
+    : options_(options),
+      err_(std::make_unique<OutputQueue>(options.err)),
+      can_draw_(terminal_style(options.err).redraws) {
   // Two queues to one file would mix lines.
   if (!is_same_file(options.out, options.err)) out_ = std::make_unique<OutputQueue>(options.out);
-  const bool color = !environment_variable("NO_COLOR");
-  const bool color_out = color && is_terminal(options.out), color_err = color && can_draw_;
+  const bool color_out = terminal_style(options.out).color, color_err = terminal_style(options.err).color;
   if (!options.logs.empty()) options.files->make_dirs(options.logs);
   for (int i = 0; i < options.processes; ++i) {
     Process& process = processes_.emplace_back();
@@ -117,24 +116,29 @@ void JobOutput::write_log(int number, Process& process, Stream stream, const Out
   }
 }
 
+// The status line as it is drawn. The cursor stays at its beginning; see LiveLine.
+std::string JobOutput::status_line() const {
+  return processes_[0].err_prefix + " " + fit_columns(drawn_, static_cast<size_t>(columns())) + "\033[J\r";
+}
+
 // Prints a line above the status line, if there is one.
 void JobOutput::put(Stream stream, std::string_view prefix, std::string_view text) {
   OutputQueue& to = queue(stream);
   const bool over = !drawn_.empty() && &to == err_.get();
-  if (over) to.add("\r\033[K");
+  if (over) to.add("\r\033[J");
   to.add(prefix);
   to.add(text);
   to.add("\n");
-  if (over) to.add(processes_[0].err_prefix + " " + drawn_);
+  if (over) to.add(status_line());
 }
 
 void JobOutput::draw(std::string_view unfinished) {
   if (unfinished == drawn_) return;
   drawn_ = unfinished;
   if (drawn_.empty())
-    err_->add("\r\033[K");
+    err_->add("\r\033[J");
   else
-    err_->add("\r" + processes_[0].err_prefix + " " + drawn_ + "\033[K");
+    err_->add("\r" + status_line());
 }
 
 void JobOutput::print_message(std::string_view line) { put(Stream::err, "lockstep launch: ", line); }

@@ -88,6 +88,7 @@ class JobOutput {
   OutputQueue& queue(Stream stream) { return stream == Stream::out && out_ ? *out_ : *err_; }
   void remember(Process& process, const OutputLine& line);
   void write_log(int number, Process& process, Stream stream, const OutputLine& line);
+  std::string status_line() const;
   void put(Stream stream, std::string_view prefix, std::string_view text);
 
   OutputOptions options_;

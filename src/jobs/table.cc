@@ -6,8 +6,10 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/printable.h"
+#include "base/terminal_style.h"
 
 namespace lockstep {
 namespace {
@@ -19,6 +21,31 @@ std::string two_units(int64_t first, char first_unit, int64_t second, char secon
   std::string out = fmt::format("{}{}", first, first_unit);
   if (second != 0) out += fmt::format("{}{}", second, second_unit);
   return out;
+}
+
+// The cell in the color of the state that it names.
+std::string painted_state(const std::string& cell, bool color) {
+  struct State {
+    std::string_view name;
+    Paint paint;
+  };
+  constexpr State kStates[] = {{"Running", Paint::green},
+                               {"Succeeded", Paint::green},
+                               {"Completed", Paint::green},
+                               {"Failed", Paint::red},
+                               {"Error", Paint::red},
+                               {"OOMKilled", Paint::red},
+                               {"CrashLoopBackOff", Paint::red},
+                               {"Warning", Paint::yellow},
+                               {"Pending", Paint::yellow},
+                               {"Restarting", Paint::yellow},
+                               {"Created", Paint::yellow},
+                               {"Stopped", Paint::yellow},
+                               {"ContainerCreating", Paint::yellow},
+                               {"Suspended", Paint::cyan},
+                               {"Terminating", Paint::cyan}};
+  const auto* found = std::ranges::find(kStates, cell, &State::name);
+  return found == std::end(kStates) ? cell : painted(cell, found->paint, color);
 }
 
 }  // namespace
@@ -33,8 +60,9 @@ std::string TableLayout::format(std::vector<TableRow> rows) {
     }
   std::string out;
   for (const TableRow& row : rows) {
-    for (size_t i = 0; i + 1 < row.size(); ++i) out += fmt::format("{:<{}}", row[i], widths_[i]);
-    if (!row.empty()) out += row.back();
+    for (size_t i = 0; i + 1 < row.size(); ++i)
+      out += painted_state(row[i], color_) + std::string(widths_[i] - row[i].size(), ' ');
+    if (!row.empty()) out += painted_state(row.back(), color_);
     out += '\n';
   }
   return out;

@@ -18,10 +18,14 @@ using TableRow = std::vector<std::string>;
 // calls, so that rows printed later (`get -w`) align with earlier ones.
 class TableLayout {
  public:
+  // `color`: states have colors, such as a red "Failed". See terminal_style().
+  explicit TableLayout(bool color = false) : color_(color) {}
+
   // Returns one line for each row. Unprintable characters are escaped.
   std::string format(std::vector<TableRow> rows);
 
  private:
+  bool color_;
   std::vector<size_t> widths_;
 };
 

@@ -16,6 +16,7 @@
 
 #include "array/lane_memory.h"
 #include "base/check.h"
+#include "base/live_line.h"
 #include "base/names.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
@@ -98,6 +99,7 @@ class FitRun {
                        .steps_per_epoch = train_.batches_per_epoch(),
                        .sets = evaluated_sets()};
     for (const auto& logger : options_.loggers) logger->begin(info);
+    if (process_index() == 0 && state_.step < fit_.steps) starting_.emplace("compiling and running the first step");
     if (process_count() == 1) stop_if(stop_requested());  // several processes agree at the end of a step
     if (!ended()) stop_if_out_of_patience();
     if (!ended() && process_count() == 1) steps_.prepare(state_, train_, fit_);
@@ -225,6 +227,7 @@ class FitRun {
   }
 
   void report(int64_t step, const StepMetrics& metrics) {
+    starting_.reset();
     const Meter::Report report = meter_.report();
     last_step_ = {{"loss", metrics.loss}};
     last_step_.insert(last_step_.end(), metrics.metrics.begin(), metrics.metrics.end());
@@ -267,6 +270,8 @@ class FitRun {
 
   // Evaluates a set. Appends its metrics to last_eval_ and passes them to the loggers.
   EvalResult measure(const SourcePtr& set, const std::string& prefix) {
+    std::optional<Activity> evaluating;
+    if (process_index() == 0) evaluating.emplace("evaluating");
     EvalResult result = engine_.evaluate(state_, set, fit_.eval_batch);
     Scalars metrics;
     for (const auto& [name, value] : result.metrics) metrics.emplace_back(prefix + name, value);
@@ -313,6 +318,16 @@ class FitRun {
     }
   }
 
+  // Reports an evaluation that was better than the last one.
+  void report_best() {
+    if (state_.best_step == 0 || state_.best_step == state_.step) return;
+    const std::vector<int64_t> saved = checkpointer_ ? checkpointer_->saved() : std::vector<int64_t>();
+    const bool kept = options_.keep_best && std::ranges::find(saved, state_.best_step) != saved.end();
+    log_message(fmt::format("lowest validation loss: {:.4f} at step {}{}", state_.best_loss, state_.best_step,
+                            kept ? ", whose checkpoint is kept" : ""),
+                false);
+  }
+
   FitResult end() {
     if (checkpointer_) {
       checkpointer_->wait();
@@ -321,6 +336,7 @@ class FitRun {
       const bool is_saved = state_.step == first_step_ || (!saved.empty() && saved.back() == state_.step);
       result_.unsaved = !is_saved && !result_.ended_by_alarm;
     }
+    report_best();
     const Meter::Report report = meter_.report();
     result_.metrics = last_step_;
     for (auto& [name, value] : result_.metrics) {
@@ -355,7 +371,8 @@ class FitRun {
   Jit<std::function<Array(const std::vector<Array>&)>> stack_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
   Scalars last_step_, last_eval_;
-  size_t task_metrics_ = 0;  // the first elements of last_step_: the loss and the metrics of the task
+  size_t task_metrics_ = 0;           // the first elements of last_step_: the loss and the metrics of the task
+  std::optional<Activity> starting_;  // until the first step is reported
   FitResult result_;
 };
 

@@ -1,11 +1,10 @@
 #include "train/log_file.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <utility>
 
+#include "base/print_stderr.h"
 #include "base/text_bytes.h"
 
 namespace lockstep::detail {
@@ -42,9 +41,7 @@ void LogFile::attempt(const std::function<void()>& action) {
     action();
   } catch (const std::runtime_error& error) {  // Error or IoError
     broken_ = true;
-    const char* fresh_line = ::isatty(STDERR_FILENO) == 1 ? "\n" : "";  // the cursor may be behind a progress bar
-    std::fprintf(stderr, "%slockstep: %s; training continues without writing %s\n", fresh_line, error.what(),
-                 path_.c_str());
+    print_stderr("lockstep: {}; training continues without writing {}\n", error.what(), path_);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 namespace lockstep::detail {
 
@@ -62,54 +61,17 @@ std::string duration_text(double seconds) {
   return fmt::format("{} d {:02} h", s / 86400, s / 3600 % 24);
 }
 
+Terminal::Terminal(std::FILE* stream)
+    : stream_(stream), own_(stream == stderr ? nullptr : std::make_unique<LiveLine>(stream)) {}
+
 void Terminal::print(std::string_view text) {
   if (broken_) return;
-  if (std::fwrite(text.data(), 1, text.size(), stream_) == text.size() && std::fflush(stream_) == 0) return;
+  const int error = line().print(text);
+  if (error == 0) return;
   broken_ = true;
   if (stream_ != stderr)
     std::fprintf(stderr, "lockstep: write progress: %s; training continues without progress output\n",
-                 std::strerror(errno));
-}
-
-std::string rate_text(const ProgressValues& progress) {
-  // The rate is 0 until the first step that does not compile.
-  if (const auto* rate = find_rate(*progress.scalars); rate != nullptr && rate->second > 0)
-    return scalar_text(rate->first, rate->second);
-  return progress.steps_per_second > 0 ? fmt::format("{:.3g} steps/s", progress.steps_per_second) : "";
-}
-
-std::string progress_line(const ProgressValues& progress, int64_t width) {
-  std::vector<std::string> items;
-  if (std::string rate = rate_text(progress); !rate.empty()) items.push_back(std::move(rate));
-  for (const auto& [name, value] : task_scalars(*progress.scalars)) items.push_back(scalar_text(name, value));
-  if (progress.seconds_left >= 0) items.push_back(duration_text(progress.seconds_left) + " left");
-
-  std::string line = step_text(progress.step, progress.total);
-  double done = 0;
-  if (progress.total > 0) {
-    done = std::clamp(static_cast<double>(progress.step) / static_cast<double>(progress.total), 0.0, 1.0);
-    line += fmt::format("  {:.0f} %", std::floor(100 * done));
-  }
-  const auto size = [](const std::string& text) { return static_cast<int64_t>(text.size()); };
-  int64_t room = width - size(line);
-  std::string rest;
-  for (const std::string& item : items) {
-    if (size(rest) + 2 + size(item) > room) break;
-    rest += "  " + item;
-  }
-  room -= size(rest);
-  constexpr int64_t kMin = 8, kMax = 30, kFrame = 3;  // characters of the bar; a blank and two brackets
-  if (progress.total > 0 && room >= kMin + kFrame) {
-    const int64_t length = std::min(kMax, room - kFrame);
-    const auto full = static_cast<int64_t>(done * static_cast<double>(length));
-    std::string bar(static_cast<size_t>(length), ' ');
-    std::fill_n(bar.begin(), full, '=');
-    if (full < length) bar[static_cast<size_t>(full)] = '>';
-    line += " [" + bar + "]";
-  }
-  line += rest;
-  if (size(line) > width) line.resize(static_cast<size_t>(std::max<int64_t>(width, 0)));
-  return line;
+                 std::strerror(error));
 }
 
 }  // namespace lockstep::detail

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <string_view>
 
+#include "base/live_line.h"
 #include "lockstep/loggers.h"
 #include "train/log_file.h"
 
@@ -40,24 +40,15 @@ std::string duration_text(double seconds);
 // A stream for terminal output. When a write fails, it prints one warning to stderr and ignores further output.
 class Terminal {
  public:
-  explicit Terminal(std::FILE* stream) : stream_(stream) {}
+  explicit Terminal(std::FILE* stream);
+  // Prints text that ends with a newline, above the live line of the stream.
   void print(std::string_view text);
+  LiveLine& line() { return own_ ? *own_ : LiveLine::of_stderr(); }
 
  private:
   std::FILE* stream_;
+  std::unique_ptr<LiveLine> own_;  // null: that of stderr
   bool broken_ = false;
 };
-
-// The values of a progress line.
-struct ProgressValues {
-  int64_t step = 0, total = 0;
-  const Scalars* scalars = nullptr;
-  double steps_per_second = 0, seconds_left = -1;  // 0 and -1 if unknown
-};
-// `84210 examples/s`, or `12.5 steps/s`, or empty if unknown.
-std::string rate_text(const ProgressValues& progress);
-// `step 100/4690  2 % [====>      ]  84210 examples/s  loss 0.3412  accuracy 0.9012  12 s left`, at most `width`
-// characters: the bar is omitted first, then items from the right.
-std::string progress_line(const ProgressValues& progress, int64_t width);
 
 }  // namespace lockstep::detail

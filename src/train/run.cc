@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/live_line.h"
 #include "base/names.h"
 #include "base/os/environment.h"
 #include "base/print_stderr.h"
@@ -29,6 +31,7 @@
 #include "train/run_recorder.h"
 #include "train/shared_facts.h"
 #include "train/shared_run_folder.h"
+#include "train/startup.h"
 #include "train/user_program.h"
 
 namespace lockstep {
@@ -57,12 +60,13 @@ class AlarmsOnly final : public Logger {
   }
 };
 
+bool logs_to_console(const TrainConfig& config) { return logger_names(config).find("console") != std::string::npos; }
 bool logs_batches(const TrainConfig& config) { return logger_names(config).find("batches") != std::string::npos; }
 
 Loggers loggers_of(const TrainConfig& config, RunRecorder* recorder) {
   if (!is_first_process()) return logs_batches(config) ? Loggers{batch_logger()} : Loggers{};
   const std::string names = logger_names(config);
-  Loggers out = make_loggers(names, config.log_dir, {.every = config.log_every});
+  Loggers out = make_loggers(names, config.log_dir, {.every = config.log_every, .title = false});
   if (names.find("console") == names.npos && names.find("compact") == names.npos && !logs_batches(config))
     out.push_back(std::make_shared<AlarmsOnly>());
   if (recorder) out.push_back(recorder->logger());
@@ -70,11 +74,11 @@ Loggers loggers_of(const TrainConfig& config, RunRecorder* recorder) {
   return out;
 }
 
-// Prints where the run computes, unless there is no choice of platform; and whether a launcher has bound the process to
-// fewer cores than it could use.
+// Prints why the run computes on the CPU, if it could use a GPU; and whether a launcher has bound the process to fewer
+// cores than it could use.
 void report_platform() {
-  if (const std::string where = platform_in_use(); !where.empty())
-    print_stderr("{}: computing on {}\n", program_name(), where);
+  if (const std::string where = platform_in_use(); platform() == Platform::cpu && !where.empty())
+    print_stderr("{}: note: computing on {}\n", program_name(), where);
   if (const std::string note = narrow_binding(); !note.empty()) print_stderr("{}: note: {}\n", program_name(), note);
 }
 
@@ -90,9 +94,31 @@ void report_ineffective_settings(const TrainConfig& config, const Mesh& mesh) {
         program_name(), config.zero, make_sharding_plan(config).data_axis);
 }
 
+bool is_verbose() { return environment_variable("LOCKSTEP_VERBOSE").value_or("0") != "0"; }
+
+// Whether any process is verbose. REQUIRES: all processes call it.
+bool is_any_verbose() {
+  const auto session = current_session();
+  if (!session) return is_verbose();
+  const std::vector<std::string> all = session->exchange("verbose", is_verbose() ? "1" : "0");
+  return std::find(all.begin(), all.end(), "1") != all.end();
+}
+
+// Prints what the run trains, where, for how long, and where it is saved. REQUIRES: all processes call it.
+void report_start(const TrainConfig& config, const Problem& problem, const Engine& engine, const Loader& train,
+                  const TrainState& state, int64_t total) {
+  if (!logs_to_console(config)) return;
+  // After a restart by the launcher, the lines of the first start are still on the screen.
+  const bool restarted = environment_variable("LOCKSTEP_RESTARTS").has_value();
+  if (is_first_process() && !restarted) print_startup(startup_facts(config, problem, engine, train, total, state.step));
+  if (restarted || !is_any_verbose()) return;
+  const std::string text = engine.describe(state, train, config.batch_size);  // all processes must call it
+  if (is_first_process()) write_stderr(text);
+}
+
 // With LOCKSTEP_VERBOSE, prints how many examples this process has read: only its own part of each batch.
 void report_examples_read(const Loader& train) {
-  if (environment_variable("LOCKSTEP_VERBOSE").value_or("0") != "0")
+  if (is_verbose())
     print_stderr("{}: process {} has read {} of {}\n", program_name(), process_index(),
                  counted(train.examples_read(), "example"), train.count());
 }
@@ -145,6 +171,8 @@ class Run {
       : config_(config), make_(make), options_(options), expectations_(parse_expectations(config)) {}
 
   RunOutcome operator()() {
+    std::optional<LiveLineUpdates> updates;
+    if (!config_.quiet) updates.emplace();
     try {
       RunOutcome outcome = train();
       outcome.run_folder = config_.run_dir;
@@ -163,7 +191,10 @@ class Run {
       report_platform();
       report_ineffective_settings(config_, mesh);
     }
-    const Problem problem = open_problem(make_, config_);
+    const Problem problem = [&] {
+      const auto reading = activity(is_user_program() ? "reading data" : "reading " + config_.dataset);
+      return open_problem(make_, config_);
+    }();
     task_ = problem.task.name;
     Loader train = open_loader(config_, problem, mesh);
     const int64_t total = total_steps(config_, train);
@@ -188,10 +219,7 @@ class Run {
     TrainConfig chosen = config_;
     chosen.remat = remat;
     Engine engine = make_engine(chosen, problem.task, mesh, total, loggers_of(config_, recorder_.get()));
-    if (logger_names(config_).find("console") != std::string::npos) {
-      const std::string text = engine.describe(state, train, config_.batch_size);  // all processes must call it
-      if (is_first_process()) write_stderr(text);
-    }
+    report_start(config_, problem, engine, train, state, total);
 
     const auto began = Clock::now();
     const int64_t first = state.step;
@@ -259,7 +287,9 @@ class Run {
     facts.dataset = is_user_program() ? "" : config_.dataset;
     facts.settings = to_map(stored_settings(config_));
     recorder_ = std::make_unique<RunRecorder>(config_.run_dir, std::move(facts));
-    if (!config_.quiet) print_stderr("{}: saving in {}\n", program_name(), config_.run_dir);
+    // The first lines of the console logger name the folder.
+    if (!config_.quiet && !logs_to_console(config_))
+      print_stderr("{}: saving in {}\n", program_name(), config_.run_dir);
   }
 
   void record_end(const RunOutcome& outcome) {
@@ -277,7 +307,14 @@ class Run {
       lock_.emplace(config_.checkpoint_dir, patience);
   }
 
+  // Shows what the run does before its first step.
+  std::optional<StartActivity> activity(const std::string& text) const {
+    if (!is_first_process() || config_.quiet) return std::nullopt;
+    return std::optional<StartActivity>(std::in_place, text);
+  }
+
   TrainState start(const Engine& engine, int64_t total) {
+    const auto preparing = activity("preparing the model");
     const auto print = [&](const std::string& text) {
       if (is_first_process()) print_stderr("{}: {}\n", program_name(), text);
     };

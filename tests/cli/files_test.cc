@@ -10,9 +10,7 @@
 namespace lockstep {
 namespace {
 
-ProcessResult shell(const std::string& line) {
-  return run_process({"bash", "-c", line}, std::chrono::seconds(60));
-}
+ProcessResult shell(const std::string& line) { return run_process({"bash", "-c", line}, std::chrono::seconds(60)); }
 
 TEST(UserFiles, ConfigurationComesThroughAPipe) {
   const std::string small = fmt::format("dataset: {}\nbatch_size: 50\nsteps: 2\nquiet: true\n", small_dataset());

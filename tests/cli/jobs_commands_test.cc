@@ -261,7 +261,7 @@ TEST_F(Jobs, ManifestWithOnlyAnImageTrains) {
 #ifdef LOCKSTEP_WITH_GRPC  // two processes need the control plane
   if (run_lockstep({"data", "verify", "mnist"}).exit_code == 0) {
     RunningProgram follower({"sh", "-c", "exec '" + program_path() + "' logs -f jaxjob-mnist -n kubeflow >&2"});
-    EXPECT_TRUE(follower.says("mlp on 2 devices: 4690 steps\n")) << follower.err();
+    EXPECT_TRUE(follower.says("training   4690 steps: 10 epochs of 469 steps, ")) << follower.err();
   }
 #endif
 }

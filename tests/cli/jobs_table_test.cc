@@ -12,6 +12,18 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
+TEST(JobTable, StatesHaveColorsThatDoNotMoveColumns) {
+  const std::vector<TableRow> rows = {{"NAME", "STATE", "AGE"}, {"a", "Running", "5s"}, {"b", "Failed", "6s"}};
+  EXPECT_EQ(TableLayout(true).format(rows),
+            "NAME   STATE     AGE\n"
+            "a      \033[32mRunning\033[0m   5s\n"
+            "b      \033[31mFailed\033[0m    6s\n");
+  EXPECT_EQ(TableLayout().format(rows),
+            "NAME   STATE     AGE\n"
+            "a      Running   5s\n"
+            "b      Failed    6s\n");
+}
+
 TEST(JobTable, ColumnsAreSeparatedByThreeSpaces) {
   EXPECT_EQ(TableLayout().format({{"NAME", "READY", "STATUS", "RESTARTS", "AGE"},
                                   {"jaxjob-mnist-worker-0", "0/1", "Completed", "0", "108m"},

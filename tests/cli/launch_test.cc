@@ -269,7 +269,10 @@ TEST(Launch, SecondInterruptAndTimeoutKill) {
   program.send(SIGINT);
   ASSERT_TRUE(program.says("[0] no") && program.says("[1] no"));
   program.send(SIGINT);
-  EXPECT_EQ(program.wait().exit_code, 130);
+  const auto killed = program.wait();
+  EXPECT_EQ(killed.exit_code, 130);
+  EXPECT_EQ(last_line(killed.err),
+            "lockstep launch: stopped by SIGINT; the second signal killed the processes without saving");
 
   RunningProgram slow(launch_words({"-n", "2", "--stop-timeout", "0.1"}, stubborn));
   ASSERT_TRUE(slow.says("[0] ready") && slow.says("[1] ready"));
@@ -457,9 +460,9 @@ TEST(Launch, Process0MayRedrawLinesOnATerminal) {
   text += read_terminal(child);
   EXPECT_TRUE(contains(text, "\033[36m[0]\033[0m 24 96\n")) << text;  // the prefix takes four columns
   EXPECT_TRUE(
-      contains(text, "\r\033[36m[0]\033[0m bar 1\033[K\r\033[K\033[33m[1]\033[0m other\n\033[36m[0]\033[0m bar 1"))
+      contains(text, "\r\033[36m[0]\033[0m bar 1\033[J\r\r\033[J\033[33m[1]\033[0m other\n\033[36m[0]\033[0m bar 1"))
       << text;
-  EXPECT_TRUE(contains(text, "\r\033[K\033[36m[0]\033[0m done\n")) << text;
+  EXPECT_TRUE(contains(text, "\r\033[J\033[36m[0]\033[0m done\n")) << text;
   EXPECT_FALSE(contains(text, "wrong"));
   EXPECT_EQ(read_text(dir.path() + "/rank_0.log"), "24 96\ndone\n");
 

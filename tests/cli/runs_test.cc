@@ -52,7 +52,7 @@ TEST_F(KeptRuns, HaveSettingsStateCheckpointsAndMetrics) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const std::string run = only_run();
   EXPECT_TRUE(std::regex_match(run, std::regex("runs/20[0-9-]+-mlp-1"))) << run;
-  EXPECT_EQ(occurrences(result.err, "lockstep: saving in " + run + "\n"), 1u) << result.err;
+  EXPECT_EQ(occurrences(result.err, "saved in   " + run + "\n"), 1u) << result.err;
   EXPECT_EQ(occurrences(result.err, "saved in " + run + "\n"), 1u) << result.err;
   expect_contains(read_text(run + "/config.yaml"), "seed: 3\n");
   expect_contains(read_text(run + "/config.yaml"), "run_dir: " + run + "\n");

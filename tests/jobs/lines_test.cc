@@ -95,6 +95,10 @@ TEST(TerminalLines, RedrawnTextIsNotALine) {
   reader.add("\r\033[Kevaluated\nstep 2");
   EXPECT_EQ(reader.got.back(), (LineCopy{"evaluated", true, true}));
   EXPECT_EQ(reader.lines.unfinished(), "step 2");
+  reader.add("\rstep 3\033[J\r");  // as drawn by LiveLine
+  EXPECT_EQ(reader.lines.unfinished(), "step 3");
+  reader.add("\r\033[Jsaved\nstep 2\r");
+  EXPECT_EQ(reader.got.back(), (LineCopy{"saved", true, true}));
   reader.add("\r");  // the last drawing stays until the next one
   EXPECT_EQ(reader.lines.unfinished(), "step 2");
   reader.finish();

@@ -317,6 +317,7 @@ class Patience : public ::testing::Test {
       step_ = state.step;
       return true;
     };
+    options.loggers = {messages_};
     Engine engine(line_task(), options);
     TrainState state = engine.restore_or_create("auto");
     step_ = state.step;
@@ -333,7 +334,16 @@ class Patience : public ::testing::Test {
     return result;
   }
 
+  class Messages final : public Logger {
+   public:
+    void step(int64_t, const Scalars&) override {}
+    void evaluation(int64_t, const Scalars&) override {}
+    void message(int64_t, const std::string& text, bool) override { last = text; }
+    std::string last;
+  };
+
   const TempDir dir_;
+  const std::shared_ptr<Messages> messages_ = std::make_shared<Messages>();
   int64_t step_ = 0, best_ = 0;
 };
 
@@ -345,6 +355,9 @@ TEST_F(Patience, EndsTheRunAndKeepsTheBestCheckpoint) {
   EXPECT_EQ(step_, best_ + 6);
   EXPECT_LT(step_, 100);
   EXPECT_EQ(list_checkpoints(dir_.path()), (std::vector<int64_t>{best_, step_}));
+  EXPECT_TRUE(messages_->last.starts_with("lowest validation loss: ")) << messages_->last;
+  EXPECT_TRUE(messages_->last.ends_with(fmt::format(" at step {}, whose checkpoint is kept", best_)))
+      << messages_->last;
   // The test set was evaluated once, at the end.
   EXPECT_TRUE(is_met({"test_loss", ">=", 0}, result.metrics));
   EXPECT_TRUE(is_met({"validation_loss", ">=", 0}, result.metrics));

@@ -90,7 +90,7 @@ TEST_F(OnSlurm, ProgramsOfUsersTrainInSeveralProcesses) {
   const std::string id = submit("task", {"--nodes", "2", "--time", "60", "--requeue"},
                                 Words{program} + flags + Words{"--checkpoint-dir", checkpoints("task")});
   EXPECT_EQ(end_of(id), "COMPLETED") << printed("task");
-  expect_contains(printed("task"), "wave on 2 devices: 30 steps");
+  expect_contains(printed("task"), "training   30 steps");
   expect_contains(printed("task"), "wave test loss 0.");
   const RunningProgram::Result launched = RunningProgram(Words{program_path(), "launch", "-n", "2", "--", program} +
                                                          flags + Words{"--checkpoint-dir", checkpoints("launched")})

@@ -28,6 +28,7 @@ struct ExportArguments {
 // The format that was given, or that follows from the name of the output.
 std::string format_of(const ExportArguments& arguments) {
   if (!arguments.format.empty()) return arguments.format;
+  if (arguments.output.empty()) return "onnx";
   for (const auto& [suffix, format] :
        {std::pair{".onnx", "onnx"}, {".safetensors", "safetensors"}, {".h", "c"}, {".hpp", "c"}})
     if (arguments.output.ends_with(suffix)) return format;
@@ -57,7 +58,13 @@ void check_flags(const ExportArguments& arguments, const std::string& format) {
 void export_hf(const ExportArguments& arguments) {
   check_new_folder("export", arguments.output);
   const std::string run = find_run("export", arguments.run);
-  const StoredGpt stored = gpt_of(load_stored_run("export", run), fmt::format("export: {}", run));
+  const Checkpoint checkpoint = load_stored_run("export", run);
+  if (arguments.format.empty() && from_map(checkpoint.config, run).model != "gpt")
+    throw UsageError(
+        fmt::format("export: the name {} selects no format; end it with .onnx, .safetensors or .h, or give "
+                    "--format",
+                    arguments.output));
+  const StoredGpt stored = gpt_of(checkpoint, fmt::format("export: {}", run));
   const TokenizerPtr tokenizer = load_run_tokenizer(run);
   if (!tokenizer)
     print_stderr("lockstep: export: {} has no tokenizer.json, so {} has none either\n", run, arguments.output);
@@ -163,7 +170,7 @@ void add_export_command(CLI::App& program, Action& action) {
   command
       ->add_option("--format", arguments->format,
                    "onnx: for ONNX runtimes; safetensors: the weights alone; c: a C++ header for small models; hf: a "
-                   "Hugging Face folder of a language model (default: by the name of the output, else hf)")
+                   "Hugging Face folder of a language model (default: by the name of the output; without one, onnx)")
       ->type_name("onnx|safetensors|c|hf")
       ->check(one_of({"onnx", "safetensors", "c", "hf"}));
   command

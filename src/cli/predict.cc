@@ -199,6 +199,8 @@ void add_predict_command(CLI::App& program, Action& action) {
       ->type_name("float32|bfloat16|float16")
       ->check(one_of({"float32", "bfloat16", "float16"}));
   command->add_flag("--quiet", arguments->quiet, "do not print how inputs were converted");
+  group_flags(*command, "Input", {"--dataset", "--range", "--data-dir", "--invert"});
+  group_flags(*command, "Output", {"--output", "--top", "--quiet"});
   add_devices_flags(*command, arguments->devices);
   add_examples(*command, {"lockstep predict last photo.png --top 3", "lockstep predict run digits/ --invert -o json",
                           "lockstep predict run --dataset mnist --range 0:10"});

@@ -92,6 +92,7 @@ void add_eval_command(CLI::App& program, Action& action) {
                    "examples per batch (default: 1000; for gpt, that of the run)")
       ->type_name("N")
       ->check(integer_between(1, std::numeric_limits<int>::max()));
+  group_flags(*command, "Data", {"--dataset", "--data-dir", "--batch-size"});
   add_report_flags(*command, arguments->report);
   add_devices_flags(*command, arguments->devices);
   add_examples(*command, {"lockstep eval run", "lockstep eval run/step_00001000 --dataset fashion-mnist",

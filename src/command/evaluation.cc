@@ -11,6 +11,7 @@
 #include "command/command.h"
 #include "command/contact_sheet.h"
 #include "command/evaluation_print.h"
+#include "command/help.h"
 #include "data/images/png_write.h"
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
@@ -23,6 +24,8 @@ constexpr int64_t kMostImages = 400;
 // The number of images of --worst; 0 if it was not given.
 size_t worst_count(const ReportFlags& flags) {
   if (flags.worst.empty()) return 0;
+  if (flags.worst.size() != 2)
+    throw UsageError("eval: --worst needs a number and the name of a PNG file; give --worst N FILE.png");
   const std::string& text = flags.worst[0];
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -60,7 +63,8 @@ void add_report_flags(CLI::App& command, ReportFlags& flags) {
       .add_option("--worst", flags.worst,
                   "draw the N most confident mistakes of an image classifier in FILE, a PNG image")
       ->type_name("N FILE")
-      ->expected(2);
+      ->expected(1, 2);
+  group_flags(command, "Report", {"--output", "--worst"});
 }
 
 int evaluate_and_report(Engine& engine, const TrainState& state, const EvaluatedSet& set, const ReportFlags& flags) {

@@ -88,9 +88,9 @@ void check_formulas(const SymbolicProgram& symbolic, const Program& other, int64
   for (size_t v = 0; v < other.types.size(); ++v)
     for (size_t d = 0; d < symbolic.shapes[v].size(); ++d)
       if (symbolic.shapes[v][d].at(n, t) != other.types[v].shape[d])
-        throw_error(
-            "export: an extent is {} for {} examples of {} tokens, and not {}; make the function linear in them",
-            other.types[v].shape[d], n, t, to_string(symbolic.shapes[v][d]));
+        throw_error("export: an extent is {} for {} examples{}, and not {}; make the function linear in them",
+                    other.types[v].shape[d], n, t == 0 ? "" : fmt::format(" of {} tokens", t),
+                    to_string(symbolic.shapes[v][d]));
   for (size_t i = 0; i < other.eqns.size(); ++i)
     for (const auto& [name, extents] : symbolic.eqns[i].extents) {
       const Attr* attr = other.eqns[i].attrs.find(name);

@@ -122,8 +122,8 @@ TEST(EvalReport, TextHasAllParts) {
   for (const char* line :
        {"\nclass          examples  predicted  correct  precision  recall      f1\n",
         "\ndark                 10         10       10     1.0000  1.0000  1.0000\n",
-        "\nmean                                           1.0000  1.0000  1.0000\n",
-        "\nweighted mean                                  1.0000  1.0000  1.0000\n",
+        "\nmean                                            1.0000  1.0000  1.0000\n",
+        "\nweighted mean                                   1.0000  1.0000  1.0000\n",
         "\nconfusion matrix (rows: labels, columns: predictions)\n            0  1  2\n 0 dark    10  .  .\n"
         " 1 light    . 10  .\n 2 striped  .  . 10\n",
         "\ncalibration: expected error 0."})
@@ -173,6 +173,8 @@ TEST(EvalReport, WrongFlagsAreUsageErrors) {
   const std::string run = picture_run();
   expect_usage_error({"eval", run, "--worst", "0", "x.png"},
                      "eval: --worst 0: \"0\" is not a whole number from 1 to 400; give --worst N FILE.png");
+  expect_usage_error({"eval", run, "--worst", "5"},
+                     "eval: --worst needs a number and the name of a PNG file; give --worst N FILE.png");
   expect_usage_error(
       {"eval", run, "--worst", "5", "x.jpg"},
       "eval: --worst: the contact sheet is a PNG image, but x.jpg does not end with .png; give --worst N "

@@ -52,6 +52,9 @@ TEST_F(ExportCommand, WrongFlagsAreUsageErrors) {
   expect_usage({"--format", "onx"},
                "export: --format: \"onx\" is not one of onnx, safetensors, c, hf; did you mean \"onnx\"? see "
                "`lockstep export --help`");
+  expect_usage({"-o", path("model.onxx")}, "export: the name " + path("model.onxx") +
+                                               " selects no format; end it with .onnx, .safetensors or .h, or give "
+                                               "--format");
   expect_usage({"--format", "hf"}, "export: a Hugging Face folder needs a name; give -o DIR");
   expect_usage({"--format", "onnx", "--dtype", "bf16"},
                "export: --dtype has no effect on --format onnx; it is for --format hf");
@@ -75,8 +78,8 @@ TEST_F(ExportCommand, OutputThatCannotBeWrittenIsAnError) {
 
 TEST_F(ExportCommand, AverageAndLastWeightsDiffer) {
   const ProcessResult trained =
-      run_lockstep({"train", "--dataset", "images:" + picture_data(), "--model", "mlp", "--steps", "5", "--ema-decay",
-                    "0.9", "--checkpoint-dir", path("run"), "--quiet"});
+      run_lockstep({"train", "--dataset", "images:" + picture_data(), "--model", "mlp", "--steps", "5", "--batch-size",
+                    "20", "--ema-decay", "0.9", "--checkpoint-dir", path("run"), "--quiet"});
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   for (const char* weights : {"auto", "average", "last"})
     EXPECT_EQ(

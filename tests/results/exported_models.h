@@ -23,7 +23,7 @@ inline Array random_numbers(int64_t seed, const Shape& shape, double low, double
 inline std::vector<Array> random_params(const Task& task) {
   std::vector<Array> out = task.init(random::key(7));
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = out[i] + random_numbers(100 + static_cast<int64_t>(i), out[i].shape(), 0.01, 0.05);
+    out[i] = out[i] + random_numbers(100 + static_cast<int64_t>(i), out[i].shape(), -0.03, 0.03);
   return out;
 }
 

@@ -69,9 +69,9 @@ TEST_F(PredictCommand, BrokenImageIsAnErrorAndTheOthersAreAnswered) {
   EXPECT_NE(result.out.find(good), std::string::npos);
   EXPECT_NE(result.out.find(path("d.png")), std::string::npos);
   EXPECT_EQ(result.err, "lockstep: predict: read " + bad +
-                            ": it is neither a PNG nor a JPEG file; convert or remove it\nlockstep: predict: read " +
+                            ": it is neither a PNG nor a JPEG file; convert or remove it\nlockstep: predict: open " +
                             missing +
-                            ": No such file or directory\nlockstep: predict: 2 of 4 inputs could not be used\n");
+                            ": No such file or directory; check the path\nlockstep: predict: 2 of 4 inputs could not be used\n");
   const nlohmann::json all = nlohmann::json::parse(predict({good, bad, "-o", "json"}).out);
   EXPECT_EQ(all[0]["class"], "dark");
   EXPECT_EQ(all[1]["error"], "read " + bad + ": it is neither a PNG nor a JPEG file; convert or remove it");
@@ -219,8 +219,8 @@ TEST_F(PredictTable, RowsAreFoundByTheNamesOfColumns) {
   std::vector<std::string> all;
   for (std::string line; std::getline(lines, line);) all.push_back(line);
   ASSERT_EQ(all.size(), 3u) << result.out;
-  EXPECT_TRUE(all[1].starts_with(path("rows.csv") + ":2,no,0.")) << all[1];
-  EXPECT_TRUE(all[2].starts_with(path("rows.csv") + ":3,yes,0.")) << all[2];
+  EXPECT_TRUE(all[1].starts_with(path("rows.csv") + ":2,no,")) << all[1];
+  EXPECT_TRUE(all[2].starts_with(path("rows.csv") + ":3,yes,")) << all[2];
   EXPECT_EQ(result.err,
             fmt::format("lockstep: predict: read {0}: line 4, column 2: \"x\" is not a number in the range of "
                         "f32; fix the cell\n"

@@ -69,6 +69,13 @@ struct EvalResult {
   double metric(std::string_view name) const;
 };
 
+// What a classifier predicts for a batch of an evaluation.
+struct BatchPredictions {
+  int64_t first = 0;                 // number of the first example in the set
+  std::vector<int32_t> labels;       // [n]
+  std::vector<float> probabilities;  // [n, classes]
+};
+
 // Callbacks of fit(); each may be empty. When on_step or on_eval returns false, fit() saves a checkpoint and returns.
 struct Hooks {
   std::function<bool(const TrainState&, const StepMetrics&)> on_step = {};
@@ -154,7 +161,9 @@ class Engine {
   // them, so that all processes stop after the same step.
   StepMetrics step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop = false);
   // Evaluates every example exactly once, even when batch_size does not divide their number.
-  EvalResult evaluate(const TrainState& state, const SourcePtr& source, int64_t batch_size = 1000);
+  // `each`, if given, gets the predictions of every batch of a classifier whose task has `outputs`.
+  EvalResult evaluate(const TrainState& state, const SourcePtr& source, int64_t batch_size = 1000,
+                      const std::function<void(const BatchPredictions&)>& each = {});
   // Trains until state.step == options.steps, with evaluations, checkpoints, alarms and loggers.
   FitResult fit(TrainState& state, Loader& train, const FitOptions& options);
 

@@ -55,6 +55,9 @@ struct Task {
   std::function<std::vector<Array>(const Array& key)> init = {};
   // Parameters, trained ones in the compute type, and a batch -> loss and metrics.
   std::function<TaskResult(const std::vector<Array>& params, const BatchArrays& batch, const nn::Mode&)> loss = {};
+  // Parameters and a batch without labels -> what the model predicts: logits [n, classes] of a classifier, numbers [n] in
+  // the unit of the target, or logits [n, t, vocabulary]. `lockstep predict` and `export` need it. May be empty.
+  std::function<Array(const std::vector<Array>& params, const BatchArrays& batch, const nn::Mode&)> outputs = {};
   // Adds metrics that follow from the means of a step or an evaluation, such as a perplexity. May be empty.
   std::function<void(Scalars& means)> derive = {};
   // What rates count besides examples: "tokens", and how many an example has. Empty: nothing.
@@ -95,9 +98,8 @@ Task make_task(std::string name, Init init, Loss loss) {
       return loss(tree_unflatten(form, params), batch, mode);
     } else {
       Fields fields;
-      detail::for_each_path(fields, [&](const std::string& path, Array& leaf) {
-        leaf = detail::batch_field(batch, path, title);
-      });
+      detail::for_each_path(
+          fields, [&](const std::string& path, Array& leaf) { leaf = detail::batch_field(batch, path, title); });
       return loss(tree_unflatten(form, params), fields, mode);
     }
   };

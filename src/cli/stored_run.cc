@@ -1,5 +1,7 @@
 #include "cli/stored_run.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <string_view>
 
@@ -7,6 +9,8 @@
 #include "base/file.h"
 #include "base/print_stderr.h"
 #include "command/checkpoint_argument.h"
+#include "train/run_folders.h"
+#include "train/state.h"
 
 namespace lockstep::cli {
 
@@ -26,6 +30,22 @@ Checkpoint load_stored_run(const std::string& command, const std::string& path) 
   } catch (const Error& error) {
     throw Error(renamed(error.what()));
   }
+}
+
+StoredModel load_stored_model(const std::string& command, const std::string& argument, bool average) {
+  StoredModel out;
+  out.path = find_run(command, argument);
+  out.checkpoint = load_stored_run(command, out.path);
+  out.step = out.checkpoint.step;
+  out.config = from_map(out.checkpoint.config, out.path);
+  out.info = load_model_info(out.path, out.config);
+  if (!average)
+    std::erase_if(out.checkpoint.arrays, [](const auto& each) { return each.first.starts_with("average/"); });
+  if (out.info.kind == ModelInfo::Kind::text) return out;
+  check_model_info(out.info, out.checkpoint, fmt::format("{}: {}", command, out.path));
+  out.task = task_of(out.config, out.info);
+  out.params = detail::params_of(out.checkpoint, out.task);
+  return out;
 }
 
 void check_new_folder(const std::string& command, const std::string& dir) {

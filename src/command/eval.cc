@@ -26,17 +26,9 @@ namespace {
 struct EvalArguments {
   std::string checkpoint, dataset, data_dir;
   DevicesFlags devices;
+  ReportFlags report;
   int64_t batch_size = 0;
 };
-
-// The number of classes of the model: the width of its last layer. The data may lack some of them.
-int64_t classes_of(const Checkpoint& checkpoint, const std::string& path) {
-  int64_t classes = 0;
-  for (const auto& [name, array] : checkpoint.arrays)
-    if (name.starts_with("params/") && !array.shape().empty()) classes = array.shape().back();
-  if (classes == 0) throw_error("eval: {} holds no parameters; choose a checkpoint of `lockstep train`", path);
-  return classes;
-}
 
 void check_dataset_flag(const std::string& model, const std::string& dataset) {
   try {
@@ -46,16 +38,17 @@ void check_dataset_flag(const std::string& model, const std::string& dataset) {
   }
 }
 
-int run(EvalArguments arguments) {
-  arguments.checkpoint = find_run("eval", arguments.checkpoint);
-  const Checkpoint checkpoint = load_evaluated_checkpoint(arguments.checkpoint);
-  TrainConfig config = from_map(checkpoint.config, arguments.checkpoint);
+int run(const EvalArguments& arguments) {
+  const std::string path = find_run("eval", arguments.checkpoint);
+  const Checkpoint checkpoint = load_evaluated_checkpoint(path);
+  TrainConfig config = from_map(checkpoint.config, path);
   if (!arguments.dataset.empty()) check_dataset_flag(config.model, arguments.dataset);
   use_devices(arguments.devices);
 
+  const ModelInfo info = load_model_info(path, config);
+  check_model_info(info, checkpoint, fmt::format("eval: {}", path));
   const Problem problem =
-      builtin_eval_problem(config, {arguments.dataset, arguments.data_dir, run_tokenizer_file(arguments.checkpoint),
-                                    classes_of(checkpoint, arguments.checkpoint)});
+      builtin_eval_problem(config, {arguments.dataset, arguments.data_dir, run_tokenizer_file(path), info});
   const SourcePtr& set = problem.test ? problem.test : problem.validation;
   if (!set)
     throw_error("eval: {} has neither a test set nor a validation set; choose another with --dataset", config.dataset);
@@ -65,9 +58,13 @@ int run(EvalArguments arguments) {
   config.zero = 0;
   Engine engine = make_engine(config, problem.task, make_mesh({"data"}), std::max<int64_t>(checkpoint.step, 1), {});
   const TrainState state = engine.restore(checkpoint);
-  const int64_t batch_size = arguments.batch_size > 0 ? arguments.batch_size : default_eval_batch(config);
-  print_evaluation(engine.evaluate(state, set, batch_size), problem.test ? "test" : "validation");
-  return kDone;
+  return evaluate_and_report(
+      engine, state,
+      {.source = set,
+       .name = problem.test ? "test" : "validation",
+       .class_names = info.class_names,
+       .batch_size = arguments.batch_size > 0 ? arguments.batch_size : default_eval_batch(config)},
+      arguments.report);
 }
 
 }  // namespace
@@ -76,10 +73,11 @@ void add_eval_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("eval", "evaluate the model of a checkpoint on a test set");
   auto arguments = std::make_shared<EvalArguments>();
   command
-      ->add_option("CHECKPOINT", arguments->checkpoint,
-                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest complete one is used")
+      ->add_option("RUN", arguments->checkpoint,
+                   "a run in runs/ by its name, last, or the path of a run or checkpoint; of several checkpoints the "
+                   "newest complete one is used")
       ->required()
-      ->type_name("DIR|RUN");
+      ->type_name("RUN");
   command->add_option("--dataset", arguments->dataset, "a data set by name, or IDX files (default: that of the run)")
       ->type_name(
           "mnist|fashion-mnist|synthetic|cifar10|moby-dick|sotu|text:PATH|tokens:FILE|images:DIR|npy:X,Y|csv:FILE|"
@@ -94,8 +92,11 @@ void add_eval_command(CLI::App& program, Action& action) {
                    "examples per batch (default: 1000; for gpt, that of the run)")
       ->type_name("N")
       ->check(integer_between(1, std::numeric_limits<int>::max()));
+  group_flags(*command, "Data", {"--dataset", "--data-dir", "--batch-size"});
+  add_report_flags(*command, arguments->report);
   add_devices_flags(*command, arguments->devices);
-  add_examples(*command, {"lockstep eval last", "lockstep eval run/step_00001000 --dataset fashion-mnist"});
+  add_examples(*command, {"lockstep eval last", "lockstep eval run/step_00001000 --dataset fashion-mnist",
+                          "lockstep eval last --worst 25 mistakes.png"});
   command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

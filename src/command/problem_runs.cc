@@ -9,30 +9,10 @@
 #include "base/print_stderr.h"
 #include "command/checkpoint_argument.h"
 #include "command/command.h"
-#include "lockstep/devices.h"
+#include "command/evaluation.h"
+#include "train/run_folders.h"
 
 namespace lockstep::cli {
-namespace {
-
-void print_classes(const EvalResult& result) {
-  const std::vector<int64_t>&labels = result.counts.at("labels"), &predictions = result.counts.at("predictions"),
-        &hits = result.counts.at("hits");
-  fmt::print("class  examples  predicted  correct  accuracy\n");
-  for (size_t i = 0; i < labels.size(); ++i) {
-    const double accuracy = labels[i] > 0 ? static_cast<double>(hits[i]) / static_cast<double>(labels[i]) : 0;
-    fmt::print("{:>5}  {:>8}  {:>9}  {:>7}  {:>8.4f}\n", i, labels[i], predictions[i], hits[i], accuracy);
-  }
-}
-
-}  // namespace
-
-void print_evaluation(const EvalResult& result, std::string_view set) {
-  for (const auto& [name, value] : result.metrics)
-    fmt::print("{}_{} {:.{}f} ", set, name, value, name == "accuracy" ? 4 : 6);
-  fmt::print("examples {}\n", result.examples);
-  if (result.counts.contains("predictions")) print_classes(result);
-}
-
 Checkpoint load_evaluated_checkpoint(const std::string& path) {
   check_checkpoint_argument("eval", path);
   // find_checkpoint() reads a value of --resume: without the slash, "100" is a step and "auto" is not a path.
@@ -58,8 +38,9 @@ std::string problem_schedule(const TrainConfig& config, const ProblemFactory& ma
 }
 
 int evaluate_problem(const EvaluationRequest& request, const ProblemFactory& make) {
-  const Checkpoint checkpoint = load_evaluated_checkpoint(request.checkpoint);
-  TrainConfig config = overlay(from_map(checkpoint.config, request.checkpoint), request.changes, "eval");
+  const std::string path = find_run("eval", request.checkpoint);
+  const Checkpoint checkpoint = load_evaluated_checkpoint(path);
+  TrainConfig config = overlay(from_map(checkpoint.config, path), request.changes, "eval");
   use_devices(request.devices);
   const Problem problem = open_problem(make, config);
   const SourcePtr& set = problem.test ? problem.test : problem.validation;
@@ -71,9 +52,9 @@ int evaluate_problem(const EvaluationRequest& request, const ProblemFactory& mak
   config.shard.clear();
   config.zero = 0;
   Engine engine = make_engine(config, problem.task, make_mesh({"data"}), std::max<int64_t>(checkpoint.step, 1), {});
-  const EvalResult result = engine.evaluate(engine.restore(checkpoint), set, request.batch_size);
-  if (process_index() == 0) print_evaluation(result, problem.test ? "test" : "validation");
-  return kDone;
+  return evaluate_and_report(
+      engine, engine.restore(checkpoint),
+      {.source = set, .name = problem.test ? "test" : "validation", .batch_size = request.batch_size}, request.report);
 }
 
 }  // namespace lockstep::cli

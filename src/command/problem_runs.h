@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "command/devices_flag.h"
+#include "command/evaluation.h"
 #include "lockstep/task.h"
 #include "train/run.h"
 
@@ -17,19 +18,18 @@ namespace cli {
 RunOutcome train_problem(const TrainConfig& config, const ProblemFactory& make, const RunOptions& options);
 std::string problem_schedule(const TrainConfig& config, const ProblemFactory& make);
 
-// The checkpoint at `path`, or the newest complete one of a folder. Throws Error naming `eval`.
+// The checkpoint at `path`, which exists, or the newest complete one of a folder. Throws Error naming `eval`.
 Checkpoint load_evaluated_checkpoint(const std::string& path);
-// Prints the metrics, named test_loss or validation_loss for example, and a table of classes if they were counted.
-void print_evaluation(const EvalResult& result, std::string_view set);
 
 struct EvaluationRequest {
   std::string checkpoint;
   DevicesFlags devices;
+  ReportFlags report;
   int64_t batch_size = 1000;
   ConfigMap changes;  // settings of the user's program that differ from those of the run
 };
 // Evaluates the checkpoint, or the newest complete one of a folder, on the test set of the problem; on its validation set
-// if it has no test set. Prints the metrics and returns the exit code.
+// if it has no test set. Prints a report and returns the exit code.
 int evaluate_problem(const EvaluationRequest& request, const ProblemFactory& make);
 
 }  // namespace cli

@@ -23,6 +23,7 @@ void add_task_eval_command(CLI::App& program, Action& action, const ProblemFacto
   for (const ConfigKey& key : config_keys())
     if (const auto* row = std::get_if<const detail::SettingRow*>(&key.member); row && (*row)->may_change)
       add_config_flag(*command, request->changes, key);
+  add_report_flags(*command, request->report);
   add_devices_flags(*command, request->devices);
   add_examples(*command, {program_name() + " eval last", program_name() + " eval run/step_00001000 --devices 8"});
   command->callback([request, make, &action] {

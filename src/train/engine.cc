@@ -278,7 +278,8 @@ double EvalResult::metric(std::string_view name) const {
   throw_error("evaluation: there is no metric {}; the metrics are {}", name, known);
 }
 
-EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, int64_t batch_size) {
+EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, int64_t batch_size,
+                            const std::function<void(const BatchPredictions&)>& each) {
   if (batch_size < 1) throw_error("evaluate: the batch size is {}; give a positive number", batch_size);
   LoaderOptions options{.batch_size = std::min(batch_size, source->count()), .shuffle = false};
   if (process_count() > 1 && source->resident().empty())
@@ -295,7 +296,10 @@ EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, in
   };
   for (int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     const LoaderBatch batch = loader.next();
-    const detail::EvalSums more = impl_->steps.evaluate(params, impl_->step_batch(loader, batch, 0, batch.size));
+    const detail::EvalSums more =
+        impl_->steps.evaluate(params, impl_->step_batch(loader, batch, 0, batch.size), static_cast<bool>(each));
+    if (each && !more.predictions.empty())
+      each({i * options.batch_size, more.predictions[0].to_vector<int32_t>(), more.predictions[1].to_vector<float>()});
     add(sums, more.metrics.sums);
     add(weights, more.metrics.weights);
     counts.resize(more.counts.size());

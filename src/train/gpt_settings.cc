@@ -12,6 +12,7 @@
 #include "lockstep/tree.h"
 #include "train/checkpoint_folder.h"
 #include "train/manifest.h"
+#include "train/run_file.h"
 
 namespace lockstep {
 namespace {
@@ -194,19 +195,7 @@ StoredGpt gpt_of(const Checkpoint& checkpoint, const std::string& where) {
   return out;
 }
 
-std::string run_tokenizer_file(const std::string& dir) {
-  FileSystem& files = FileSystem::real();
-  // The checkpoint's own folder is looked at too: a copied checkpoint may have its tokenizer inside.
-  const std::string inside = dir + "/" + kTokenizerFile;
-  if (files.exists(inside)) return inside;
-  const std::string folder = detail::locate_checkpoint(files, dir);
-  if (!files.exists(folder + "/" + detail::kManifest)) return "";
-  // "run/step_00000010/" has the parent "run/step_00000010".
-  std::string trimmed = folder;
-  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
-  const std::string beside = parent_dir(trimmed) + "/" + kTokenizerFile;
-  return files.exists(beside) ? beside : "";
-}
+std::string run_tokenizer_file(const std::string& dir) { return run_file(dir, kTokenizerFile); }
 
 TokenizerPtr load_run_tokenizer(const std::string& dir) {
   const std::string path = run_tokenizer_file(dir);

@@ -28,6 +28,10 @@ Task image_task(const Model& model, const ImageTaskOptions& options) {
     throw_error("image_task: label_smoothing is {}; give a number of at least 0 and below 1", options.label_smoothing);
   Task task{.name = model.name, .paths = model.paths, .types = model.types, .trained = model.trained};
   task.init = model.init;
+  task.outputs = [model, options](const std::vector<Array>& params, const BatchArrays& batch, const nn::Mode& mode) {
+    const Array images = detail::batch_field(batch, "images", model.name);
+    return model.logits(params, normalized_pixels(images, options, mode.compute), mode);
+  };
   task.loss = [model, options](const std::vector<Array>& params, const BatchArrays& batch,
                                const nn::Mode& mode) -> TaskResult {
     Array images = detail::batch_field(batch, "images", model.name);

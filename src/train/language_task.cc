@@ -5,6 +5,7 @@
 #include "lockstep/math.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/tasks.h"
+#include "train/gpt_settings.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +37,10 @@ Task language_task(const GptConfig& config, const LanguageTaskOptions& options) 
         const Array known = batch.targets >= 0;
         return {.loss = {softmax_cross_entropy(logits, where(known, batch.targets, 0)), astype(known, f32)}};
       });
+  task.outputs = [config, form = gpt_form(config)](const std::vector<Array>& params, const BatchArrays& batch,
+                                                   const nn::Mode& mode) {
+    return apply(config, tree_unflatten(form, params), detail::batch_field(batch, "inputs", "gpt"), mode);
+  };
   task.derive = [bytes = options.bytes_per_token](Scalars& means) { add_text_metrics(means, bytes); };
   task.unit = "tokens";
   task.units_per_example = config.context;

@@ -54,7 +54,8 @@ Problem image_problem(const TrainConfig& config, const ImageData& data) {
   return {.task = image_task_of(config, image_shape(data)),
           .train = data.train,
           .validation = data.validation,
-          .test = data.test};
+          .test = data.test,
+          .files = {{kModelFile, to_json(image_info(image_shape(data), data.class_names))}}};
 }
 
 Problem text_problem(const TrainConfig& config) {
@@ -80,24 +81,46 @@ Problem text_problem(const TrainConfig& config) {
   return out;
 }
 
+Task table_task_of(const TrainConfig& config, const ModelInfo& info) {
+  const std::vector<int64_t> hidden =
+      config.model == "mlp1024" ? std::vector<int64_t>{1024, 1024} : std::vector<int64_t>{256, 128};
+  return table_task(config.model, {.classes = info.classes,
+                                   .means = info.means,
+                                   .deviations = info.deviations,
+                                   .target_mean = info.target_mean,
+                                   .target_deviation = info.target_deviation,
+                                   .hidden = hidden,
+                                   .label_smoothing = config.label_smoothing,
+                                   .dropout = config.dropout});
+}
+
 Problem table_problem(const TrainConfig& config) {
   if (!config.model.starts_with("mlp"))
     throw_error("data: {} is a table, and model {} needs images; choose model mlp", config.dataset, config.model);
   const TableData data =
       open_table_data({.dataset = config.dataset, .target = config.target, .validation = config.validation});
-  const std::vector<int64_t> hidden =
-      config.model == "mlp1024" ? std::vector<int64_t>{1024, 1024} : std::vector<int64_t>{256, 128};
-  return {.task = table_task(config.model, {.classes = data.classes,
-                                            .means = data.means,
-                                            .deviations = data.deviations,
-                                            .target_mean = data.target_mean,
-                                            .target_deviation = data.target_deviation,
-                                            .hidden = hidden,
-                                            .label_smoothing = config.label_smoothing,
-                                            .dropout = config.dropout}),
+  const ModelInfo info = table_info(data);
+  return {.task = table_task_of(config, info),
           .train = data.train,
           .validation = data.validation,
-          .test = data.test};
+          .test = data.test,
+          .files = {{kModelFile, to_json(info)}}};
+}
+
+// The test set of a table, for a model that was trained on the same columns.
+Problem table_eval_problem(const TrainConfig& config, const ModelInfo& info) {
+  const TableData data =
+      open_table_data({.dataset = config.dataset, .target = config.target, .validation = config.validation});
+  if (info.kind != ModelInfo::Kind::table || data.features != std::ssize(info.features) ||
+      (data.classes > 0) != (info.classes > 0))
+    throw_error(
+        "eval: {} is a table of {} features and {}, which the model of the run does not take; select the "
+        "model's data set with --dataset",
+        config.dataset, data.features, data.classes > 0 ? "a category" : "a number");
+  if (data.classes > info.classes || (!info.class_names.empty() && data.class_names != info.class_names))
+    throw_error("eval: the classes of {} are not those of the training set; give a table with the same classes",
+                config.dataset);
+  return {.task = table_task_of(config, info), .train = nullptr, .validation = data.validation, .test = data.test};
 }
 
 // The images that an evaluation uses, and their shape.
@@ -134,6 +157,19 @@ Problem builtin_problem_shapes(const TrainConfig& config) {
   return image_problem(config, open_image_data(options));
 }
 
+ModelInfo builtin_image_info(const TrainConfig& config) {
+  ImageDataOptions options = image_options(config);
+  options.only_shapes = true;
+  const ImageData data = open_image_data(options);
+  return image_info(image_shape(data), data.class_names);
+}
+
+Task task_of(const TrainConfig& config, const ModelInfo& info) {
+  if (info.kind == ModelInfo::Kind::table) return table_task_of(config, info);
+  LOCKSTEP_CHECK(info.kind == ModelInfo::Kind::images, "a language model has its settings");
+  return image_task_of(config, {info.rows, info.cols, info.classes, info.channels});
+}
+
 Problem builtin_eval_problem(const TrainConfig& config, const EvalRequest& request) {
   TrainConfig own = config;
   if (!request.dataset.empty()) {
@@ -144,12 +180,13 @@ Problem builtin_eval_problem(const TrainConfig& config, const EvalRequest& reque
   if (!request.data_dir.empty()) own.data_dir = request.data_dir;
   if (!request.tokenizer.empty() && is_text_dataset(own.dataset) && !own.dataset.starts_with("tokens:"))
     own.tokenizer = request.tokenizer;
-  if (!is_image_data(own.dataset)) return builtin_problem(own);
+  if (is_text_dataset(own.dataset)) return builtin_problem(own);
+  if (!is_image_data(own.dataset)) return table_eval_problem(own, request.info);
   EvalImages images = open_eval_images(own, !request.dataset.empty());
-  if (images.shape.classes > request.classes)
+  if (images.shape.classes > request.info.classes)
     throw_error("eval: the data has {} classes but the model has {}; select the model's data set with --dataset",
-                images.shape.classes, request.classes);
-  images.shape.classes = request.classes;
+                images.shape.classes, request.info.classes);
+  images.shape.classes = request.info.classes;
   return {.task = image_task_of(own, images.shape), .train = nullptr, .test = images.set};
 }
 

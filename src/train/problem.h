@@ -6,6 +6,7 @@
 
 #include "lockstep/engine.h"
 #include "train/config.h"
+#include "train/model_info.h"
 
 namespace lockstep {
 
@@ -20,12 +21,15 @@ Problem builtin_problem(const TrainConfig& config);
 // its images are zeros.
 Problem builtin_problem_shapes(const TrainConfig& config);
 
-// The model of a run, with the given number of classes, and a data set to evaluate it on. `dataset` and `data_dir`
-// replace those of the run if they are not empty; of two IDX files every example is used.
+// The images that the model of a run takes, by the shapes of its data set.
+ModelInfo builtin_image_info(const TrainConfig& config);
+
+// The model of a run, with its own description, and a data set to evaluate it on. `dataset` and `data_dir` replace those
+// of the run if they are not empty; of two IDX files every example is used.
 struct EvalRequest {
   std::string dataset = {}, data_dir = {};
   std::string tokenizer = {};  // the file of the run's tokenizer; empty: none
-  int64_t classes = 0;
+  ModelInfo info = {};
 };
 Problem builtin_eval_problem(const TrainConfig& config, const EvalRequest& request);
 

@@ -52,7 +52,7 @@ struct CompiledSteps::Recipe {
                              int64_t global_size, const Array& micro_batch) const;
   std::pair<StepState, StepOutputs> updated(const StepState& state, const AccumulatedGrads& sum,
                                             const StopVotes& votes) const;
-  EvalSums evaluate(const std::vector<Array>& params, const StepBatch& batch) const;
+  EvalSums evaluate(const std::vector<Array>& params, const StepBatch& batch, bool predictions) const;
 };
 
 namespace {
@@ -193,14 +193,17 @@ std::pair<StepState, StepOutputs> CompiledSteps::Recipe::updated(const StepState
   return {std::move(after), std::move(outputs)};
 }
 
-EvalSums CompiledSteps::Recipe::evaluate(const std::vector<Array>& params, const StepBatch& batch) const {
+EvalSums CompiledSteps::Recipe::evaluate(const std::vector<Array>& params, const StepBatch& batch,
+                                         bool predictions) const {
   const BatchArrays arrays = fields(batch);
   const int64_t examples = examples_of(arrays);
   const std::vector<Array> cast = cast_floating(trained_of(task, params), precision.compute);
-  TaskResult result = task.loss(merge(cast, states_of(params)), arrays, {.compute = precision.compute});
+  const std::vector<Array> all = merge(cast, states_of(params));
+  const nn::Mode mode{.compute = precision.compute};
+  TaskResult result = task.loss(all, arrays, mode);
   // The loss is a metric like the others, and the first of them.
   result.metrics.insert(result.metrics.begin(), {"loss", result.loss});
-  EvalSums out{metric_sums(result, examples, *eval_metrics), {}};
+  EvalSums out{metric_sums(result, examples, *eval_metrics), {}, {}};
   std::vector<MetricForms::Form> forms;
   for (const auto& [name, counts] : result.counts) {
     if (counts.rank() != 2 || counts.shape(0) != examples || is_floating(counts.dtype()))
@@ -208,6 +211,8 @@ EvalSums CompiledSteps::Recipe::evaluate(const std::vector<Array>& params, const
                   to_string(counts.type()), examples);
     forms.push_back({name, counts.shape(1), false});
     out.counts.push_back(sum(countable(counts), 0));
+    if (predictions && name == "labels" && task.outputs)
+      out.predictions = {argmax(counts, -1), softmax(astype(task.outputs(all, arrays, mode), f32))};
   }
   eval_counts->set(std::move(forms));
   return out;
@@ -320,9 +325,8 @@ CompiledSteps::CompiledSteps(const Task& task, const EngineOptions& options, con
       }),
       {.donate = {0}});
   finish_ = jit(FinishFunction(updated), {.donate = {0, 1}});
-  evaluate_ = jit(EvaluateFunction([recipe](const std::vector<Array>& params, const StepBatch& batch) {
-                    return recipe->evaluate(params, batch);
-                  }),
+  evaluate_ = jit(EvaluateFunction([recipe](const std::vector<Array>& params, const StepBatch& batch,
+                                            bool predictions) { return recipe->evaluate(params, batch, predictions); }),
                   {.out_shardings = {shardings.replicated}});
 }
 

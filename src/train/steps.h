@@ -79,6 +79,7 @@ struct AccumulatedGrads {
 struct EvalSums {
   MetricSums metrics;
   std::vector<Array> counts;
+  std::vector<Array> predictions;  // of a classifier, if wanted: labels i32 [n] and probabilities f32 [n, classes]
 };
 
 // The examples of a batch: rows of a resident source, or the fields of a streamed one.
@@ -94,9 +95,9 @@ using StopVotes = std::vector<Array>;
 
 // The shardings of all arrays of a run.
 struct TrainShardings {
-  NamedSharding replicated;  // the data set, scalars
-  NamedSharding examples;    // arrays with one row per example of a batch, along the data axis
-  NamedSharding per_device;  // one element per device
+  NamedSharding replicated;                   // the data set, scalars
+  NamedSharding examples;                     // arrays with one row per example of a batch, along the data axis
+  NamedSharding per_device;                   // one element per device
   std::vector<NamedSharding> params;          // of all parameters
   std::vector<NamedSharding> trained, grads;  // of the trained ones and their gradients
   std::vector<NamedSharding> optimizer;       // of the arrays of state_arrays()
@@ -124,8 +125,7 @@ class CompiledSteps {
   }
   // Several consecutive steps in one call; the rows are [steps, n]. Returns the new state and the stats of all steps,
   // [steps, ...]. `state` is donated. REQUIRES: a job of one process.
-  std::pair<StepState, Array> run_several(const StepState& state, const StepBatch& batches,
-                                          int64_t global_size) const {
+  std::pair<StepState, Array> run_several(const StepState& state, const StepBatch& batches, int64_t global_size) const {
     return run_several_(state, batches, global_size);
   }
   // Adds the gradients of micro-batch number `micro_batch` to `sum`, which is donated.
@@ -140,9 +140,9 @@ class CompiledSteps {
                                            const StopVotes& votes) const {
     return finish_(state, sum, votes);
   }
-  // Sums of losses, metrics and counts over a batch.
-  EvalSums evaluate(const std::vector<Array>& params, const StepBatch& batch) const {
-    return evaluate_(params, batch);
+  // Sums of losses, metrics and counts over a batch; its predictions if `predictions`.
+  EvalSums evaluate(const std::vector<Array>& params, const StepBatch& batch, bool predictions) const {
+    return evaluate_(params, batch, predictions);
   }
 
   // The number of a source in StepBatch. The compiled functions keep the source alive.
@@ -170,7 +170,7 @@ class CompiledSteps {
     step_.prepare(state, batch, global_size, shardings_.votes(false));
   }
   void prepare_evaluate(const std::vector<Array>& params, const StepBatch& batch) const {
-    evaluate_.prepare(params, batch);
+    evaluate_.prepare(params, batch, false);
   }
 
   // The execution plan of the step for these arguments; see Jit::instructions and Jit::plan.
@@ -202,7 +202,7 @@ class CompiledSteps {
   using SeveralFunction = std::function<std::pair<StepState, Array>(StepState, StepBatch, int64_t)>;
   using AccumulateFunction = std::function<AccumulatedGrads(AccumulatedGrads, StepState, StepBatch, int64_t, Array)>;
   using FinishFunction = std::function<std::pair<StepState, StepOutputs>(StepState, AccumulatedGrads, StopVotes)>;
-  using EvaluateFunction = std::function<EvalSums(std::vector<Array>, StepBatch)>;
+  using EvaluateFunction = std::function<EvalSums(std::vector<Array>, StepBatch, bool)>;
 
   TrainShardings shardings_;
   std::shared_ptr<Sources> sources_ = std::make_shared<Sources>();

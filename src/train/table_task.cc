@@ -36,13 +36,17 @@ Task table_task(const std::string& name, const TableTaskOptions& options) {
       net.dense.push_back(nn::dense(random::fold_in(key, static_cast<int64_t>(i)), sizes[i], sizes[i + 1]));
     return net;
   };
-  const auto loss = [options, features, name](const TableNet& net, const BatchArrays& batch,
-                                              const nn::Mode& mode) -> TaskResult {
+  // Logits, or normalized numbers [n, 1].
+  const auto apply = [options, features, name](const TableNet& net, const BatchArrays& batch, const nn::Mode& mode) {
     const Array means = Array::from(options.means, {features}),
                 deviations = Array::from(options.deviations, {features});
     Array x = astype((detail::batch_field(batch, "features", name) - means) / deviations, mode.compute);
     for (size_t i = 0; i + 1 < net.dense.size(); ++i) x = relu(nn::apply(net.dense[i], x));
-    const Array out = nn::apply(net.dense.back(), nn::dropout(mode, 0, x, options.dropout));
+    return nn::apply(net.dense.back(), nn::dropout(mode, 0, x, options.dropout));
+  };
+  const auto loss = [options, name, apply](const TableNet& net, const BatchArrays& batch,
+                                           const nn::Mode& mode) -> TaskResult {
+    const Array out = apply(net, batch, mode);
     if (options.classes > 0)
       return detail::classification_result(out, detail::batch_field(batch, "labels", name), options.label_smoothing,
                                            mode);
@@ -50,7 +54,16 @@ Task table_task(const std::string& name, const TableTaskOptions& options) {
     const Array error = reshape(astype(out, f32), {-1}) - target;
     return {.loss = square(error), .metrics = {{"abs_error", abs(error) * options.target_deviation}}};
   };
-  return make_task<BatchArrays>(name, init, loss);
+  Task task = make_task<BatchArrays>(name, init, loss);
+  TableNet form;
+  form.dense.resize(sizes.size() - 1);
+  task.outputs = [options, form, apply](const std::vector<Array>& params, const BatchArrays& batch,
+                                        const nn::Mode& mode) {
+    const Array out = apply(tree_unflatten(form, params), batch, mode);
+    if (options.classes > 0) return out;
+    return reshape(astype(out, f32), {-1}) * options.target_deviation + options.target_mean;
+  };
+  return task;
 }
 
 }  // namespace lockstep

@@ -83,8 +83,10 @@ TEST_F(HuggingFaceCommands, NothingIsWrittenForAWrongFolder) {
 
 TEST_F(HuggingFaceCommands, WrongFlagsAreUsageErrors) {
   expect_usage_error({"import", "x"}, "import: --output is required; see `lockstep import --help`");
-  expect_usage_error({"export", "x", "-o", "y", "--format", "onx"},
-                     "export: --format: \"onx\" is not one of hf; see `lockstep export --help`");
+  expect_usage_error(
+      {"export", "x", "-o", "y", "--format", "onx"},
+      "export: --format: \"onx\" is not one of onnx, safetensors, c, hf; did you mean \"onnx\"? see `lockstep export "
+      "--help`");
   expect_usage_error({"export", "x", "-o", "y", "--dtype", "f64"},
                      "export: --dtype: \"f64\" is not one of f32, bf16, f16; see `lockstep export --help`");
 }

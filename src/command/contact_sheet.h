@@ -1,0 +1,18 @@
+// A contact sheet: the images of the worst mistakes with their labels and predictions. Used by the main thread only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/images/image_codec.h"
+#include "lockstep/source.h"
+#include "train/classification_report.h"
+
+namespace lockstep::cli {
+
+// Draws the mistakes in rows, the worst first: the image, its label, the predicted class with its probability, and the
+// number of the example. Throws Error when the data set has no images. REQUIRES: there is a mistake.
+detail::DecodedImage contact_sheet(const Source& source, const std::vector<ClassificationReport::Mistake>& mistakes,
+                                   const std::vector<std::string>& class_names);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,82 @@
+#include "command/evaluation.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/file.h"
+#include "base/names.h"
+#include "base/print_stderr.h"
+#include "command/choice_check.h"
+#include "command/command.h"
+#include "command/contact_sheet.h"
+#include "command/evaluation_print.h"
+#include "command/help.h"
+#include "data/images/png_write.h"
+#include "lockstep/devices.h"
+#include "lockstep/distributed.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr int64_t kMostImages = 400;
+
+// The number of images of --worst; 0 if it was not given.
+size_t worst_count(const ReportFlags& flags) {
+  if (flags.worst.empty()) return 0;
+  if (flags.worst.size() != 2)
+    throw UsageError("eval: --worst needs a number and the name of a PNG file; give --worst N FILE.png");
+  const std::string& text = flags.worst[0];
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMostImages)
+    throw UsageError(fmt::format("eval: --worst {}: \"{}\" is not a whole number from 1 to {}; give --worst N FILE.png",
+                                 text, text, kMostImages));
+  if (!flags.worst[1].ends_with(".png"))
+    throw UsageError(
+        fmt::format("eval: --worst: the contact sheet is a PNG image, but {} does not end with .png; give "
+                    "--worst N FILE.png",
+                    flags.worst[1]));
+  return static_cast<size_t>(value);
+}
+
+void write_sheet(const EvaluatedSet& set, const ClassificationReport& report, const std::string& path) {
+  if (report.empty())
+    throw Error(fmt::format("eval: the model has no classes, so there are no mistakes to draw; leave out --worst"));
+  const std::vector<ClassificationReport::Mistake> mistakes = report.worst();
+  if (mistakes.empty()) {
+    print_stderr("{}: eval: every example is correct, so {} was not written\n", program_name(), path);
+    return;
+  }
+  const std::vector<uint8_t> png = detail::to_png(contact_sheet(*set.source, mistakes, set.class_names));
+  write_user_file(path, {reinterpret_cast<const char*>(png.data()), png.size()});
+  print_stderr("{}: {} are in {}\n", program_name(), counted(std::ssize(mistakes), "mistake"), path);
+}
+
+}  // namespace
+
+void add_report_flags(CLI::App& command, ReportFlags& flags) {
+  command.add_option("-o,--output", flags.format, "output format (default: text)")
+      ->type_name("text|json")
+      ->check(one_of({"text", "json"}));
+  command
+      .add_option("--worst", flags.worst,
+                  "draw the N most confident mistakes of an image classifier in FILE, a PNG image")
+      ->type_name("N FILE")
+      ->expected(1, 2);
+  group_flags(command, "Report", {"--output", "--worst"});
+}
+
+int evaluate_and_report(Engine& engine, const TrainState& state, const EvaluatedSet& set, const ReportFlags& flags) {
+  ClassificationReport report(worst_count(flags));
+  const EvalResult result =
+      engine.evaluate(state, set.source, set.batch_size, [&](const BatchPredictions& batch) { report.add(batch); });
+  if (process_index() != 0) return kDone;
+  const PrintedEvaluation printed{result, set.name, report, set.class_names};
+  fmt::print("{}", flags.format == "json" ? evaluation_json(printed) : evaluation_text(printed));
+  std::fflush(stdout);
+  if (!flags.worst.empty()) write_sheet(set, report, flags.worst[1]);
+  return kDone;
+}
+
+}  // namespace lockstep::cli

@@ -9,6 +9,7 @@
 namespace lockstep::charts {
 namespace {
 
+constexpr double kLargest = 1e300;   // the extent of an axis must be finite
 constexpr double kTolerance = 1e-9;  // of the position of a tick
 
 // The smallest of 1, 2, 5, 10, 20, ... times a power of ten that is at least `least`.
@@ -86,6 +87,8 @@ double Axis::position(double value) const {
 
 Axis axis_for(double low, double high, bool logarithmic) {
   if (low > high) std::swap(low, high);
+  low = std::clamp(low, -kLargest, kLargest);
+  high = std::clamp(high, -kLargest, kLargest);
   // Not so small or large that differences lose their meaning.
   const double extent = std::max({std::fabs(low), std::fabs(high), 1e-300});
   if (high - low <= 1e-12 * extent) {

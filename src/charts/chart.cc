@@ -26,7 +26,10 @@ Axis Chart::x_axis() const {
   double low = kInfinity, high = -kInfinity;
   for (const Curve& curve : curves)
     for (const CurvePoint& point : curve.points) low = std::min(low, point.x), high = std::max(high, point.x);
-  return low > high ? Axis{} : axis_for(low, high, false);
+  if (low > high) return {};
+  // The first step is 1, and the first evaluation after an epoch: close to where the run began.
+  if (low > 0 && low < high && low < 0.1 * high) low = 0;
+  return axis_for(low, high, false);
 }
 
 Axis Chart::y_axis() const {
@@ -52,6 +55,7 @@ Curve curve_of(const std::vector<Bucket>& buckets, double first_time, int64_t st
                      .y = bucket.mean(),
                      .low = bucket.min,
                      .high = bucket.max};
+    if (!std::isfinite(point.x)) continue;
     if (options.smooth > 0) {
       // As many updates as the bucket has points.
       const double kept = std::pow(options.smooth, static_cast<double>(bucket.count));

@@ -16,6 +16,10 @@ Bucket bucket_of(int64_t step, double time, double value) {
   return out;
 }
 
+double Bucket::mean() const {
+  return std::isfinite(sum) ? std::clamp(sum / static_cast<double>(count), min, max) : min / 2 + max / 2;
+}
+
 void Bucket::merge(const Bucket& next) {
   last_step = std::max(last_step, next.last_step);
   last_time = next.last_time;
@@ -29,7 +33,8 @@ void Bucket::merge(const Bucket& next) {
 }
 
 void Series::add(int64_t step, double time, double value) {
-  while (!buckets_.empty() && buckets_.back().last_step > step && buckets_.back().first_step >= step) {
+  const bool repeats = !buckets_.empty() && buckets_.back().last_step > step;
+  while (repeats && !buckets_.empty() && buckets_.back().first_step >= step) {
     points_ -= buckets_.back().points();
     buckets_.pop_back();
   }

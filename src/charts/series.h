@@ -15,7 +15,8 @@ struct Bucket {
   int64_t count = 0;                 // finite values
   int64_t bad = 0;                   // values that are not finite
 
-  double mean() const { return sum / static_cast<double>(count); }
+  // Between min and max, also if the sum has overflown.
+  double mean() const;
   int64_t points() const { return count + bad; }
   // Adds the points of the next bucket.
   void merge(const Bucket& next);

@@ -15,9 +15,7 @@ using nlohmann::json;
 constexpr int64_t kLogLines = 200;
 constexpr size_t kMaxLogBytes = size_t{1} << 20;
 
-json time_json(std::optional<JobTime> time) {
-  return time ? json(time->time_since_epoch().count()) : json(nullptr);
-}
+json time_json(std::optional<JobTime> time) { return time ? json(time->time_since_epoch().count()) : json(nullptr); }
 
 json pod_json(const Job& job, const Pod& pod) {
   return {{"name", pod_name(job, pod)},

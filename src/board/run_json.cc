@@ -17,10 +17,11 @@ json pairs_json(const std::vector<std::pair<std::string, double>>& values) {
 }
 
 json line_json(const RunLine& run) {
-  return {{"id", run.id},       {"name", run.name},          {"title", run.title},
-          {"state", run.state}, {"step", run.step},          {"total_steps", run.total_steps},
-          {"bytes", run.bytes}, {"started", run.started},    {"updated", run.updated},
-          {"values", pairs_json(run.values)}};
+  return {{"id", run.id},           {"name", run.name},
+          {"title", run.title},     {"state", run.state},
+          {"step", run.step},       {"total_steps", run.total_steps},
+          {"bytes", run.bytes},     {"started", run.started},
+          {"updated", run.updated}, {"values", pairs_json(run.values)}};
 }
 
 }  // namespace
@@ -37,8 +38,7 @@ std::string run_json(const RunStore::Loaded& run) {
   json config = json::object(), tags = json::array(), starts = json::array(), messages = json::array();
   for (const auto& [key, value] : metrics.config()) config[key] = value;
   for (const auto& [tag, series] : metrics.series()) tags.push_back(tag);
-  for (const charts::RunStart& start : metrics.starts())
-    starts.push_back({{"step", start.step}, {"time", start.time}});
+  for (const charts::RunStart& start : metrics.starts()) starts.push_back({{"step", start.step}, {"time", start.time}});
   for (const charts::RunMessage& message : metrics.messages())
     messages.push_back(
         {{"step", message.step}, {"time", message.time}, {"alarm", message.alarm}, {"text", message.text}});
@@ -65,9 +65,9 @@ std::string series_json(const RunStore::Loaded& run, const std::string& tag,
   json step = json::array(), time = json::array(), low = json::array(), high = json::array(), mean = json::array(),
        count = json::array();
   for (const charts::Bucket& each : buckets) {
-    step.push_back(each.first_step == each.last_step ? json(each.first_step)
-                                                     : json(0.5 * static_cast<double>(each.first_step) +
-                                                            0.5 * static_cast<double>(each.last_step)));
+    step.push_back(each.first_step == each.last_step
+                       ? json(each.first_step)
+                       : json(0.5 * static_cast<double>(each.first_step) + 0.5 * static_cast<double>(each.last_step)));
     time.push_back((each.first_time + each.last_time) / 2 - run.metrics.first_time());
     count.push_back(each.count);
     low.push_back(each.count > 0 ? json(each.min) : json(nullptr));
@@ -76,13 +76,18 @@ std::string series_json(const RunStore::Loaded& run, const std::string& tag,
   }
   const auto found = run.metrics.series().find(tag);
   const bool known = found != run.metrics.series().end() && !found->second.buckets().empty();
-  json out = {{"run", run.line.id},         {"tag", tag},
-              {"complete", run.complete},   {"generation", run.metrics.generation()},
+  json out = {{"run", run.line.id},
+              {"tag", tag},
+              {"complete", run.complete},
+              {"generation", run.metrics.generation()},
               {"steps_per_epoch", run.metrics.steps_per_epoch()},
               {"points", known ? found->second.points() : 0},
-              {"step", std::move(step)},    {"time", std::move(time)},
-              {"min", std::move(low)},      {"max", std::move(high)},
-              {"mean", std::move(mean)},    {"count", std::move(count)}};
+              {"step", std::move(step)},
+              {"time", std::move(time)},
+              {"min", std::move(low)},
+              {"max", std::move(high)},
+              {"mean", std::move(mean)},
+              {"count", std::move(count)}};
   if (known) {
     out["first"] = found->second.buckets().front().first_step;
     out["last"] = found->second.buckets().back().last_step;

@@ -21,9 +21,7 @@ constexpr std::chrono::seconds kScan{2};
 constexpr std::chrono::minutes kUnused{5};
 constexpr int64_t kSliceBytes = int64_t{16} << 20;
 
-double unix_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double unix_now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 // An id says nothing about paths and is stable: pages may keep it.
 std::string id_of(const std::string& name) { return sha256_hex(text_bytes(name)).substr(0, 16); }

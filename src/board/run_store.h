@@ -22,7 +22,7 @@ struct RunLine {
   std::string id, name, title;
   std::string state;  // of run.json, else "ended", "running" or "stopped"
   int64_t step = 0, total_steps = 0, bytes = 0;
-  double started = 0, updated = 0;  // seconds since 1970
+  double started = 0, updated = 0;                     // seconds since 1970
   std::vector<std::pair<std::string, double>> values;  // of the last step
   bool operator==(const RunLine&) const = default;
 };

@@ -43,9 +43,15 @@ struct PageFile {
   const char *name, *type;
 };
 constexpr PageFile kPageFiles[] = {
-    {"index.html", "text/html; charset=utf-8"}, {"board.css", "text/css"},       {"chart.css", "text/css"},
-    {"api.js", "text/javascript"},              {"app.js", "text/javascript"},   {"chart.js", "text/javascript"},
-    {"compare.js", "text/javascript"},          {"jobs.js", "text/javascript"},  {"tag_list.js", "text/javascript"},
+    {"index.html", "text/html; charset=utf-8"},
+    {"board.css", "text/css"},
+    {"chart.css", "text/css"},
+    {"api.js", "text/javascript"},
+    {"app.js", "text/javascript"},
+    {"chart.js", "text/javascript"},
+    {"compare.js", "text/javascript"},
+    {"jobs.js", "text/javascript"},
+    {"tag_list.js", "text/javascript"},
 };
 
 void answer_error(Response& response, int status, const std::string& text) {
@@ -80,7 +86,8 @@ std::vector<std::string> watched_runs(const std::string& text) {
 struct Server::Parts {
   explicit Parts(const ServerOptions& given) : options(given), store(given.runs) {
     set_limits();
-    http.set_pre_routing_handler([this](const Request& request, Response& response) { return check(request, response); });
+    http.set_pre_routing_handler(
+        [this](const Request& request, Response& response) { return check(request, response); });
     http.set_exception_handler([](const Request&, Response& response, std::exception_ptr error) {
       try {
         std::rethrow_exception(error);
@@ -101,8 +108,9 @@ struct Server::Parts {
     http.Get("/events", [this](const Request& request, Response& response) { events(request, response); });
     if (options.port > 0) {
       if (!http.bind_to_port(options.host, options.port))
-        throw_error("board: cannot listen on {}:{}; another program has the port, or the address is not of this machine",
-                    options.host, options.port);
+        throw_error(
+            "board: cannot listen on {}:{}; another program has the port, or the address is not of this machine",
+            options.host, options.port);
       port = options.port;
     } else {
       port = http.bind_to_any_port(options.host);
@@ -127,9 +135,10 @@ struct Server::Parts {
                               {"X-Content-Type-Options", "nosniff"},
                               {"X-Frame-Options", "DENY"},
                               {"Referrer-Policy", "no-referrer"},
-                              {"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; "
-                                                          "connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
-                                                          "form-action 'none'; frame-ancestors 'none'"}});
+                              {"Content-Security-Policy",
+                               "default-src 'none'; script-src 'self'; style-src 'self'; "
+                               "connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+                               "form-action 'none'; frame-ancestors 'none'"}});
   }
 
   // Runs before every request is answered.
@@ -173,13 +182,11 @@ struct Server::Parts {
   }
 
   void add_runs() {
-    http.Get("/api/runs", [this](const Request&, Response& response) {
-      response.set_content(list_json(store.list()), kJson);
-    });
+    http.Get("/api/runs",
+             [this](const Request&, Response& response) { response.set_content(list_json(store.list()), kJson); });
     http.Get(R"(/api/runs/([0-9a-f]{1,64}))", [this](const Request& request, Response& response) {
-      use_run(request.matches[1], response, [&](const RunStore::Loaded& run) {
-        response.set_content(run_json(run), kJson);
-      });
+      use_run(request.matches[1], response,
+              [&](const RunStore::Loaded& run) { response.set_content(run_json(run), kJson); });
     });
     http.Get("/api/series", [this](const Request& request, Response& response) {
       const int64_t from = integer_parameter(request, "from", 0), to = integer_parameter(request, "to", INT64_MAX),

@@ -47,8 +47,9 @@ std::vector<Tick> labeled(const std::vector<double>& values, double step) {
     return out;
   }
   constexpr std::pair<double, const char*> kUnits[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}};
-  const auto& [scale, unit] =
-      *std::find_if(std::begin(kUnits), std::end(kUnits), [&](const auto& each) { return each.first == 1 || largest >= 10 * each.first; });
+  const auto& [scale, unit] = *std::find_if(std::begin(kUnits), std::end(kUnits), [&](const auto& each) {
+    return each.first == 1 || largest >= 10 * each.first;
+  });
   const int decimals = decimals_of(step / scale);
   for (const double value : values)
     out.push_back({value, value == 0 ? "0" : fmt::format("{:.{}f}{}", value / scale, decimals, unit)});
@@ -135,7 +136,8 @@ std::vector<Tick> duration_ticks(const Axis& axis, int most) {
   } else if (least > 86400) {
     step = 86400 * round_step(least / 86400);
   } else {
-    for (const double each : {1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400})
+    for (const double each :
+         {1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400})
       if (each >= least) {
         step = each;
         break;

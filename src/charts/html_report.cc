@@ -38,7 +38,7 @@ json hover_data(const Chart& chart, SvgSize size) {
     }
     runs.push_back({{"name", curve.name}, {"x", std::move(x)}, {"y", std::move(y)}});
   }
-  return {{"width", size.width}, {"left", area.left}, {"plot", area.width}, {"low", axis.low},
+  return {{"width", size.width}, {"left", area.left},    {"plot", area.width},     {"low", axis.low},
           {"high", axis.high},   {"x", x_name(chart.x)}, {"runs", std::move(runs)}};
 }
 
@@ -89,8 +89,8 @@ std::string results_html(const std::vector<RunSummary>& runs) {
         names.push_back(name);
   for (const std::string& name : names)
     out += table_row(name, runs, [&](const RunSummary& run) {
-      const auto found = std::find_if(run.results.begin(), run.results.end(),
-                                      [&](const auto& each) { return each.first == name; });
+      const auto found =
+          std::find_if(run.results.begin(), run.results.end(), [&](const auto& each) { return each.first == name; });
       return found == run.results.end() ? std::string() : fmt::format("{:.6g}", found->second);
     });
   return out + "</table></div>\n";
@@ -155,7 +155,8 @@ std::vector<SettingRow> compare_settings(const std::vector<RunSummary>& runs) {
     const bool differs = std::any_of(values.begin(), values.end(), [&](const auto& each) { return each != values[0]; });
     out.push_back({key, std::move(values), differs});
   }
-  std::stable_sort(out.begin(), out.end(), [](const SettingRow& a, const SettingRow& b) { return a.differs > b.differs; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const SettingRow& a, const SettingRow& b) { return a.differs > b.differs; });
   return out;
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::charts {
 
 // What a report says about a run besides its curves.
 struct RunSummary {
-  std::string name, title, state;                           // state: "ended", "not ended"
+  std::string name, title, state;  // state: "ended", "not ended"
   int64_t step = 0, total_steps = 0;
   double seconds = 0;
   std::vector<std::pair<std::string, double>> results;      // the last value of each metric

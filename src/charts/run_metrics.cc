@@ -17,9 +17,9 @@ RunMetrics::RunMetrics(std::string path, FileSystem& files, MetricsLimits limits
     : path_(path), files_(files), limits_(limits), reader_(std::move(path), files) {}
 
 bool RunMetrics::update(int64_t most) {
-  return reader_.read({.line = [this](const MetricLine& line, int64_t offset) { add(line, offset); },
-                       .restart = [this] { restart(); }},
-                      most);
+  return reader_.read(
+      {.line = [this](const MetricLine& line, int64_t offset) { add(line, offset); }, .restart = [this] { restart(); }},
+      most);
 }
 
 void RunMetrics::restart() {
@@ -117,8 +117,7 @@ std::vector<Bucket> RunMetrics::read_buckets(std::string_view tag, int64_t from,
   const auto after =
       std::partition_point(places_.begin(), places_.end(), [&](const Place& place) { return place.step < from; });
   const int64_t begin = after == places_.begin() ? 0 : std::prev(after)->offset;
-  const auto behind =
-      std::partition_point(after, places_.end(), [&](const Place& place) { return place.step <= to; });
+  const auto behind = std::partition_point(after, places_.end(), [&](const Place& place) { return place.step <= to; });
   const int64_t end = behind == places_.end() ? reader_.offset() : behind->offset;
   if (end - begin > most) return {};
   std::vector<Bucket> points;

@@ -71,10 +71,11 @@ std::vector<Bucket> buckets_between(const std::vector<Bucket>& buckets, int64_t 
   if (to < from) return out;
   const auto first =
       std::partition_point(buckets.begin(), buckets.end(), [&](const Bucket& each) { return each.last_step < from; });
-  const double width = static_cast<double>(to - from) + 1;
+  const auto begin = static_cast<double>(from);  // differences of integers could overflow
+  const double width = static_cast<double>(to) - begin + 1;
   int64_t column = -1;
   for (auto at = first; at != buckets.end() && at->first_step <= to; ++at) {
-    const double part = static_cast<double>(std::max(at->first_step, from) - from) / width;
+    const double part = (static_cast<double>(std::max(at->first_step, from)) - begin) / width;
     const auto its_column = std::min(columns - 1, static_cast<int64_t>(part * static_cast<double>(columns)));
     if (its_column > column) {
       out.push_back(*at);

@@ -39,8 +39,8 @@ void add_axes(std::string& out, const Chart& chart, const Scale& scale) {
     const double x = scale.x(tick.value);
     out += fmt::format(R"(<line class="grid" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>)", x, x, area.top,
                        area.top + area.height);
-    out += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)", x,
-                       area.top + area.height + 16, escaped(tick.label));
+    out += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)", x, area.top + area.height + 16,
+                       escaped(tick.label));
   }
   out += fmt::format(R"(<rect class="frame" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)", area.left,
                      area.top, area.width, area.height);

@@ -152,7 +152,8 @@ std::string x_axis_lines(const Chart& chart, const Axis& axis, int columns, size
   for (const Tick& tick : chart.x_ticks(axis, std::max(2, columns / 10))) {
     const auto column = static_cast<size_t>(dot_of(axis.position(tick.value), columns));
     const size_t center = indent + 1 + column, half = tick.label.size() / 2;
-    const size_t begin = std::min(center > half ? center - half : 0, labels.size() - std::min(labels.size(), tick.label.size()));
+    const size_t begin =
+        std::min(center > half ? center - half : 0, labels.size() - std::min(labels.size(), tick.label.size()));
     if (begin < free_from || begin + tick.label.size() + 2 > name_at) continue;
     line[column] = unicode ? "┬" : "+";
     labels.replace(begin, tick.label.size(), tick.label);

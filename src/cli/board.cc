@@ -26,14 +26,13 @@ int board_command(const BoardArguments& arguments) {
   if (arguments.no_token && !arguments.token.empty())
     throw UsageError("board: --token and --no-token contradict each other; give one of them");
   if (arguments.no_token && !board::is_loopback(arguments.host))
-    throw UsageError(fmt::format("board: --no-token lets every machine that reaches {} delete jobs; use a token, or --host "
-                                 "127.0.0.1",
-                                 printable(arguments.host)));
+    throw UsageError(
+        fmt::format("board: --no-token lets every machine that reaches {} delete jobs; use a token, or --host "
+                    "127.0.0.1",
+                    printable(arguments.host)));
   if (!arguments.token.empty() && !board::is_valid_token(arguments.token))
     throw UsageError("board: --token: use 1 to 256 letters, digits, \"-\", \"_\" and \".\"");
-  const std::string token = arguments.no_token          ? ""
-                            : arguments.token.empty() ? board::new_token()
-                                                      : arguments.token;
+  const std::string token = arguments.no_token ? "" : arguments.token.empty() ? board::new_token() : arguments.token;
   board::Server server({.runs = arguments.runs, .host = arguments.host, .port = arguments.port, .token = token});
   const std::string host = arguments.host.find(':') == std::string::npos ? arguments.host : "[" + arguments.host + "]";
   fmt::print("http://{}:{}/{}\n", host, server.port(), token.empty() ? "" : "?token=" + token);
@@ -60,7 +59,8 @@ void add_board_command(CLI::App& program, Action& action) {
       ->type_name("ADDRESS");
   command->add_option("--token", arguments->token, "secret that the page requires (default: a random one)")
       ->type_name("TEXT");
-  command->add_flag("--no-token", arguments->no_token, "require no secret: every user of this machine can open the page");
+  command->add_flag("--no-token", arguments->no_token,
+                    "require no secret: every user of this machine can open the page");
   add_examples(*command, {"lockstep board", "lockstep board --runs experiments --port 8080"});
   command->callback([arguments, &action] { action = [arguments] { return board_command(*arguments); }; });
 }

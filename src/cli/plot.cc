@@ -78,8 +78,9 @@ std::vector<std::string> known_metrics(const std::vector<PlottedRun>& runs) {
     for (const auto& [tag, series] : run.metrics->series())
       if (std::find(out.begin(), out.end(), tag) == out.end()) out.push_back(tag);
   const auto rank = [](const std::string& tag) {
-    constexpr const char* kFirst[] = {"loss",       "validation_loss", "test_loss",     "accuracy",
-                                      "validation_accuracy", "test_accuracy", "learning_rate", "grad_norm"};
+    constexpr const char* kFirst[] = {
+        "loss",          "validation_loss", "test_loss", "accuracy", "validation_accuracy",
+        "test_accuracy", "learning_rate",   "grad_norm"};
     return std::find(std::begin(kFirst), std::end(kFirst), tag) - std::begin(kFirst);
   };
   std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
@@ -88,7 +89,9 @@ std::vector<std::string> known_metrics(const std::vector<PlottedRun>& runs) {
 
 // The given metrics, or the loss and the accuracy on the most important set that was evaluated.
 std::vector<std::string> chosen_metrics(const PlotArguments& arguments, const std::vector<std::string>& known) {
-  const auto is_known = [&](const std::string& tag) { return std::find(known.begin(), known.end(), tag) != known.end(); };
+  const auto is_known = [&](const std::string& tag) {
+    return std::find(known.begin(), known.end(), tag) != known.end();
+  };
   if (!arguments.metrics.empty()) {
     for (const std::string& metric : arguments.metrics)
       if (!is_known(metric) && !arguments.follow)
@@ -127,8 +130,7 @@ void check_epochs(const PlotArguments& arguments, const std::vector<PlottedRun>&
 
 int terminal_size(bool width) {
   winsize size = {};
-  const int measured =
-      ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? (width ? size.ws_col : size.ws_row) : 0;
+  const int measured = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? (width ? size.ws_col : size.ws_row) : 0;
   if (measured > 0) return measured;
   const std::optional<std::string> variable = environment_variable(width ? "COLUMNS" : "LINES");
   const int given = variable ? std::atoi(variable->c_str()) : 0;
@@ -146,14 +148,16 @@ bool locale_is_utf8() {
   return false;
 }
 
-TerminalStyle style_for(const PlotArguments& arguments, size_t charts) {
+// `others`: the lines besides the charts.
+TerminalStyle style_for(const PlotArguments& arguments, size_t charts, size_t others) {
   TerminalStyle style;
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   style.width = arguments.width > 0 ? arguments.width : std::clamp(terminal_size(true), kMinWidth, 200);
   style.height = arguments.height;
   if (style.height == 0) {
-    const int rows = terminal ? terminal_size(false) - 1 : 20 * static_cast<int>(charts);
-    style.height = std::clamp(rows / static_cast<int>(std::max<size_t>(charts, 1)), 11, 20);
+    const auto count = static_cast<int>(charts);
+    const int rows = terminal ? terminal_size(false) - static_cast<int>(others) - 1 : 20 * count;
+    style.height = std::clamp(rows / count, arguments.follow ? kMinHeight : 11, 20);
   }
   style.unicode = !arguments.ascii && locale_is_utf8();
   style.color = terminal && !environment_variable("NO_COLOR") && environment_variable("TERM") != "dumb";
@@ -180,7 +184,7 @@ std::string state_line(const std::vector<PlottedRun>& runs) {
 std::string terminal_text(const PlotArguments& arguments, const std::vector<PlottedRun>& runs) {
   const std::vector<std::string> metrics = chosen_metrics(arguments, known_metrics(runs));
   if (metrics.empty()) return "no metrics yet\n" + state_line(runs);
-  const TerminalStyle style = style_for(arguments, metrics.size());
+  const TerminalStyle style = style_for(arguments, metrics.size(), metrics.size() - 1 + runs.size());
   std::string out;
   for (const std::string& metric : metrics) {
     const Chart chart = chart_of(arguments, runs, metric, 2 * style.width);
@@ -206,7 +210,10 @@ void follow(const PlotArguments& arguments, std::vector<PlottedRun>& runs) {
     if (version != shown_version) {
       check_epochs(arguments, runs);
       const auto lines = std::count(shown.begin(), shown.end(), '\n');
-      if (lines > 0) print(fmt::format("\033[{}F\033[J", lines));
+      if (lines >= terminal_size(false))
+        print("\033[H\033[J");
+      else if (lines > 0)
+        print(fmt::format("\033[{}F\033[J", lines));
       shown = terminal_text(arguments, runs);
       print(shown);
       if (std::fflush(stdout) != 0) return;
@@ -227,8 +234,8 @@ void write_reports(const PlotArguments& arguments, const std::vector<PlottedRun>
   std::vector<std::string> metrics = arguments.metrics.empty() ? known : chosen_metrics(arguments, known);
   std::vector<std::string> notes;
   if (metrics.size() > kMaxReportCharts) {
-    notes.push_back(fmt::format("{} of {} metrics are shown; choose others with --metric", kMaxReportCharts,
-                                metrics.size()));
+    notes.push_back(
+        fmt::format("{} of {} metrics are shown; choose others with --metric", kMaxReportCharts, metrics.size()));
     metrics.resize(kMaxReportCharts);
   }
   std::vector<Chart> charts;
@@ -306,7 +313,9 @@ void add_plot_command(CLI::App& program, Action& action) {
       ->delimiter(',');
   command->add_option("--x", arguments->x, "the horizontal axis (default: step)")
       ->check(one_of({"step", "time", "epoch"}));
-  command->add_option("--smooth", arguments->smooth, "average exponentially with this weight of earlier values, such as 0.9")
+  command
+      ->add_option("--smooth", arguments->smooth,
+                   "average exponentially with this weight of earlier values, such as 0.9")
       ->type_name("WEIGHT")
       ->check(smoothing());
   command->add_flag("--log", arguments->logarithmic, "logarithmic vertical axis");

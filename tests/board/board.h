@@ -29,7 +29,9 @@ class BoardRuns {
     for (int64_t step = 1; step <= steps; ++step) text += line(step);
     append(run, text);
   }
-  void append(const std::string& run, const std::string& text) { FileSystem::real().append(file(run), text_bytes(text)); }
+  void append(const std::string& run, const std::string& text) {
+    FileSystem::real().append(file(run), text_bytes(text));
+  }
   void add_steps(const std::string& run, int64_t first, int64_t last) {
     std::string text;
     for (int64_t step = first; step <= last; ++step) text += line(step);
@@ -37,9 +39,9 @@ class BoardRuns {
   }
 
   static std::string line(int64_t step) {
-    return fmt::format("{{\"kind\":\"step\",\"step\":{},\"time\":{},\"loss\":{},\"accuracy\":{},\"learning_rate\":0.1}}\n",
-                       step, kTime + step, 2.0 / static_cast<double>(step),
-                       1 - 1.0 / static_cast<double>(step));
+    return fmt::format(
+        "{{\"kind\":\"step\",\"step\":{},\"time\":{},\"loss\":{},\"accuracy\":{},\"learning_rate\":0.1}}\n", step,
+        kTime + step, 2.0 / static_cast<double>(step), 1 - 1.0 / static_cast<double>(step));
   }
 
  private:
@@ -52,7 +54,8 @@ class RunningBoard {
  public:
   explicit RunningBoard(const std::string& runs, const Words& flags = {})
       : output_(dir_.path() + "/out"),
-        program_(Words{"/bin/sh", "-c", "exec \"$0\" \"$@\" >" + output_, program_path(), "board", "--runs", runs} + flags) {
+        program_(Words{"/bin/sh", "-c", "exec \"$0\" \"$@\" >" + output_, program_path(), "board", "--runs", runs} +
+                 flags) {
     const bool ready = comes_true([&] { return program_.ended() || output().find("Ctrl-C") != std::string::npos; });
     std::smatch match;
     const std::string text = output();

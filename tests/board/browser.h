@@ -29,9 +29,14 @@ class Browser {
     client_.set_read_timeout(60);
     client_.set_keep_alive(true);
     if (!comes_true([&] { return client_.Get("/status") != nullptr; })) throw std::runtime_error("no chromedriver");
-    const Json arguments = {"--headless=new",       "--no-sandbox",       "--disable-gpu",
-                            "--disable-dev-shm-usage", "--no-first-run",  "--disable-extensions",
-                            "--hide-scrollbars",    "--disable-background-networking",
+    const Json arguments = {"--headless=new",
+                            "--no-sandbox",
+                            "--disable-gpu",
+                            "--disable-dev-shm-usage",
+                            "--no-first-run",
+                            "--disable-extensions",
+                            "--hide-scrollbars",
+                            "--disable-background-networking",
                             "--user-data-dir=" + profile_.path()};
     const Json options = {{"args", arguments}, {"binary", find_program("chromium")}};
     const Json session = post("/session", {{"capabilities", {{"alwaysMatch", {{"goog:chromeOptions", options}}}}}});
@@ -56,24 +61,26 @@ class Browser {
   }
 
   void set_width(int width) {
-    post(session_ + "/goog/cdp/execute", {{"cmd", "Emulation.setDeviceMetricsOverride"},
-                                          {"params", {{"width", width}, {"height", 900}, {"deviceScaleFactor", 1}, {"mobile", false}}}});
+    post(session_ + "/goog/cdp/execute",
+         {{"cmd", "Emulation.setDeviceMetricsOverride"},
+          {"params", {{"width", width}, {"height", 900}, {"deviceScaleFactor", 1}, {"mobile", false}}}});
   }
   void set_dark(bool dark) {
     const Json feature = {{"name", "prefers-color-scheme"}, {"value", dark ? "dark" : "light"}};
-    post(session_ + "/goog/cdp/execute", {{"cmd", "Emulation.setEmulatedMedia"}, {"params", {{"features", {feature}}}}});
+    post(session_ + "/goog/cdp/execute",
+         {{"cmd", "Emulation.setEmulatedMedia"}, {"params", {{"features", Json::array({feature})}}}});
   }
 
   // Moves the mouse to (x0, y), and with the button down to (x1, y), in pixels of the page.
   void drag(int x0, int x1, int y) {
-    const Json actions = {move(x0, y), {{"type", "pointerDown"}, {"button", 0}}, move(x1, y), {{"type", "pointerUp"}, {"button", 0}}};
-    act(actions);
+    const Json down = {{"type", "pointerDown"}, {"button", 0}}, up = {{"type", "pointerUp"}, {"button", 0}};
+    act("mouse", Json::array({move(x0, y), down, move(x1, y), up}));
   }
-  void hover(int x, int y) { act({move(x, y)}); }
+  void hover(int x, int y) { act("mouse", Json::array({move(x, y)})); }
 
   void press(const std::string& key) {
-    const Json keys = {{{"type", "keyDown"}, {"value", key}}, {{"type", "keyUp"}, {"value", key}}};
-    post(session_ + "/actions", {{"actions", {{{"type", "key"}, {"id", "keyboard"}, {"actions", keys}}}}});
+    const Json down = {{"type", "keyDown"}, {"value", key}}, up = {{"type", "keyUp"}, {"value", key}};
+    act("keyboard", Json::array({down, up}));
   }
 
   // The page as a PNG file in base64.
@@ -83,9 +90,9 @@ class Browser {
   static Json move(int x, int y) {
     return {{"type", "pointerMove"}, {"duration", 0}, {"x", x}, {"y", y}, {"origin", "viewport"}};
   }
-  void act(const Json& actions) {
-    post(session_ + "/actions",
-         {{"actions", {{{"type", "pointer"}, {"id", "mouse"}, {"parameters", {{"pointerType", "mouse"}}}, {"actions", actions}}}}});
+  void act(const std::string& device, const Json& actions) {
+    const Json input = {{"type", device == "mouse" ? "pointer" : "key"}, {"id", device}, {"actions", actions}};
+    post(session_ + "/actions", {{"actions", Json::array({input})}});
   }
 
   static Json value_of(const httplib::Result& result) {
@@ -93,7 +100,9 @@ class Browser {
     if (result->status != 200) throw std::runtime_error(result->body);
     return Json::parse(result->body).at("value");
   }
-  Json post(const std::string& path, const Json& body) { return value_of(client_.Post(path, body.dump(), "application/json")); }
+  Json post(const std::string& path, const Json& body) {
+    return value_of(client_.Post(path, body.dump(), "application/json"));
+  }
   Json get(const std::string& path) { return value_of(client_.Get(path)); }
 
   TempDir profile_;

@@ -40,10 +40,13 @@ class Page : public testing::Test {
     ASSERT_TRUE(browser().becomes_true(loss_ + ".curves === '1'"));
   }
   void select(const std::string& run) {
-    browser().value("[...document.querySelectorAll('#run-list li')].find(row => row.querySelector('.name').textContent === '" +
-                    run + "').querySelector('input').click()");
+    browser().value(
+        "[...document.querySelectorAll('#run-list li')].find(row => row.querySelector('.name').textContent === '" +
+        run + "').querySelector('input').click()");
   }
-  bool shows_step(int64_t step) { return browser().becomes_true(loss_ + ".lastStep === '" + std::to_string(step) + "'"); }
+  bool shows_step(int64_t step) {
+    return browser().becomes_true(loss_ + ".lastStep === '" + std::to_string(step) + "'");
+  }
   bool shows_range(const std::string& range) { return browser().becomes_true(loss_ + ".range === '" + range + "'"); }
 
   // Saves what the browser shows if LOCKSTEP_SCREENSHOTS names a folder.
@@ -75,17 +78,22 @@ TEST_F(Page, NewPointsArrive) {
   ASSERT_TRUE(shows_step(100));
   runs_.add_steps("first", 101, 120);
   EXPECT_TRUE(shows_step(120));
-  runs_.append("first", "{\"kind\":\"message\",\"step\":120,\"time\":1800000120,\"alarm\":true,\"text\":\"loss is <b>nan</b>\"}\n");
-  EXPECT_TRUE(browser().becomes_true("document.querySelector('#details .alarm')?.textContent === 'first, step 120: loss is <b>nan</b>'"));
+  runs_.append(
+      "first",
+      "{\"kind\":\"message\",\"step\":120,\"time\":1800000120,\"alarm\":true,\"text\":\"loss is <b>nan</b>\"}\n");
+  EXPECT_TRUE(browser().becomes_true(
+      "document.querySelector('#details .alarm')?.textContent === 'first, step 120: loss is <b>nan</b>'"));
 }
 
 TEST_F(Page, DraggingZoomsAndKeysReset) {
   open("first");
   ASSERT_TRUE(shows_range("1 100"));
   const auto bounds = browser().value("document.querySelector('canvas').getBoundingClientRect().toJSON()");
-  const int left = bounds.at("left").get<int>(), top = bounds.at("top").get<int>(), width = bounds.at("width").get<int>();
+  const int left = bounds.at("left").get<int>(), top = bounds.at("top").get<int>(),
+            width = bounds.at("width").get<int>();
   browser().drag(left + width / 3, left + 2 * width / 3, top + 100);
-  EXPECT_TRUE(browser().becomes_true("Number(" + loss_ + ".range.split(' ')[0]) > 20 && Number(" + loss_ + ".range.split(' ')[1]) < 80"));
+  EXPECT_TRUE(browser().becomes_true("Number(" + loss_ + ".range.split(' ')[0]) > 20 && Number(" + loss_ +
+                                     ".range.split(' ')[1]) < 80"));
   browser().hover(left + width / 2, top + 50);
   EXPECT_TRUE(browser().becomes_true("document.querySelector('.values').textContent.startsWith('first  step ')"));
   browser().press("r");
@@ -93,7 +101,8 @@ TEST_F(Page, DraggingZoomsAndKeysReset) {
   browser().press("l");
   EXPECT_EQ(browser().value("document.getElementById('log').checked"), true);
   browser().press("x");
-  EXPECT_TRUE(browser().becomes_true("document.querySelector('canvas').getAttribute('aria-label').includes(' by time')"));
+  EXPECT_TRUE(
+      browser().becomes_true("document.querySelector('canvas').getAttribute('aria-label').includes(' by time')"));
   browser().press("/");
   EXPECT_EQ(browser().value("document.activeElement.id"), "search");
 }
@@ -137,7 +146,8 @@ TEST_F(Page, TwelveThousandMetricsStayFluid) {
   for (const char* key : {"1", "1", "9", "9", "7"}) browser().press(key);
   EXPECT_TRUE(browser().becomes_true("document.querySelectorAll('#tag-list .tag').length === 1"));
   browser().value("document.querySelector('#tag-list .tag').click()");
-  EXPECT_TRUE(browser().becomes_true("document.querySelector('canvas[aria-label^=\"layer11997/norm \"]')?.dataset.curves === '1'"));
+  EXPECT_TRUE(browser().becomes_true(
+      "document.querySelector('canvas[aria-label^=\"layer11997/norm \"]')?.dataset.curves === '1'"));
 }
 
 TEST_F(Page, ADeletedRunIsReported) {

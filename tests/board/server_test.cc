@@ -35,7 +35,8 @@ class Board : public testing::Test {
   }
 
   std::string id_of(const std::string& name) {
-    for (const json& run : get("/api/runs").at("runs"))
+    const json all = get("/api/runs");
+    for (const json& run : all.at("runs"))
       if (run.at("name") == name) return run.at("id");
     return "";
   }
@@ -113,8 +114,9 @@ TEST_F(Board, WrongRequestsAreAnsweredClearly) {
 }
 
 TEST_F(Board, PathsAreNotIds) {
-  for (const char* path : {"/api/runs/../../../etc/passwd", "/api/runs/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/../../etc/passwd",
-                           "/%2e%2e/%2e%2e/etc/passwd", "/api/runs/first", "//etc/passwd", "/page/index.html"})
+  for (const char* path :
+       {"/api/runs/../../../etc/passwd", "/api/runs/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd", "/api/runs/first", "//etc/passwd", "/page/index.html"})
     get(path, 404);
   get("/api/series?tag=loss&run=..%2ffirst", 404);
 }
@@ -201,7 +203,8 @@ TEST_F(Board, LargeFilesAreAnsweredWhileTheyAreRead) {
   for (int64_t step = 1; step <= 100'000; ++step) text += BoardRuns::line(step);
   runs_.add("large", 0);
   for (int i = 0; i < 10; ++i) runs_.append("large", text);  // 100 MB; steps repeat, as after restarts
-  ASSERT_TRUE(comes_true([&] { return !id_of("large").empty(); }, std::chrono::minutes(1), std::chrono::milliseconds(50)));
+  ASSERT_TRUE(
+      comes_true([&] { return !id_of("large").empty(); }, std::chrono::minutes(1), std::chrono::milliseconds(50)));
   const std::string run = id_of("large");
   EXPECT_EQ(get("/api/runs/" + run).at("complete"), false);
   EXPECT_TRUE(comes_true([&] { return get("/api/runs/" + run).at("complete") == true; }, std::chrono::minutes(2),
@@ -225,8 +228,9 @@ TEST(BoardCommand, WrongFlagsAreUsageErrors) {
                      "board: --token and --no-token contradict each other; give one of them");
   expect_usage_error({"board", "--token", "a b"},
                      "board: --token: use 1 to 256 letters, digits, \"-\", \"_\" and \".\"");
-  expect_usage_error({"board", "--no-token", "--host", "0.0.0.0"},
-                     "board: --no-token lets every machine that reaches 0.0.0.0 delete jobs; use a token, or --host 127.0.0.1");
+  expect_usage_error(
+      {"board", "--no-token", "--host", "0.0.0.0"},
+      "board: --no-token lets every machine that reaches 0.0.0.0 delete jobs; use a token, or --host 127.0.0.1");
 }
 
 TEST(BoardCommand, PortsInUseAreNamed) {
@@ -234,7 +238,8 @@ TEST(BoardCommand, PortsInUseAreNamed) {
   const RunningBoard board(runs.path());
   const ProcessResult second = run_lockstep({"board", "--runs", runs.path(), "--port", std::to_string(board.port)});
   EXPECT_EQ(second.exit_code, 1);
-  expect_contains(second.output, fmt::format("board: cannot listen on 127.0.0.1:{}; another program has the port", board.port));
+  expect_contains(second.output,
+                  fmt::format("board: cannot listen on 127.0.0.1:{}; another program has the port", board.port));
 }
 
 }  // namespace

@@ -113,8 +113,7 @@ TEST(TerminalChart, FitsItsWidthAndHeight) {
 }
 
 TEST(TerminalChart, DrawsAFallingCurveInAscii) {
-  const std::vector<std::string> lines =
-      lines_of(draw(chart_of(1), {.width = 40, .height = 10, .unicode = false}));
+  const std::vector<std::string> lines = lines_of(draw(chart_of(1), {.width = 40, .height = 10, .unicode = false}));
   ASSERT_EQ(lines.size(), 10u);
   EXPECT_EQ(lines[0], "    loss");
   EXPECT_EQ(lines[1], "10 +*");

@@ -11,7 +11,8 @@ using Kind = MetricLine::Kind;
 
 TEST(MetricLines, StepsHaveScalars) {
   MetricLine line;
-  ASSERT_TRUE(parse_metric_line(R"({"kind":"step","step":12,"time":1731646000.500,"loss":2.5,"a/b":-1e-3,"c":null})", line));
+  ASSERT_TRUE(
+      parse_metric_line(R"({"kind":"step","step":12,"time":1731646000.500,"loss":2.5,"a/b":-1e-3,"c":null})", line));
   EXPECT_EQ(line.kind, Kind::step);
   EXPECT_EQ(line.step, 12);
   EXPECT_EQ(line.time, 1731646000.5);
@@ -24,9 +25,10 @@ TEST(MetricLines, StepsHaveScalars) {
 
 TEST(MetricLines, StartsHaveSettings) {
   MetricLine line;
-  ASSERT_TRUE(parse_metric_line(R"({"kind":"start","step":7,"time":1.0,"date":"2026-01-02T03:04:05Z","title":"mlp \"x\"",)"
-                                R"("total_steps":90,"steps_per_epoch":9,"config":{"model":"mlp","seed":"3"}})",
-                                line));
+  ASSERT_TRUE(
+      parse_metric_line(R"({"kind":"start","step":7,"time":1.0,"date":"2026-01-02T03:04:05Z","title":"mlp \"x\"",)"
+                        R"("total_steps":90,"steps_per_epoch":9,"config":{"model":"mlp","seed":"3"}})",
+                        line));
   EXPECT_EQ(line.kind, Kind::start);
   EXPECT_EQ(line.title, "mlp \"x\"");
   EXPECT_EQ(line.date, "2026-01-02T03:04:05Z");
@@ -54,16 +56,30 @@ TEST(MetricLines, EscapedNamesAreRead) {
 }
 
 TEST(MetricLines, DamagedLinesAreRejected) {
-  for (const char* text :
-       {"", "{", "{}", "[]", "7", "{\"kind\":\"step\",\"step\":1,\"time\":2", "\"kind\"",
-        R"({"kind":"other","step":1,"time":2})", R"({"step":1,"time":2,"loss":1})", R"({"kind":"step","time":2})",
-        R"({"kind":"step","step":1})", R"({"kind":"step","step":-1,"time":2})", R"({"kind":"step","step":1.5,"time":2})",
-        R"({"kind":"step","step":1e300,"time":2})", R"({"kind":"step","step":"1","time":2})",
-        R"({"kind":"step","step":1,"time":null})", R"({"kind":"step","step":1,"time":2,"loss":inf})",
-        R"({"kind":"step","step":1,"time":2,"loss":01})", R"({"kind":"step","step":1,"time":2,"loss":1.})",
-        R"({"kind":"step","step":1,"time":2,"loss":0x1})", R"({"kind":"step","step":1,"time":2,"loss":1e999})",
-        R"({"kind":"step","step":1,"time":2,"loss":1},)", "{\"kind\":\"step\",\"step\":1,\"time\":2,\"a\xff\":1}",
-        "{\"kind\":\"step\",\"step\":1,\"time\":2,\"a\033\":1}"}) {
+  for (const char* text : {"",
+                           "{",
+                           "{}",
+                           "[]",
+                           "7",
+                           "{\"kind\":\"step\",\"step\":1,\"time\":2",
+                           "\"kind\"",
+                           R"({"kind":"other","step":1,"time":2})",
+                           R"({"step":1,"time":2,"loss":1})",
+                           R"({"kind":"step","time":2})",
+                           R"({"kind":"step","step":1})",
+                           R"({"kind":"step","step":-1,"time":2})",
+                           R"({"kind":"step","step":1.5,"time":2})",
+                           R"({"kind":"step","step":1e300,"time":2})",
+                           R"({"kind":"step","step":"1","time":2})",
+                           R"({"kind":"step","step":1,"time":null})",
+                           R"({"kind":"step","step":1,"time":2,"loss":inf})",
+                           R"({"kind":"step","step":1,"time":2,"loss":01})",
+                           R"({"kind":"step","step":1,"time":2,"loss":1.})",
+                           R"({"kind":"step","step":1,"time":2,"loss":0x1})",
+                           R"({"kind":"step","step":1,"time":2,"loss":1e999})",
+                           R"({"kind":"step","step":1,"time":2,"loss":1},)",
+                           "{\"kind\":\"step\",\"step\":1,\"time\":2,\"a\xff\":1}",
+                           "{\"kind\":\"step\",\"step\":1,\"time\":2,\"a\033\":1}"}) {
     MetricLine line;
     EXPECT_FALSE(parse_metric_line(text, line)) << text;
     EXPECT_FALSE(parse_metric_line_as_json(text, line)) << text;

@@ -24,8 +24,8 @@ class Plot : public testing::Test {
         "\"config\":{{\"learning_rate\":\"{}\"}}}}\n",
         steps, steps_per_epoch, rate);
     for (int step = 1; step <= steps; ++step)
-      text += fmt::format("{{\"kind\":\"step\",\"step\":{},\"time\":{},\"loss\":{},\"accuracy\":{}}}\n", step, 100 + step,
-                          2.0 / step, 1 - 1.0 / step);
+      text += fmt::format("{{\"kind\":\"step\",\"step\":{},\"time\":{},\"loss\":{},\"accuracy\":{}}}\n", step,
+                          100 + step, 2.0 / step, 1 - 1.0 / step);
     return text;
   }
   void write(const std::string& run, const std::string& text) {
@@ -69,7 +69,8 @@ TEST_F(Plot, WithoutUtf8TheOutputIsAscii) {
 }
 
 TEST_F(Plot, OverlaysRuns) {
-  const ProcessResult result = plot({path("a"), path("b"), "--metric", "loss", "--x", "epoch", "--log", "--height", "9"});
+  const ProcessResult result =
+      plot({path("a"), path("b"), "--metric", "loss", "--x", "epoch", "--log", "--height", "9"});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   expect_contains(result.output, "loss (log scale)");
   expect_contains(result.output, "a a   b b");
@@ -81,7 +82,8 @@ TEST_F(Plot, WritesReports) {
   const ProcessResult result = plot({path("a"), path("b"), "--html", output("r.html"), "--svg", output("r.svg")});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   expect_contains(result.output, "lockstep: wrote " + output("r.html"));
-  expect_contains(read_text(output("r.html")), "<tr class=\"differs\"><th scope=\"row\">learning_rate</th><td>0.1</td><td>0.2</td>");
+  expect_contains(read_text(output("r.html")),
+                  "<tr class=\"differs\"><th scope=\"row\">learning_rate</th><td>0.1</td><td>0.2</td>");
   expect_contains(read_text(output("r.svg")), "class=\"curve stroke-1\"");
   EXPECT_EQ(plot({path("a"), "-o", output("o.svg"), "--metric", "loss"}).exit_code, 0);
   EXPECT_EQ(occurrences(read_text(output("o.svg")), "class=\"title\""), 1u);
@@ -102,17 +104,17 @@ TEST_F(Plot, WrongArgumentsAreUsageErrors) {
 
 TEST_F(Plot, RunsWithoutMetricsAreErrors) {
   FileSystem::real().make_dirs(path("c"));
-  expect_failure({path("c")}, 1,
-                 fmt::format("plot: {} has no log/metrics.jsonl; train with --log-dir, and with jsonl if --loggers is given",
-                             path("c")));
+  expect_failure(
+      {path("c")}, 1,
+      fmt::format("plot: {} has no log/metrics.jsonl; train with --log-dir, and with jsonl if --loggers is given",
+                  path("c")));
   write("d", "");
   expect_failure({path("d")}, 1, "plot: d has logged no metrics yet; wait for the first step, or use --follow");
   write("e", "{\"kind\":\"step\",\"step\":1,\"time\":1,\"loss\":null}\n");
   expect_failure({path("e"), "-o", output("e.html")}, 1,
                  "plot: the log has no finite values yet; wait for the first step");
   write("f", run_text(5, 0.1, 0));
-  expect_failure({path("f"), "--x", "epoch"}, 1,
-                 "plot: f has no steps per epoch in its log; use --x step or --x time");
+  expect_failure({path("f"), "--x", "epoch"}, 1, "plot: f has no steps per epoch in its log; use --x step or --x time");
 }
 
 TEST_F(Plot, DamagedLinesAreReported) {

@@ -16,7 +16,8 @@ namespace {
 void compare_parsers(std::string_view text) {
   charts::MetricLine fast, general;
   const bool read = charts::parse_metric_line(text, fast);
-  fuzz::require(read == charts::parse_metric_line_as_json(text, general), "both parsers accept a line", std::string(text));
+  fuzz::require(read == charts::parse_metric_line_as_json(text, general), "both parsers accept a line",
+                std::string(text));
   if (!read) return;
   fuzz::require(fast.kind == general.kind && fast.step == general.step, "both parsers agree", std::string(text));
 }

@@ -1,6 +1,6 @@
 // A chart of one metric: curves of several runs on a canvas, with zoom and the values under the pointer.
 
-const kMargin = { left: 58, right: 12, top: 8, bottom: 30 };
+const kMargin = { left: 58, right: 24, top: 8, bottom: 30 };
 
 const styles = () => getComputedStyle(document.documentElement);
 export const seriesColor = index => styles().getPropertyValue(`--series-${index % 8}`).trim();
@@ -141,6 +141,10 @@ export class Chart {
     if (left === right) [left, right] = [left - 0.5, right + 0.5];
     if (!(low <= high)) [low, high] = this.view.log ? [0.1, 1] : [0, 1];
     if (low === high) [low, high] = this.view.log ? [low / 2, high * 2] : [low - (Math.abs(low) / 10 || 1), high + (Math.abs(high) / 10 || 1)];
+    if (!this.view.log) {
+      const pad = (high - low) * 0.04;
+      [low, high] = [low - pad, high + pad];
+    }
     return { left, right, low, high };
   }
 

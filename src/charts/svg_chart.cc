@@ -11,7 +11,7 @@
 namespace lockstep::charts {
 namespace {
 
-constexpr double kLeft = 62, kTop = 30, kRight = 16, kBottom = 40;
+constexpr double kLeft = 62, kTop = 30, kRight = 22, kBottom = 40;
 constexpr int kLegendHeight = 28;
 
 // Maps values to the plot area.

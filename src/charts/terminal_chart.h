@@ -15,8 +15,8 @@ struct TerminalStyle {
 
 inline constexpr int kMinWidth = 30, kMinHeight = 8;
 
-// Lines that end with a newline, each of at most `width` columns. Without colors, several curves are told apart by
-// letters. REQUIRES: width >= kMinWidth, height >= kMinHeight.
+// Lines that end with a newline, each of at most `width` columns. Without colors, letters distinguish
+// several curves. REQUIRES: width >= kMinWidth, height >= kMinHeight.
 std::string draw(const Chart& chart, const TerminalStyle& style);
 
 }  // namespace lockstep::charts

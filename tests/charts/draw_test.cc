@@ -124,7 +124,7 @@ TEST(TerminalChart, DrawsAFallingCurveInAscii) {
     for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~');
 }
 
-TEST(TerminalChart, CurvesAreToldApartWithoutColors) {
+TEST(TerminalChart, LettersDistinguishCurvesWithoutColors) {
   const std::string plain = draw(chart_of(2), {});
   expect_contains(plain, "a run0   b run1");
   expect_lacks(plain, "\033");

@@ -200,7 +200,7 @@ export class Chart {
       context.lineTo(x1, y1);
       context.stroke();
     };
-    for (const tick of ticks(range.low, range.high, 5, this.view.log)) {
+    for (const tick of ticks(range.low, range.high, 7, this.view.log)) {
       const y = scale.y(tick);
       line(kMargin.left, y, kMargin.left + plot.width, y);
       context.fillText(shortNumber(tick), kMargin.left - 6, y);

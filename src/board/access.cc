@@ -1,0 +1,64 @@
+#include "board/access.h"
+
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace lockstep::board {
+
+std::string new_token() {
+  std::array<unsigned char, 16> bytes = {};
+  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
+    throw_error("board: the system provides no random numbers for a token; give one with --token");
+  std::string out;
+  for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+bool same_token(std::string_view given, std::string_view wanted) {
+  return given.size() == wanted.size() && CRYPTO_memcmp(given.data(), wanted.data(), wanted.size()) == 0;
+}
+
+std::string_view cookie_value(std::string_view header, std::string_view name) {
+  while (!header.empty()) {
+    const size_t end = std::min(header.find(';'), header.size());
+    std::string_view part = header.substr(0, end);
+    header.remove_prefix(std::min(end + 1, header.size()));
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    if (part.size() > name.size() && part.starts_with(name) && part[name.size()] == '=')
+      return part.substr(name.size() + 1);
+  }
+  return {};
+}
+
+std::string_view bearer_token(std::string_view header) {
+  constexpr std::string_view kScheme = "Bearer ";
+  return header.starts_with(kScheme) ? header.substr(kScheme.size()) : std::string_view();
+}
+
+bool is_loopback(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+bool host_is_allowed(std::string_view header, std::string_view host) {
+  std::string_view name = header;
+  if (name.starts_with('[')) {
+    name = name.substr(1, name.find(']') - 1);
+  } else if (const size_t colon = name.find(':'); colon != name.npos) {
+    name = name.substr(0, colon);
+  }
+  return name == host || name == "localhost" || name == "127.0.0.1" || name == "::1";
+}
+
+bool is_valid_token(std::string_view token) {
+  return !token.empty() && token.size() <= 256 && std::all_of(token.begin(), token.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
+  });
+}
+
+}  // namespace lockstep::board

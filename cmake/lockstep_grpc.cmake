@@ -1,51 +1,76 @@
-# lockstep_find_grpc(): defines the target lockstep_grpc and sets LOCKSTEP_GRPC_FOUND. Also used by installations.
+# lockstep_find_grpc(): defines the target lockstep_grpc and sets LOCKSTEP_GRPC_FOUND, _VERSION and _IS_STATIC. Also used
+# by installations.
 #
-# pkg-config finds gRPC: its CMake package requires protobuf with its compiler, which are not used. Programs link the
-# static libraries of gRPC and Abseil where they are installed (Debian, Ubuntu): the shared ones are 50 files, which
-# the dynamic linker takes 40 ms to load at each start, and whose names change with each release. Shared libraries link
-# the shared ones, since distributions compile static libraries for programs only.
+# pkg-config finds gRPC: its CMake package requires protobuf with its compiler, which are not used. It is asked twice:
+# each answer takes it a second, and pkg_check_modules() asks twenty times.
+#
+# Programs link the static libraries of gRPC and Abseil where they are installed (Debian, Ubuntu): the shared ones are 50
+# files, which the dynamic linker takes 40 ms to load at each start, and whose names change with each release. Shared
+# libraries link the shared ones, since distributions compile static libraries for programs only.
 function(lockstep_find_grpc)
   find_package(PkgConfig QUIET)
-  if(PKG_CONFIG_FOUND)
-    pkg_check_modules(LOCKSTEP_GRPC QUIET IMPORTED_TARGET grpc++)
+  if(PKG_CONFIG_FOUND AND NOT LOCKSTEP_GRPC_FLAGS)
+    foreach(question "--modversion" "--static --cflags --libs")
+      separate_arguments(question)
+      execute_process(COMMAND "${PKG_CONFIG_EXECUTABLE}" ${question} grpc++ OUTPUT_VARIABLE answer RESULT_VARIABLE failed
+        OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      if(failed)
+        break()
+      endif()
+      list(APPEND answers "${answer}")
+    endforeach()
+    if(NOT failed)
+      list(GET answers 0 version)
+      list(GET answers 1 flags)
+      set(LOCKSTEP_GRPC_VERSION "${version}" CACHE INTERNAL "")
+      set(LOCKSTEP_GRPC_FLAGS "${flags}" CACHE INTERNAL "")
+    endif()
   endif()
-  set(LOCKSTEP_GRPC_FOUND "${LOCKSTEP_GRPC_FOUND}" PARENT_SCOPE)
-  set(LOCKSTEP_GRPC_VERSION "${LOCKSTEP_GRPC_VERSION}" PARENT_SCOPE)
-  if(NOT LOCKSTEP_GRPC_FOUND OR TARGET lockstep_grpc)
+  if(NOT LOCKSTEP_GRPC_FLAGS)
+    set(LOCKSTEP_GRPC_FOUND FALSE PARENT_SCOPE)
     return()
   endif()
+  set(LOCKSTEP_GRPC_FOUND TRUE PARENT_SCOPE)
+  if(TARGET lockstep_grpc)
+    return()
+  endif()
+
+  separate_arguments(flags UNIX_COMMAND "${LOCKSTEP_GRPC_FLAGS}")
+  string(REGEX MATCHALL "(^|;)-I[^;]*" includes "${flags}")
+  string(REGEX MATCHALL "(^|;)-L[^;]*" folders "${flags}")
+  string(REGEX REPLACE "(^|;)-[IL]" ";" folders "${folders}")
+  string(REGEX REPLACE "(^|;)-[IL]" ";" includes "${includes}")
   set(archives "")
+  set(shared "")
   set(others "")
+  set(options "")
   set(static TRUE)
-  list(REMOVE_DUPLICATES LOCKSTEP_GRPC_STATIC_LIBRARIES)
-  foreach(name ${LOCKSTEP_GRPC_STATIC_LIBRARIES})
-    if(name MATCHES "^(grpc|grpc\\+\\+|gpr|address_sorting|re2|upb|cares|absl_.*)$")
-      find_library(archive NAMES "lib${name}.a" NO_CACHE)
+  list(REMOVE_DUPLICATES flags)
+  foreach(flag ${flags})
+    if(flag MATCHES "^-l(grpc|grpc\\+\\+|gpr|address_sorting|re2|upb|cares|absl_.*)$")
+      find_library(archive NAMES "lib${CMAKE_MATCH_1}.a" HINTS ${folders} NO_CACHE)
       if(NOT archive)
         set(static FALSE)
       endif()
       string(APPEND archives ",${archive}")
+      list(APPEND shared "${flag}")
       unset(archive)
-    elseif(name STREQUAL "atomic")
+    elseif(flag STREQUAL "-latomic")
       list(APPEND others "-Wl,--push-state,--as-needed,-latomic,--pop-state")  # not on every architecture
-    else()
-      list(APPEND others "${name}")
+    elseif(flag MATCHES "^-l" OR flag STREQUAL "-pthread")
+      list(APPEND others "${flag}")
+    elseif(NOT flag MATCHES "^-(I|L|Wl,)")
+      list(APPEND options "${flag}")
     endif()
   endforeach()
-  add_library(lockstep_grpc INTERFACE IMPORTED)
-  foreach(property INCLUDE_DIRECTORIES COMPILE_OPTIONS)
-    get_target_property(value PkgConfig::LOCKSTEP_GRPC INTERFACE_${property})
-    if(value)
-      set_target_properties(lockstep_grpc PROPERTIES INTERFACE_${property} "${value}")
-    endif()
-  endforeach()
-  get_target_property(shared PkgConfig::LOCKSTEP_GRPC INTERFACE_LINK_LIBRARIES)
+  set(libraries ${shared} ${others})
   if(static)
-    # One item, so that the order and the group remain.
-    list(PREPEND others "-Wl,--start-group${archives},--end-group")
+    # The archives are one item, so that their order and the group remain.
     set(program "$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>")
-    set(shared "$<${program}:${others}>" "$<$<NOT:${program}>:${shared}>")
+    set(libraries "$<${program}:-Wl,--start-group${archives},--end-group>" "$<$<NOT:${program}>:${shared}>" ${others})
   endif()
-  set_target_properties(lockstep_grpc PROPERTIES INTERFACE_LINK_LIBRARIES "${shared}")
+  add_library(lockstep_grpc INTERFACE IMPORTED)
+  set_target_properties(lockstep_grpc PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${includes}" INTERFACE_COMPILE_OPTIONS "${options}"
+    INTERFACE_LINK_DIRECTORIES "${folders}" INTERFACE_LINK_LIBRARIES "${libraries}")
   set(LOCKSTEP_GRPC_IS_STATIC "${static}" PARENT_SCOPE)
 endfunction()

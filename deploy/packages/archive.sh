@@ -29,10 +29,13 @@ DESTDIR='' cmake --install "$build" --prefix "$stage/$name" --strip >"$stage/log
 rm -rf "$stage/$name"/{include,lib/cmake,lib/*.a}
 
 # The C library belongs to the machine: its parts must fit each other and the kernel. Everything else is copied, with
-# the names that the program asks for.
+# the names that the program asks for. So is libcurl, which the program opens: that of the machine may need a newer
+# OpenSSL than the one in the archive.
 libraries=$stage/$name/lib/lockstep
 mkdir -p "$libraries"
-ldd "$build/lockstep" | sed -n 's/^\t\(.*\) => \(.*\) (0x.*/\1 \2/p' |
+curl=$(ldconfig -p | sed -n 's/.*libcurl\.so\.4 .*=> //p' | head -n 1)
+if [ -n "$curl" ]; then install -m 644 "$(readlink -f "$curl")" "$libraries/libcurl.so.4"; fi
+for each in "$build/lockstep" $curl; do ldd "$each"; done | sort -u | sed -n 's/^\t\(.*\) => \(.*\) (0x.*/\1 \2/p' |
   while read -r library path; do
     case $library in
       libc.so.* | libm.so.* | libdl.so.* | librt.so.* | libpthread.so.* | libresolv.so.* | ld-linux*) continue ;;
@@ -49,7 +52,8 @@ Lockstep ${version#lockstep } for Linux on $(uname -m), with glibc $glibc or new
   bin/lockstep version
   sudo cp -r bin lib libexec share /usr/local/     # or add bin/ to PATH
 
-MPI (Open MPI 4, libmpi.so.40) and libcurl 4 are used where they are installed, CUDA's libraries where there is a GPU.
+MPI (Open MPI 4, libmpi.so.40) is used where it is installed, CUDA's libraries where there is a GPU. Downloads use the
+certificates of the machine in /etc/ssl/certs.
 TEXT
 tar -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$build/$name.tar.gz"
 echo "$build/$name.tar.gz: $(($(stat -c %s "$build/$name.tar.gz") >> 20)) MiB, needs glibc $glibc"

@@ -51,9 +51,9 @@ TEST(Version, MissingCurlIsReportedAndDownloadsSayWhatToInstall) {
   const std::string broken = folder_without_curl(dir);
   EXPECT_EQ(version_json({broken})["features"]["HTTPS"]["reason"], "not available: libcurl is missing");
   EXPECT_TRUE(version_json()["features"]["HTTPS"]["available"].get<bool>());
-  const ProcessResult result =
-      run_process({"env", broken, program_path(), "data", "fetch", "moby-dick", "--dir", dir.path() + "/data"},
-                  std::chrono::seconds(60));
+  const ProcessResult result = run_process(
+      {"env", broken, "PATH=/nonexistent", program_path(), "data", "fetch", "mnist", "--dir", dir.path() + "/data"},
+      std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.output.find("cannot load libcurl (" + dir.path() + "/libcurl.so.4: "), std::string::npos)
       << result.output;

@@ -2,7 +2,7 @@
 # run.sh BUILD_DIR [CXX]: installs the build into a temporary folder, builds consumer/ and a project of `lockstep new` against it alone, and
 # checks what they print. Then uninstalls it.
 set -euo pipefail
-build=${1:?usage: run.sh BUILD_DIR [CXX]}
+build=$(realpath "${1:?usage: run.sh BUILD_DIR [CXX]}")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -109,10 +109,10 @@ cmake -S "$source/tests/package/consumer" -B "$work/consumer" "${generator[@]}" 
 cmake --build "$work/consumer" >"$work/consumer.log" 2>&1 || { cat "$work/consumer.log"; fail "build of the consumer"; }
 if [ -e "$plugin" ] && command -v mpirun >/dev/null; then
   timeout 60 mpirun -n 2 "$work/consumer/consumer" >"$work/consumer.txt" 2>&1 || { cat "$work/consumer.txt"; fail "mpirun of the consumer"; }
-  has "$work/consumer.txt" "sum 2 of 2 processes"
+  has "$work/consumer.txt" "joined 2 processes"
 else
   "$work/consumer/consumer" >"$work/consumer.txt"
-  has "$work/consumer.txt" "sum 1 of 1 processes"
+  has "$work/consumer.txt" "joined 1 processes"
 fi
 
 echo "$(basename "$deb"): $(($(stat -c %s "$deb") >> 20)) MiB, $(wc -l <"$work/ldd") shared libraries"

@@ -1,12 +1,12 @@
 // Milliseconds per training step of a GPT, with AdamW and without dropout, for comparison with
 // benchmarks/neighbours/gpt_torch.py and gpt_jax.py.
 //
-//   build/benchmarks/gpt [--platform cpu|cuda] [--cases char:f32,gpt2:bf16] [--steps 30] [--attention nn|plain]
-//                        [--peak TFLOPS] [--plan]
+//   build/benchmarks/gpt [--platform cpu|cuda] [--cases char:f32,gpt2:bf16] [--steps 30]
+//                        [--attention nn|recognized|plain] [--peak TFLOPS] [--plan]
 //
-// Configurations: char, gpt2, char-small; gpt2@16x2048 has another batch and length. --attention plain: products,
-// softmax and mask written out instead of nn::attention. Prints one line of JSON per case, with the seconds of the first
-// call, which compiles. "share" is the rate of the model's operations, 6 N + 6 L C T per token, relative to --peak
+// Configurations: char, gpt2, char-small; gpt2@16x2048 has another batch and length. --attention recognized:
+// products, softmax and mask written out instead of nn::attention; plain: computed as written, too. Prints one line of
+// JSON per case, with the seconds of the first call, which compiles. "share" is the rate of the model's operations, 6 N + 6 L C T per token, relative to --peak
 // (default on GPUs: 989 TFLOP/s for bf16 and 494 for f32, an H200's; N parameters without the position embedding,
 // L layers, width C, T tokens). "memory_gb": memory in use on the GPU after the steps; on the CPU the largest resident
 // set. Both count what earlier cases of the process have cached. --plan prints the instructions of a step instead.
@@ -46,16 +46,16 @@ struct Case {
   std::string name;  // "gpt2@16x2048"
   std::string precision;
   Config config;
-  bool plain_attention = false;
+  std::string attention = "nn";
 };
 
 // "gpt2@16x2048:bf16".
-Case case_of(const std::string& text, bool plain_attention) {
+Case case_of(const std::string& text, const std::string& attention) {
   const std::vector<std::string> parts = split_text(text, ':');
   if (parts.size() != 2 || (parts[1] != "f32" && parts[1] != "bf16"))
     throw Error("the case " + text + " is not CONFIGURATION:f32 or CONFIGURATION:bf16");
   const std::vector<std::string> name = split_text(parts[0], '@');
-  Case out{parts[0], parts[1], config_of(name.at(0)), plain_attention};
+  Case out{parts[0], parts[1], config_of(name.at(0)), attention};
   if (name.size() == 1) return out;
   const std::vector<std::string> sizes = split_text(name[1], 'x');
   if (sizes.size() != 2) throw Error("the case " + text + " has no BATCHxTOKENS after the @");
@@ -109,8 +109,8 @@ Array written_attention(const Array& q, const Array& k, const Array& v) {
 Array attend(const Case& c, const Block& block, const Array& x) {
   const int64_t b = x.shape(0), t = x.shape(1), heads = c.config.heads, e = c.config.width / heads;
   const std::vector<Array> qkv = split(reshape(nn::apply(block.qkv, x), {b, t, 3 * heads, e}), 3, 2);
-  const Array y = c.plain_attention ? written_attention(qkv[0], qkv[1], qkv[2])
-                                    : nn::attention(qkv[0], qkv[1], qkv[2], {.causal = true});
+  const Array y = c.attention == "nn" ? nn::attention(qkv[0], qkv[1], qkv[2], {.causal = true})
+                                      : written_attention(qkv[0], qkv[1], qkv[2]);
   return nn::apply(block.projection, reshape(y, {b, t, c.config.width}));
 }
 
@@ -135,7 +135,7 @@ auto compiled_step(const Case& c, const Optimizer& optimizer) {
         auto [next, next_state] = update(optimizer, model, grads, state);
         return std::tuple{std::move(next), std::move(next_state), loss};
       },
-      {.donate = {0, 1}});
+      {.donate = {0, 1}, .recognize = c.attention != "plain"});
 }
 
 double operations_per_token(const Config& c, const Model& model) {
@@ -190,9 +190,9 @@ void measure(const Case& c, int64_t steps, const std::string& peak, bool plan) {
       R"({{"peer": "lockstep{}", "device": "{}", "case": "{}", "precision": "{}", "first_s": {:.3f}, "step_ms": {:.3f}, )"
       R"("tokens_per_s": {:.0f}, "share": {}, "memory_gb": {:.2f}, "first_loss": {:.4f}, "loss": {:.4f}}})"
       "\n",
-      c.plain_attention ? " plain attention" : "", to_string(platform()), c.name, c.precision, first, seconds * 1e3,
-      rate, most > 0 ? fmt::format("{:.3f}", rate * operations / most) : "null", memory_in_use() / 1e9, first_loss,
-      last_loss);
+      c.attention == "nn" ? "" : " " + c.attention + " attention", to_string(platform()), c.name, c.precision, first,
+      seconds * 1e3, rate, most > 0 ? fmt::format("{:.3f}", rate * operations / most) : "null", memory_in_use() / 1e9,
+      first_loss, last_loss);
   std::fflush(stdout);
 }
 
@@ -210,7 +210,7 @@ int main(int argc, char** argv) try {
                              {"--plan", "off"}});
   set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
   for (const std::string& each : split_text(given["--cases"], ','))
-    measure(case_of(each, given["--attention"] == "plain"), std::stoll(given["--steps"]), given["--peak"],
+    measure(case_of(each, given["--attention"]), std::stoll(given["--steps"]), given["--peak"],
             given["--plan"] == "on");
   return 0;
 } catch (const std::exception& e) {

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "base/hash.h"
+#include "passes/free_early.h"
 #include "passes/passes.h"
 
 namespace lockstep {
@@ -182,8 +184,10 @@ Program checked(Program p) {
 Program lower(const Program& program, bool merge) {
   Program p = checked(inline_bodies(drop_annotations(checked(program)), Inline::early));
   p = checked(simplify(p, merge));
-  p = checked(drop_dead(inline_bodies(p, Inline::late)));
-  return checked(fuse(p));
+  const bool recomputes =
+      std::any_of(p.eqns.begin(), p.eqns.end(), [](const Eqn& eqn) { return eqn.op->inline_body == Inline::late; });
+  p = checked(fuse(checked(drop_dead(inline_bodies(p, Inline::late)))));
+  return recomputes ? checked(free_early(p)) : p;
 }
 
 }  // namespace lockstep

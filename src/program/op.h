@@ -154,7 +154,8 @@ struct Fold {
 
 // Context of the `recognize` column, which finds subgraphs that compute what a row computes: returns a value equal to
 // the single result of `eqn` up to rounding, computed by the row, or an absent Value. The program is simplified. What is
-// no longer used afterwards is dropped.
+// no longer used afterwards is dropped. Before that it is called with an empty map for the program as it was traced: then
+// it returns any Value if simplification might make `eqn` one to recognize. This must be cheap.
 struct Recognition {
   const Definitions& definitions;  // of the program of `eqn`
   const Eqn& eqn;

@@ -114,6 +114,9 @@ TEST_F(SubmittedJobs, DryRunPrintsTheManifest) {
   expect_contains(out({"submit", "--on", "kubernetes", "--namespace", "a", "--dry-run", "--", "train"}),
                   "image: lockstep:latest\n");
   expect_contains(out({"submit", "--dry-run", "--", "./My_Task2"}), "name: my-task2-");
+  EXPECT_EQ(run({"submit", "--gpus", "1", "--partition", "x", "--dry-run", "--", "train"}).err,
+            "lockstep: note: --gpus has no effect with --on local\n"
+            "lockstep: note: --partition has no effect with --on local\n");
 }
 
 TEST_F(SubmittedJobs, WrongCommandLinesNameTheRemedy) {

@@ -94,9 +94,7 @@ Json annotations_of(const SubmitArguments& arguments) {
 
 Json container_of(const SubmitArguments& arguments, const std::vector<std::string>& command) {
   Json out = {{"name", "jax"}};
-  // Kubernetes needs an image; elsewhere the installed programs run.
-  if (!arguments.image.empty() || runner_name(arguments.flags) == "kubernetes")
-    out["image"] = arguments.image.empty() ? "lockstep:latest" : arguments.image;
+  out["image"] = arguments.image.empty() ? "lockstep:latest" : arguments.image;
   for (const std::string& word : command) out["command"].push_back(literal(word));
   if (const Json variables = environment_of(arguments); !variables.empty()) out["env"] = variables;
   Json limits = Json::object();
@@ -149,7 +147,10 @@ int submit(const SubmitArguments& arguments, const std::vector<std::string>& wor
   const std::string text = to_yaml(manifest_of(arguments, command_of(words)));
   const Manifests manifests = or_usage_error(
       [&] { return parse_manifests(text, "submit", {.namespace_name = arguments.flags.lookup_namespace()}); });
-  const auto note = [](std::string_view line) { print_stderr("lockstep: note: {}\n", line); };
+  const auto note = [&](std::string_view line) {
+    if (arguments.image.empty() && line.starts_with("the image ")) return;  // only Kubernetes needs the default image
+    print_stderr("lockstep: note: {}\n", line);
+  };
   for (const std::string& flag : ineffective_flags(arguments))
     note(fmt::format("{} has no effect with --on {}", flag, runner_name(arguments.flags)));
   if (arguments.dry_run) {

@@ -313,7 +313,7 @@ _describe() { local name=${@[-1]}; print -l -- "${(@P)name}"; }
 
 TEST(Completion, ZshOffersCommandsFlagsAndValues) {
   if (find_program("zsh").empty()) GTEST_SKIP() << "zsh is not installed";
-  const TempDir dir;
+  const InNewFolder dir;
   const std::string script = RunningProgram({program_path(), "completion", "zsh"}).wait().out;
   const std::string file = dir.path() + "/_lockstep";
   FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));

@@ -88,10 +88,9 @@ TEST(Cli, WrongCommandLinesNameTheMistakeAndTheHelp) {
                      "unknown command \"trian\"; did you mean \"train\"? see `lockstep --help`");
   expect_usage_error({"data", "fetsh", "mnist", "--dir", "x"},
                      "data: unknown command \"fetsh\"; did you mean \"fetch\"? see `lockstep data --help`");
-  expect_usage_error(
-      {"data", "fetch", "imagenet"},
-      "data fetch: NAME: \"imagenet\" is not one of mnist, fashion-mnist, cifar10, moby-dick, sotu; see "
-      "`lockstep data fetch --help`");
+  expect_usage_error({"data", "fetch", "imagenet"},
+                     "data fetch: NAME: \"imagenet\" is not one of mnist, fashion-mnist, cifar10, moby-dick, sotu; see "
+                     "`lockstep data fetch --help`");
   // The message names the wrong value, not the words after it.
   expect_usage_error(
       {"render", "slurm", "--nodes", "two", "--", "devices"},

@@ -127,7 +127,8 @@ TEST_F(KeptRuns, AreNotMadeWithOtherFoldersOrNoSave) {
 TEST_F(KeptRuns, LeaveNothingBehindIfTheSettingsAreWrong) {
   EXPECT_EQ(train({"--batch-size", "601"}).exit_code, 2);
   EXPECT_EQ(train({"--expect-devices", "99"}).exit_code, 2);
-  EXPECT_EQ(train({"--resume", "runs/none"}).exit_code, 2);
+  EXPECT_EQ(train({"--resume", "runs/none"}).exit_code, 1);
+  EXPECT_EQ(train({"--resume", "none-such"}).exit_code, 2);
   EXPECT_FALSE(fs::exists("runs"));
 }
 

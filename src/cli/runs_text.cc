@@ -151,7 +151,8 @@ std::vector<std::string> differing_settings(const std::vector<ListedRun>& runs) 
   std::vector<std::string> out;
   for (const std::string& key : keys) {
     const auto differs = [&](const ListedRun& run) { return setting_text(run, key) != setting_text(runs[0], key); };
-    if (!is_incidental(key) && std::ranges::any_of(runs, differs)) out.push_back(key);
+    const bool is_length = key == "steps" || key == "epochs";  // tables have the steps of each run
+    if (!is_incidental(key) && !is_length && std::ranges::any_of(runs, differs)) out.push_back(key);
   }
   return out;
 }
@@ -160,9 +161,7 @@ RunTable table_of_runs(const std::vector<ListedRun>& runs, const RunTableOptions
   RunTable out;
   const std::string metric = options.metric.empty() ? common_metric(runs) : options.metric;
   std::vector<std::string> settings = differing_settings(runs);
-  std::erase_if(settings, [](const std::string& key) {  // the table has columns for them
-    return key == "model" || key == "dataset" || key == "steps" || key == "epochs";
-  });
+  std::erase_if(settings, [](const std::string& key) { return key == "model" || key == "dataset"; });
   if (!options.wide && settings.size() > kMaxSettings) {
     out.hidden.assign(settings.begin() + kMaxSettings, settings.end());
     settings.resize(kMaxSettings);

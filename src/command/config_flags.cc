@@ -91,6 +91,7 @@ std::optional<TrainConfig> settings_of_run(const std::string& folder) {
   TrainConfig out = parse_yaml(read_settings(path), path);
   out.run_dir = folder;
   out.resume = "auto";
+  out.quiet = false;
   return out;
 }
 

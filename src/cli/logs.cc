@@ -162,7 +162,7 @@ void add_logs_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("logs", "print the output of replicas");
   auto arguments = std::make_shared<LogsArguments>();
   command->add_option("JOB", arguments->name, "a job, or a pod: NAME, job/NAME or pod/NAME")->type_name("");
-  command->add_flag("--all-replicas,--all-pods", arguments->all_replicas,
+  command->add_flag("--all-replicas", arguments->all_replicas,
                     "print the output of all replicas of the job, each line after the name of its replica");
   command
       ->add_option("-l,--selector", arguments->selector,

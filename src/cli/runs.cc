@@ -87,9 +87,9 @@ SortKey sort_key(const ListedRun& run, const std::string& by) {
   if (by == "age") return {.number = -run.record.created};
   if (by == "time")
     return {.number = (run.record.ended > 0 ? run.record.ended : run.record.updated) - run.record.started};
+  if (run.record.settings.contains(by)) return text_key(setting_text(run, by));  // learning_rate is a metric as well
   if (const std::optional<double> value = value_of(run.record, by))
     return {.number = is_lower_better(by) ? *value : -*value};
-  if (run.record.settings.contains(by)) return text_key(setting_text(run, by));
   return {.missing = 2};
 }
 

@@ -15,8 +15,10 @@ namespace {
 constexpr size_t kMaxSettings = 4;     // in a table that is not wide
 constexpr size_t kMaxValueBytes = 40;  // of a setting in a table
 
-bool names_folder(const std::string& key) {
-  for (const char* each : {"run_dir", "checkpoint_dir", "log_dir", "resume", "no_save"})
+// Whether the setting neither changes the result nor says what is trained.
+bool is_incidental(const std::string& key) {
+  for (const char* each :
+       {"run_dir", "checkpoint_dir", "log_dir", "resume", "no_save", "quiet", "loggers", "log_every"})
     if (key == each) return true;
   return false;
 }
@@ -109,7 +111,7 @@ std::string settings_section(const RunRecord& record) {
   std::vector<TableRow> rows;
   const TrainConfig defaults;
   for (const auto& [key, value] : record.settings) {
-    if (names_folder(key)) continue;
+    if (is_incidental(key)) continue;
     const ConfigKey* known = find_config_key(key);
     if (!known || text_of(defaults, *known) != value) rows.push_back({key, value});
   }
@@ -149,7 +151,8 @@ std::vector<std::string> differing_settings(const std::vector<ListedRun>& runs) 
   std::vector<std::string> out;
   for (const std::string& key : keys) {
     const auto differs = [&](const ListedRun& run) { return setting_text(run, key) != setting_text(runs[0], key); };
-    if (!names_folder(key) && std::ranges::any_of(runs, differs)) out.push_back(key);
+    const bool is_length = key == "steps" || key == "epochs";  // tables have the steps of each run
+    if (!is_incidental(key) && !is_length && std::ranges::any_of(runs, differs)) out.push_back(key);
   }
   return out;
 }
@@ -226,7 +229,7 @@ std::vector<TableRow> compare_runs(const std::vector<ListedRun>& runs) {
   std::set<std::string> metrics;
   for (const ListedRun& run : runs)
     for (const auto& [name, metric] : run.record.metrics) metrics.insert(name);
-  add("METRIC", [](const ListedRun&) { return std::string(); });
+  out.push_back({"METRIC"});
   for (const std::string& name : metrics)
     add(name, [&](const ListedRun& run) {
       const std::optional<double> value = value_of(run.record, name);

@@ -9,7 +9,7 @@
 
 namespace lockstep::cli {
 
-// The keys of the settings whose values differ between the runs, without those that name folders.
+// The keys of the settings whose values differ between the runs, without folders and what is printed.
 std::vector<std::string> differing_settings(const std::vector<ListedRun>& runs);
 // The value of a setting as it is shown: "-" if it is empty or the run does not have it.
 std::string setting_text(const ListedRun& run, const std::string& key);

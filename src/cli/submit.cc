@@ -94,9 +94,7 @@ Json annotations_of(const SubmitArguments& arguments) {
 
 Json container_of(const SubmitArguments& arguments, const std::vector<std::string>& command) {
   Json out = {{"name", "jax"}};
-  // Kubernetes needs an image; elsewhere the installed programs run.
-  if (!arguments.image.empty() || runner_name(arguments.flags) == "kubernetes")
-    out["image"] = arguments.image.empty() ? "lockstep:latest" : arguments.image;
+  out["image"] = arguments.image.empty() ? "lockstep:latest" : arguments.image;
   for (const std::string& word : command) out["command"].push_back(literal(word));
   if (const Json variables = environment_of(arguments); !variables.empty()) out["env"] = variables;
   Json limits = Json::object();
@@ -129,16 +127,37 @@ Json manifest_of(const SubmitArguments& arguments, const std::vector<std::string
             {"runPolicy", policy}}}};
 }
 
+// The flags that were given, but have no effect on this runner.
+std::vector<std::string> ineffective_flags(const SubmitArguments& arguments) {
+  const std::string on = runner_name(arguments.flags);
+  std::vector<std::string> out;
+  const auto add = [&](bool given, const char* flag) {
+    if (given) out.emplace_back(flag);
+  };
+  add(on == "local" && arguments.gpus > 0, "--gpus");
+  add(on == "local" && arguments.cpus > 0, "--cpus");
+  add(on == "local" && !arguments.memory.empty(), "--memory");
+  add(on != "slurm" && arguments.nodes > 0, "--nodes");
+  add(on != "slurm" && !arguments.partition.empty(), "--partition");
+  add(on != "slurm" && !arguments.account.empty(), "--account");
+  return out;
+}
+
 int submit(const SubmitArguments& arguments, const std::vector<std::string>& words) {
   const std::string text = to_yaml(manifest_of(arguments, command_of(words)));
   const Manifests manifests = or_usage_error(
       [&] { return parse_manifests(text, "submit", {.namespace_name = arguments.flags.lookup_namespace()}); });
+  const auto note = [&](std::string_view line) {
+    if (arguments.image.empty() && line.starts_with("the image ")) return;  // only Kubernetes needs the default image
+    print_stderr("lockstep: note: {}\n", line);
+  };
+  for (const std::string& flag : ineffective_flags(arguments))
+    note(fmt::format("{} has no effect with --on {}", flag, runner_name(arguments.flags)));
   if (arguments.dry_run) {
     fmt::print("{}", text);
     return kDone;
   }
   const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
-  const auto note = [](std::string_view line) { print_stderr("lockstep: note: {}\n", line); };
   const Job& job = manifests.jobs.at(0);
   const auto same_name = [&](const Job& other) { return other.name == job.name; };
   if (std::ranges::any_of(runner->list(job.namespace_name, job.kind), same_name))

@@ -72,10 +72,11 @@ Lookup lookup_of(const CLI::Option& option, const std::string& path) {
   return job ? Lookup::jobs : Lookup::none;
 }
 
-// The shell command that prints the names. Names of runs are offered beside files.
+// The shell command that prints the names. Names of runs are offered beside files. compgen expands words, so names with
+// characters that mean something to a shell are left out.
 const char* command_of(Lookup lookup) {
-  return lookup == Lookup::runs   ? "command ls runs 2>/dev/null"
-         : lookup == Lookup::jobs ? "lockstep get jobs -o name 2>/dev/null | sed 's|.*/||'"
+  return lookup == Lookup::runs   ? "command ls runs 2>/dev/null | grep -x '[A-Za-z0-9._-]*'"
+         : lookup == Lookup::jobs ? "lockstep get jobs -o name 2>/dev/null | sed 's|.*/||' | grep -x '[A-Za-z0-9._-]*'"
                                   : "";
 }
 

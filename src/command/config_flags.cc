@@ -75,6 +75,11 @@ bool names_run(const std::string& resume) {
          resume.find_first_not_of("0123456789") != resume.npos;
 }
 
+// The folder that a value names. Paths are left as they are: if there is no such checkpoint, its reader lists the others.
+std::string folder_of_run(const std::string& setting, const std::string& value) {
+  return value.find('/') == value.npos ? find_run(setting, value) : value;
+}
+
 // The settings of the run in a folder, which continue it there. None if the folder was not written by a run with a folder
 // of its own.
 std::optional<TrainConfig> settings_of_run(const std::string& folder) {
@@ -86,6 +91,7 @@ std::optional<TrainConfig> settings_of_run(const std::string& folder) {
   TrainConfig out = parse_yaml(read_settings(path), path);
   out.run_dir = folder;
   out.resume = "auto";
+  out.quiet = false;
   return out;
 }
 
@@ -95,10 +101,11 @@ TrainConfig merge_settings(const ConfigFlags& flags, KeyLines& lines) {
   const TrainConfig file =
       flags.file.empty() ? TrainConfig() : parse_yaml(read_settings(flags.file), flags.file, &lines);
   TrainConfig config = overlay(file, flags.given, "command line");
+  // A run folder keeps the last checkpoint and the best one. Printed settings are the same for every folder.
   const bool keep_is_given = flags.given.contains("keep_last") || lines.contains("keep_last");
-  if (!keep_is_given && has_run_folder(config)) config.keep_last = 1;  // and the best one
+  if (!keep_is_given && !flags.print_config && has_run_folder(config)) config.keep_last = 1;
   if (!names_run(config.resume) || !config.run_dir.empty() || !has_run_folder(config)) return config;
-  const std::optional<TrainConfig> run = settings_of_run(find_run("resume", config.resume));
+  const std::optional<TrainConfig> run = settings_of_run(folder_of_run("resume", config.resume));
   if (!run) return config;
   ConfigMap values;
   for (const auto& [key, position] : lines) values[key] = text_of(file, *find_config_key(key));
@@ -109,8 +116,8 @@ TrainConfig merge_settings(const ConfigFlags& flags, KeyLines& lines) {
 
 // Replaces the names of runs by their folders.
 TrainConfig find_runs(TrainConfig config) {
-  if (names_run(config.resume)) config.resume = find_run("resume", config.resume);
-  if (!config.init_from.empty()) config.init_from = find_run("init_from", config.init_from);
+  if (names_run(config.resume)) config.resume = folder_of_run("resume", config.resume);
+  if (!config.init_from.empty()) config.init_from = folder_of_run("init_from", config.init_from);
   return config;
 }
 

@@ -299,6 +299,7 @@ std::vector<std::string> training_command(int process, int port, const std::stri
           "LOCKSTEP_FLIGHT_DIR=" + folder,
           program_path(),
           "train",
+          "--no-save",
           "--dataset",
           "synthetic",
           "--steps",

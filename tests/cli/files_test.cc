@@ -13,7 +13,8 @@ namespace {
 ProcessResult shell(const std::string& line) { return run_process({"bash", "-c", line}, std::chrono::seconds(60)); }
 
 TEST(UserFiles, ConfigurationComesThroughAPipe) {
-  const std::string small = fmt::format("dataset: {}\nbatch_size: 50\nsteps: 2\nquiet: true\n", small_dataset());
+  const std::string small =
+      fmt::format("dataset: {}\nbatch_size: 50\nsteps: 2\nquiet: true\nno_save: true\n", small_dataset());
   for (const char* from : {"<(cat)", "/dev/stdin", "-"}) {
     const ProcessResult result = shell(fmt::format("printf '%s' '{}' | {} train {}", small, program_path(), from));
     EXPECT_EQ(result.exit_code, 0) << from << ": " << result.output;

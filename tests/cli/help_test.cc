@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/os/process.h"
 #include "base/runtime_settings.h"
+#include "support/in_folder.h"
 #include "support/program.h"
 #include "support/variable.h"
 #include "train/config.h"
@@ -251,7 +252,7 @@ using Offers = std::set<std::string>;
 TEST(Completion, BashOffersCommandsFlagsAndValues) {
   EXPECT_EQ(bash_offers({"tr"}), (Offers{"train"}));
   EXPECT_EQ(bash_offers({"d"}), (Offers{"data", "delete", "describe", "devices", "doctor"}));
-  EXPECT_EQ(bash_offers({"get", ""}), (Offers{"events", "jaxjobs", "jobs", "pods"}));
+  EXPECT_EQ(bash_offers({"get", ""}), (Offers{"all", "events", "jaxjobs", "jobs", "pods"}));
   EXPECT_EQ(bash_offers({"get", "pods", "-o", ""}), (Offers{"json", "name", "wide", "yaml"}));
   EXPECT_EQ(bash_offers({"logs", "--on", "s"}), (Offers{"slurm"}));
   EXPECT_EQ(bash_offers({"data", ""}), (Offers{"fetch", "list", "tokenize", "train-tokenizer", "verify"}));
@@ -266,6 +267,29 @@ TEST(Completion, BashOffersCommandsFlagsAndValues) {
   EXPECT_EQ(bash_offers({"completion", ""}), (Offers{"bash", "fish", "zsh"}));
   EXPECT_EQ(bash_offers({"ma"}), Offers()) << "a hidden command";
   EXPECT_EQ(bash_offers({"xyzzy"}), Offers());
+}
+
+TEST(Completion, BashOffersTheNamesOfRunsAndJobs) {
+  const InNewFolder here;
+  const ScopedVariable state("LOCKSTEP_STATE_DIR", here.path() + "/state"), on("LOCKSTEP_ON", std::nullopt),
+      idle("LOCKSTEP_DAEMON_IDLE", "1"), path("PATH", std::string(LOCKSTEP_BINARY_DIR) + ":" + ::getenv("PATH"));
+  FileSystem::real().make_dirs("runs/2026-01-31-mlp-1");
+  FileSystem::real().make_dirs("runs/$(touch expanded)");
+  FileSystem::real().make_dirs("checkpoints");
+  for (const Command& command : {Command{"eval"}, {"inspect"}, {"runs", "show"}, {"runs", "delete"}}) {
+    Command words = command;
+    words.emplace_back("");
+    EXPECT_EQ(bash_offers(words), (Offers{"last", "best", "2026-01-31-mlp-1", "runs", "checkpoints"}))
+        << words_of(command);
+  }
+  EXPECT_EQ(bash_offers({"train", "--resume", "2"}), (Offers{"2026-01-31-mlp-1"}));
+  EXPECT_EQ(bash_offers({"train", "--init-from", "c"}), (Offers{"checkpoints"}));
+  EXPECT_EQ(bash_offers({"logs", ""}), Offers());
+  ASSERT_EQ(run_lockstep({"submit", "--name", "quick", "--", "version"}).exit_code, 0);
+  for (const char* command : {"logs", "delete", "describe", "wait"})
+    EXPECT_EQ(bash_offers({command, "q"}), (Offers{"quick"})) << command;
+  run_lockstep({"delete", "quick"});
+  EXPECT_FALSE(FileSystem::real().exists("expanded"));
 }
 
 TEST(Completion, BashOffersEveryFlagOfEveryCommand) {
@@ -291,7 +315,7 @@ _describe() { local name=${@[-1]}; print -l -- "${(@P)name}"; }
 
 TEST(Completion, ZshOffersCommandsFlagsAndValues) {
   if (find_program("zsh").empty()) GTEST_SKIP() << "zsh is not installed";
-  const TempDir dir;
+  const InNewFolder dir;
   const std::string script = RunningProgram({program_path(), "completion", "zsh"}).wait().out;
   const std::string file = dir.path() + "/_lockstep";
   FileSystem::real().write(file, std::vector<uint8_t>(script.begin(), script.end()));
@@ -308,7 +332,7 @@ TEST(Completion, ZshOffersCommandsFlagsAndValues) {
   EXPECT_EQ(offers("train --model ''", 4), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
   EXPECT_EQ(offers("train --model=c", 3), "mlp\nmlp1024\ncnn\nvit\nresnet18\ngpt\n");
   EXPECT_EQ(offers("train --log-dir ''", 4), "files\n");
-  EXPECT_EQ(offers("inspect ''", 3), "files\n");
+  EXPECT_EQ(offers("inspect ''", 3), "last:\nbest:\nfiles\n");
   EXPECT_NE(offers("train --", 3).find("--learning-rate:peak learning rate"), std::string::npos);
   EXPECT_NE(offers("data fetch ''", 4).find("mnist:\n"), std::string::npos);
 }

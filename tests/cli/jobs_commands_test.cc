@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/training.h"
+#include "support/in_folder.h"
 #include "support/variable.h"
 
 namespace lockstep {
@@ -52,6 +53,7 @@ class Jobs : public testing::Test {
   }
 
   TempDir dir_;
+  InNewFolder here_;  // where jobs keep their runs
 
  private:
   const ScopedVariable state_{"LOCKSTEP_STATE_DIR", dir_.path() + "/state"}, idle_{"LOCKSTEP_DAEMON_IDLE", "1"},

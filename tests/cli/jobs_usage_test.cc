@@ -29,7 +29,7 @@ TEST(JobCommands, WrongCommandLinesNameTheRemedy) {
                      "get: --output: \"jsn\" is not one of wide, yaml, json, name, jsonpath=TEMPLATE, "
                      "custom-columns=COLUMNS; did you mean \"json\"? see `lockstep get --help`");
   expect_usage_error({"get", "jobs", "-o", "jsonpath={.items"},
-                     "jsonpath: a { is not closed at character 9 of \"{.items\"; write a template such as "
+                     "jsonpath: a { is not closed at character 8 of \"{.items\"; write a template such as "
                      "{.items[*].metadata.name}");
   expect_usage_error({"get", "jobs", "-o", "custom-columns=NAME"},
                      "custom-columns: \"NAME\" is not HEADER:PATH; write columns such as NAME:.metadata.name");

@@ -165,7 +165,7 @@ TEST(Signals, KillARunThatDoesNotTrainYet) {
     // The second of two processes waits for the first one, which is never started.
     RunningProgram program({"env", "LOCKSTEP_COORDINATOR=127.0.0.1:1", "LOCKSTEP_NUM_PROCESSES=2",
                             "LOCKSTEP_PROCESS_ID=1", "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef", program_path(),
-                            "train", "--dataset", "synthetic", "--quiet"});
+                            "train", "--no-save", "--dataset", "synthetic", "--quiet"});
     ASSERT_TRUE(comes_true([&] { return catches(program.pid(), signal); }));
     program.send(signal);
     const RunningProgram::Result result = program.wait();

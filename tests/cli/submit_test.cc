@@ -114,6 +114,9 @@ TEST_F(SubmittedJobs, DryRunPrintsTheManifest) {
   expect_contains(out({"submit", "--on", "kubernetes", "--namespace", "a", "--dry-run", "--", "train"}),
                   "image: lockstep:latest\n");
   expect_contains(out({"submit", "--dry-run", "--", "./My_Task2"}), "name: my-task2-");
+  EXPECT_EQ(run({"submit", "--gpus", "1", "--partition", "x", "--dry-run", "--", "train"}).err,
+            "lockstep: note: --gpus has no effect with --on local\n"
+            "lockstep: note: --partition has no effect with --on local\n");
 }
 
 TEST_F(SubmittedJobs, WrongCommandLinesNameTheRemedy) {
@@ -146,10 +149,10 @@ TEST_F(SubmittedJobs, LogsOfAllReplicasHaveTheirNames) {
   EXPECT_EQ(out({"logs", "-l", "training.kubeflow.org/job-name=a"}), of_a);
   EXPECT_EQ(out({"logs", "-l", "training.kubeflow.org/replica-index=1", "--tail", "1"}),
             "[a-worker-1] end\n[b-worker-1] b\n");
-  std::vector<std::string> followed = lines_of(out({"logs", "-f", "a", "--all-pods"}));
+  std::vector<std::string> followed = lines_of(out({"logs", "-f", "a", "--all-replicas"}));
   std::ranges::stable_sort(followed, {}, [](const std::string& line) { return line.substr(0, 12); });
   EXPECT_EQ(followed, lines_of(of_a));
-  EXPECT_EQ(out({"logs", "a", "--since", "1h"}), "one from 0\ntwo\nend");
+  EXPECT_EQ(out({"logs", "a", "--since", "1h"}), "one from 0\ntwo\nend\n");
   EXPECT_EQ(run({"logs", "-l", "app=none"}).err, "No resources found in default namespace.\n");
   const auto error_of = [](const Words& words) { return run(Words{"logs"} + words).err; };
   EXPECT_EQ(error_of({}), "lockstep: logs: no job given; give a job, a pod, or labels with -l\n");

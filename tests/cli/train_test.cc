@@ -133,8 +133,8 @@ TEST(Train, UnmetExpectationIsExitCode3WithBothValues) {
 }
 
 TEST(Train, ReasonOfAFailureIsTheLastLine) {
-  const ProcessResult result =
-      run_lockstep({"train", "--dataset", "synthetic", "--steps", "1", "--quiet", "--expect", "test_accuracy>=0.99"});
+  const ProcessResult result = run_lockstep(
+      {"train", "--no-save", "--dataset", "synthetic", "--steps", "1", "--quiet", "--expect", "test_accuracy>=0.99"});
   EXPECT_EQ(result.exit_code, 3);
   const std::vector<std::string> lines = lines_of(result.output);
   ASSERT_EQ(lines.size(), 2u) << result.output;
@@ -172,8 +172,8 @@ TEST(Train, MistypedDataFolderIsTheSameErrorWhenStreamed) {
   const TempDir dir;
   const std::string folder = dir.path() + "/mistyped";
   for (const char* stream : {"on", "off"}) {
-    const RunningProgram::Result result = RunningProgram({program_path(), "train", "--dataset", "mnist", "--data-dir",
-                                                          folder, "--stream", stream, "--steps", "1"})
+    const RunningProgram::Result result = RunningProgram({program_path(), "train", "--no-save", "--dataset", "mnist",
+                                                          "--data-dir", folder, "--stream", stream, "--steps", "1"})
                                               .wait();
     EXPECT_EQ(result.exit_code, 1) << result.err;
     expect_contains(result.err, "lockstep: data: " + folder + " has no train-images-idx3-ubyte (raw or .gz); ");

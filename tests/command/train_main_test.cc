@@ -10,12 +10,15 @@
 #include "base/file.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/version.h"
+#include "support/in_folder.h"
 #include "support/program.h"
 #include "support/text_file.h"
 #include "support/variable.h"
 
 namespace lockstep {
 namespace {
+
+const auto* const kFolder = testing::AddGlobalTestEnvironment(new TestsInNewFolder);
 
 const std::string kMyTask = LOCKSTEP_BINARY_DIR "/examples/my_task";
 // A short run: 20 steps an epoch.

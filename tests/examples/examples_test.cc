@@ -199,7 +199,7 @@ TEST_P(Training, WrongFlagsFailWithOneLine) {
 }
 
 TEST(Examples, MyTaskLearnsTheWave) {
-  const Outcome r = run("my_task", "--epochs 10 --learning-rate 0.01 --quiet --expect 'test_loss<0.03'");
+  const Outcome r = run("my_task", "--epochs 10 --learning-rate 0.01 --quiet --no-save --expect 'test_loss<0.03'");
   EXPECT_EQ(r.code, 0) << r.text;
   EXPECT_LT(number_after(r.text, "wave test loss "), 0.03);
 }

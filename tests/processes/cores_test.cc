@@ -98,7 +98,7 @@ TEST_F(CoresUnderMpirun, TooFewAreReported) {
       unbound_cpus(), unbound_cpus());
   const auto doctor = mpirun({"-n", "1", program_path(), "doctor"});
   EXPECT_NE(doctor.out.find("\n" + text), std::string::npos) << doctor.out;
-  const Words train = {program_path(), "train", "--dataset", "synthetic", "--steps", "1"};
+  const Words train = {program_path(), "train", "--no-save", "--dataset", "synthetic", "--steps", "1"};
   const auto bound = mpirun(Words{"-n", "1"} + train);
   EXPECT_NE(bound.err.find("lockstep: " + text), std::string::npos) << bound.err;
   const auto unbound = mpirun(Words{"-n", "1", "--bind-to", "none"} + train);

@@ -1,7 +1,10 @@
 // The working directory of a test: a new folder. Not thread-safe.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/file.h"
@@ -21,6 +24,17 @@ class InNewFolder {
  private:
   TempDir dir_;
   std::filesystem::path before_;
+};
+
+// Runs all tests of a program in a new folder, for runs that its programs keep there:
+//   const auto* const kFolder = testing::AddGlobalTestEnvironment(new TestsInNewFolder);
+class TestsInNewFolder : public testing::Environment {
+ public:
+  void SetUp() override { here_.emplace(); }
+  void TearDown() override { here_.reset(); }
+
+ private:
+  std::optional<InNewFolder> here_;
 };
 
 }  // namespace lockstep

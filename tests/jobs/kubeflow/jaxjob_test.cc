@@ -147,11 +147,12 @@ TEST_F(OperatorTest, ForeignPodCannotJoin) {
   const std::string foreign = network_.address("foreign");
   Operator jobs(job, image(), network_);
   // It claims to be process 1 before the real process 1 exists.
-  RunningProgram other(network_.in("foreign") +
-                       Words{"PATH=/usr/bin:/bin", "KUBERNETES_SERVICE_HOST=10.96.0.1", "COORDINATOR_PORT=6666",
-                             "COORDINATOR_ADDRESS=jaxjob-mnist-worker-0", "NUM_PROCESSES=2", "PROCESS_ID=1",
-                             "LOCKSTEP_INITIALIZATION_TIMEOUT=60", "LOCKSTEP_PLATFORM=cpu",
-                             "LOCKSTEP_CACHE_DIR=" + data_->path(), program_path(), "train", "--devices=8"});
+  RunningProgram other(network_.in("foreign") + Words{"PATH=/usr/bin:/bin", "KUBERNETES_SERVICE_HOST=10.96.0.1",
+                                                      "COORDINATOR_PORT=6666",
+                                                      "COORDINATOR_ADDRESS=jaxjob-mnist-worker-0", "NUM_PROCESSES=2",
+                                                      "PROCESS_ID=1", "LOCKSTEP_INITIALIZATION_TIMEOUT=60",
+                                                      "LOCKSTEP_PLATFORM=cpu", "LOCKSTEP_CACHE_DIR=" + data_->path(),
+                                                      program_path(), "train", "--no-save", "--devices=8"});
   EXPECT_TRUE(other.says("cannot reach the coordinator at jaxjob-mnist-worker-0:6666 yet")) << other.err();
   EXPECT_EQ(jobs.run(), "Succeeded") << jobs.logs();
   EXPECT_EQ(times(jobs.log(0), "refused a call from " + foreign), 1u) << jobs.log(0);

@@ -31,11 +31,11 @@ TEST(FirstCause, AProcessThatCannotJoinUsesTheFirstCauseCode) {
   const int port = closed.port();
   closed.close();
   const auto code = [&](const Words& variables) {
-    return RunningProgram(Words{"/usr/bin/env", "LOCKSTEP_COORDINATOR=127.0.0.1:" + std::to_string(port),
-                                "LOCKSTEP_NUM_PROCESSES=2", "LOCKSTEP_PROCESS_ID=1",
-                                "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef",
-                                "LOCKSTEP_INITIALIZATION_TIMEOUT=1"} +
-                          variables + Words{program_path(), "train", "--steps", "1", "--dataset", small_dataset()})
+    return RunningProgram(
+               Words{"/usr/bin/env", "LOCKSTEP_COORDINATOR=127.0.0.1:" + std::to_string(port),
+                     "LOCKSTEP_NUM_PROCESSES=2", "LOCKSTEP_PROCESS_ID=1",
+                     "LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef", "LOCKSTEP_INITIALIZATION_TIMEOUT=1"} +
+               variables + Words{program_path(), "train", "--no-save", "--steps", "1", "--dataset", small_dataset()})
         .wait()
         .exit_code;
   };

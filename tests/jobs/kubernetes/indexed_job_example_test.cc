@@ -61,7 +61,7 @@ TEST(BatchLogger, ReportsARunThatEndsEarly) {
 // 600 examples in batches of 128, the last one of 88: 64 and 44 for each of two processes.
 TEST(IndexedJobExample, EveryRankLogsItsBatches) {
   const RunningProgram::Result result =
-      RunningProgram({program_path(), "launch", "-n", "2", "--devices", "2", "--", "train", "--dataset",
+      RunningProgram({program_path(), "launch", "-n", "2", "--devices", "2", "--", "train", "--no-save", "--dataset",
                       small_dataset(), "--epochs", "2", "--loggers", "batches"})
           .wait();
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -84,7 +84,7 @@ TEST(IndexedJobExample, ReachesTheExpectedLoss) {
   if (!long_tests()) GTEST_SKIP() << "runs with LOCKSTEP_LONG_TESTS=1";
   if (run_lockstep({"data", "verify", "mnist"}).exit_code != 0) GTEST_SKIP() << "no MNIST in the cache";
   const RunningProgram::Result result = RunningProgram({program_path(), "launch", "-n", "2", "--devices", "2", "--",
-                                                        "train", "--epochs", "8", "--loggers", "batches"})
+                                                        "train", "--no-save", "--epochs", "8", "--loggers", "batches"})
                                             .wait();
   ASSERT_EQ(result.exit_code, 0) << result.err;
   expect_contains(result.err, "[0] Rank 0: epoch: 8/8, batch: 468/469, batch size: 128, batch per host size: 64\n");

@@ -229,7 +229,7 @@ TEST_F(TrainerStatus, TrainCommandReportsProgress) {
     return RunningProgram({"/usr/bin/env", "KUBEFLOW_TRAINER_SERVER_URL=" + url,
                            "KUBEFLOW_TRAINER_SERVER_CA_CERT=" + dir_.path() + "/authority.pem",
                            "KUBEFLOW_TRAINER_SERVER_TOKEN=" + dir_.path() + "/token", program_path(), "train",
-                           "--dataset", small_dataset(), "--batch-size", "50", "--steps", "4", "--quiet"})
+                           "--no-save", "--dataset", small_dataset(), "--batch-size", "50", "--steps", "4", "--quiet"})
         .wait();
   };
   const auto result = train(to->url());

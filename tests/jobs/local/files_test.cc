@@ -254,6 +254,7 @@ TEST(Replica, OperatorVariablesOverrideTheManifestAndTheTokenIsAFile) {
                                            "B=xy",
                                            "COORDINATOR_ADDRESS=127.0.0.1",
                                            "COORDINATOR_PORT=7000",
+                                           "LOCKSTEP_JOB=job-:0",
                                            "LOCKSTEP_TOKEN_FILE=/attempt/token",
                                            "NUM_PROCESSES=2",
                                            "PATH=/bin",

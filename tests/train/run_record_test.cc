@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/faulty_files.h"
+#include "base/json.h"
 #include "base/throws.h"
 #include "support/text_file.h"
 #include "train/run_recorder.h"

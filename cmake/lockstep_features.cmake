@@ -55,6 +55,18 @@ else()
   lockstep_feature("JPEG images" FALSE "install libjpeg-dev")
 endif()
 
+# The HTTP server of `lockstep serve`.
+# pkg-config knows the definitions that its library was compiled with.
+find_package(PkgConfig QUIET)
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(HTTPLIB QUIET cpp-httplib)
+endif()
+if(HTTPLIB_FOUND)
+  lockstep_feature("HTTP server" TRUE "cpp-httplib ${HTTPLIB_VERSION}")
+else()
+  lockstep_feature("HTTP server" FALSE "install libcpp-httplib-dev and pkg-config")
+endif()
+
 # Many processes: gRPC for the control plane, MPI between hosts.
 # pkg-config finds gRPC: its CMake package requires protobuf with its compiler, which are not used.
 option(LOCKSTEP_GRPC "control plane over gRPC where it is found" ON)

@@ -68,10 +68,10 @@ TEST_F(PredictCommand, BrokenImageIsAnErrorAndTheOthersAreAnswered) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.out.find(good), std::string::npos);
   EXPECT_NE(result.out.find(path("d.png")), std::string::npos);
-  EXPECT_EQ(result.err, "lockstep: predict: read " + bad +
-                            ": it is neither a PNG nor a JPEG file; convert or remove it\nlockstep: predict: open " +
-                            missing +
-                            ": No such file or directory; check the path\nlockstep: predict: 2 of 4 inputs could not be used\n");
+  EXPECT_EQ(result.err,
+            "lockstep: predict: read " + bad +
+                ": it is neither a PNG nor a JPEG file; convert or remove it\nlockstep: predict: open " + missing +
+                ": No such file or directory; check the path\nlockstep: predict: 2 of 4 inputs could not be used\n");
   const nlohmann::json all = nlohmann::json::parse(predict({good, bad, "-o", "json"}).out);
   EXPECT_EQ(all[0]["class"], "dark");
   EXPECT_EQ(all[1]["error"], "read " + bad + ": it is neither a PNG nor a JPEG file; convert or remove it");

@@ -1,0 +1,235 @@
+// `lockstep serve`: requests, batches, limits, tokens and the end of the server.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#ifdef LOCKSTEP_WITH_HTTPLIB
+
+#include <httplib.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "results/picture_run.h"
+
+namespace lockstep {
+namespace {
+
+using nlohmann::json;
+
+// A running server. The destructor stops it by SIGTERM.
+class Server {
+ public:
+  explicit Server(const std::string& run, const Words& flags = {})
+      : out_(dir_.path() + "/out"),
+        program_({"sh", "-c", command(run, flags)}),
+        port_(read_port()),
+        client_("127.0.0.1", port_) {
+    client_.set_read_timeout(60);
+  }
+  ~Server() { stop(); }
+
+  // Returns the exit code of the program.
+  int stop() {
+    if (!stopped_) {
+      program_.send(SIGTERM);
+      code_ = program_.wait().exit_code;
+      stopped_ = true;
+    }
+    return code_;
+  }
+  int port() const { return port_; }
+  httplib::Client& client() { return client_; }
+  std::string output() const {
+    const std::vector<uint8_t> bytes = FileSystem::real().read_file(out_);
+    return {bytes.begin(), bytes.end()};
+  }
+
+ private:
+  std::string command(const std::string& run, const Words& flags) const {
+    std::string out = fmt::format("exec {} serve {} --port 0", program_path(), run);
+    for (const std::string& flag : flags) out += " " + flag;
+    return out + " > " + out_;
+  }
+  // The port that the program prints when it listens.
+  int read_port() const {
+    for (int i = 0; i < 60'000; ++i) {
+      const std::string text = FileSystem::real().exists(out_) ? output() : "";
+      const size_t at = text.rfind(':');
+      if (text.ends_with('\n') && at != text.npos) return std::stoi(text.substr(at + 1));
+      ::poll(nullptr, 0, 1);
+    }
+    ADD_FAILURE() << "the server does not listen";
+    return 0;
+  }
+
+  const TempDir dir_;
+  const std::string out_;
+  RunningProgram program_;
+  const int port_;
+  httplib::Client client_;
+  bool stopped_ = false;
+  int code_ = 0;
+};
+
+std::string png_body(const std::string& kind) {
+  const std::vector<uint8_t> png = detail::to_png(picture(kind, 3));
+  return {png.begin(), png.end()};
+}
+
+json rows(const std::string& kind) {
+  const detail::DecodedImage image = picture(kind, 3);
+  json out;
+  for (int64_t row = 0; row < image.rows; ++row)
+    out.push_back(
+        std::vector<int>(image.pixels.begin() + row * image.cols, image.pixels.begin() + (row + 1) * image.cols));
+  return out;
+}
+
+TEST(Serve, AnswersImagesAndArrays) {
+  Server server(picture_run());
+  EXPECT_TRUE(server.output().starts_with("serving " + picture_run() + " (model mlp, step 60) on http://127.0.0.1:"));
+  const auto image = server.client().Post("/predict?top=2", png_body("striped"), "image/png");
+  ASSERT_TRUE(image);
+  EXPECT_EQ(image->status, 200) << image->body;
+  const json first = json::parse(image->body)["predictions"];
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0]["class"], "striped");
+  EXPECT_EQ(first[0]["top"].size(), 2u);
+  const auto arrays = server.client().Post("/predict", json{rows("dark"), rows("light")}.dump(), "application/json");
+  ASSERT_TRUE(arrays);
+  const json both = json::parse(arrays->body)["predictions"];
+  ASSERT_EQ(both.size(), 2u) << arrays->body;
+  EXPECT_EQ(both[0]["class"], "dark");
+  EXPECT_EQ(both[1]["class"], "light");
+  EXPECT_EQ(server.stop(), 0);
+}
+
+TEST(Serve, RequestsAtOnceGetTheirOwnAnswers) {
+  Server server(picture_run());
+  const std::vector<std::string> kinds = {"dark", "light", "striped"};
+  std::vector<std::string> answers(24);
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < answers.size(); ++i)
+    clients.emplace_back([&, i] {
+      httplib::Client client("127.0.0.1", server.port());
+      client.set_read_timeout(60);
+      const auto result = client.Post("/predict", png_body(kinds[i % 3]), "image/png");
+      answers[i] = result ? result->body : "no answer";
+    });
+  for (std::thread& client : clients) client.join();
+  for (size_t i = 0; i < answers.size(); ++i)
+    EXPECT_EQ(json::parse(answers[i], nullptr, false)["predictions"][0]["class"], kinds[i % 3]) << answers[i];
+  const auto metrics = server.client().Get("/metrics");
+  ASSERT_TRUE(metrics);
+  EXPECT_NE(metrics->body.find("lockstep_predictions_total 24\n"), std::string::npos) << metrics->body;
+  EXPECT_NE(metrics->body.find("lockstep_requests_total{path=\"/predict\",status=\"200\"} 24\n"), std::string::npos);
+}
+
+TEST(Serve, WrongRequestsAreErrors) {
+  Server server(picture_run(), {"--max-body", "1"});
+  const auto expect_error = [&](const httplib::Result& result, int status, const std::string& message) {
+    ASSERT_TRUE(result) << message;
+    EXPECT_EQ(result->status, status) << result->body;
+    EXPECT_EQ(json::parse(result->body, nullptr, false)["error"], message);
+  };
+  httplib::Client& client = server.client();
+  expect_error(client.Post("/predict", "[1, 2, 3]", "application/json"), 400,
+               "the body has 3 numbers; an example has 64: send arrays of complete examples, or one PNG or JPEG image");
+  expect_error(client.Post("/predict", "[\"x\"]", "application/json"), 400,
+               "the body has \"x\" where a number is expected");
+  expect_error(client.Post("/predict?top=0", "[1]", "application/json"), 400,
+               "top is \"0\"; give a whole number from 1 to 2147483647");
+  expect_error(client.Get("/nothing"), 404, "unknown path; see lockstep serve --help");
+  expect_error(client.Post("/generate", "{}", "application/json"), 404, "unknown path; see lockstep serve --help");
+  const auto damaged = client.Post("/predict", png_body("dark").substr(0, 50), "image/png");
+  ASSERT_TRUE(damaged);
+  EXPECT_EQ(damaged->status, 400);
+  const auto large = client.Post("/predict", std::string(2 << 20, ' '), "application/json");
+  if (large) {  // the connection may be closed before the answer is read
+    EXPECT_EQ(large->status, 413);
+  }
+}
+
+TEST(Serve, TokenIsRequired) {
+  const TempDir dir;
+  write_text(dir.path() + "/token", "secret\n");
+  Server server(picture_run(), {"--api-token-file", dir.path() + "/token"});
+  httplib::Client& client = server.client();
+  EXPECT_EQ(client.Post("/predict", png_body("dark"), "image/png")->status, 401);
+  EXPECT_EQ(client.Get("/metrics")->status, 401);
+  const auto health = client.Get("/health");
+  EXPECT_EQ(health->status, 200);
+  EXPECT_EQ(json::parse(health->body)["status"], "ok");
+  client.set_bearer_token_auth("wrong");
+  EXPECT_EQ(client.Post("/predict", png_body("dark"), "image/png")->status, 401);
+  client.set_bearer_token_auth("secret");
+  EXPECT_EQ(client.Post("/predict", png_body("dark"), "image/png")->status, 200);
+}
+
+TEST(Serve, OtherMachinesNeedAToken) {
+  const TempDir dir;
+  expect_usage_error({"serve", picture_run(), "--host", "0.0.0.0"},
+                     "serve: other machines can reach 0.0.0.0; give --api-token-file FILE with the token that clients "
+                     "must send");
+  write_text(dir.path() + "/token", "\n");
+  expect_usage_error({"serve", picture_run(), "--api-token-file", dir.path() + "/token"},
+                     "serve: " + dir.path() + "/token has no token; write one, such as of `openssl rand -hex 32`");
+}
+
+TEST(Serve, UsedPortIsAnError) {
+  Server server(picture_run());
+  const ProcessResult second = run_lockstep({"serve", picture_run(), "--port", std::to_string(server.port())});
+  EXPECT_EQ(second.exit_code, 1);
+  EXPECT_EQ(
+      second.output,
+      fmt::format("lockstep: serve: cannot listen on 127.0.0.1 port {}; choose another port with --port, or another "
+                  "--host\n",
+                  server.port()));
+}
+
+TEST(Serve, TextIsGeneratedAsByGenerate) {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 1500; ++i) text += fmt::format("{} times {} is {}.\n", i % 31, i % 17, (i % 31) * (i % 17));
+  write_text(dir.path() + "/text.txt", text);
+  const std::string run = dir.path() + "/run";
+  ASSERT_EQ(run_lockstep({"train",
+                          "--model",
+                          "gpt",
+                          "--dataset",
+                          "text:" + dir.path() + "/text.txt",
+                          "--size",
+                          "char-small",
+                          "--layers",
+                          "2",
+                          "--heads",
+                          "2",
+                          "--width",
+                          "16",
+                          "--context",
+                          "24",
+                          "--steps",
+                          "3",
+                          "--checkpoint-dir",
+                          run,
+                          "--quiet"})
+                .exit_code,
+            0);
+  const RunningProgram::Result wanted = RunningProgram({program_path(), "generate", run, "--prompt", "3 times",
+                                                        "--tokens", "20", "--seed", "5", "--quiet"})
+                                            .wait();
+  Server server(run);
+  const auto result =
+      server.client().Post("/generate", R"({"prompt": "3 times", "tokens": 20, "seed": 5})", "application/json");
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status, 200);
+  EXPECT_EQ(result->body + "\n", wanted.out);
+  const auto wrong = server.client().Post("/generate", R"({"tokens": 0})", "application/json");
+  ASSERT_TRUE(wrong);
+  EXPECT_EQ(wrong->status, 400) << wrong->body;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+#endif

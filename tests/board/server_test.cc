@@ -203,7 +203,7 @@ TEST_F(Board, RunsWithManyMetricsAreListed) {
   EXPECT_EQ(run.at("step"), 7);
   EXPECT_EQ(run.at("values").at("loss"), 1.5);
   EXPECT_EQ(run.at("tags").size(), 20'000u);
-  EXPECT_EQ(run.at("ignored_tags"), 40'001);
+  EXPECT_EQ(run.at("ignored_tags"), 20'000);  // at least: names are counted up to the limit
 }
 
 TEST_F(Board, DeletedRunsDisappear) {

@@ -28,9 +28,9 @@ def write_metrics(path, points):
             file.write("".join(line(step) for step in range(begin, min(begin + 100_000, points + 1))))
 
 
-def request(url, body=None):
+def request(url, body=None, method=None):
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data), timeout=300) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=300) as answer:
         return json.load(answer)["value"]
 
 
@@ -91,7 +91,7 @@ def main():
             begin = time.time()
             times.append(shown(step) - 1e3 * begin)
         print("new point shown: median %.0f ms, maximum %.0f ms" % (statistics.median(times), max(times)))
-        request(page + "/window")
+        request(page, method="DELETE")  # ends the browser
     finally:
         for process in processes:
             process.terminate()

@@ -7,8 +7,8 @@
 
 namespace lockstep::board {
 
-// Fills title, state, steps, times and values from at most 128 KiB of the file and from run.json beside it or above it.
-// `now` is in seconds since 1970. Throws IoError.
+// Fills title, state, steps, times and values from the first and the last lines of the file, and from run.json of the
+// folder. `now` is in seconds since 1970. Throws IoError.
 void read_run_line(FileSystem& files, const std::string& run_folder, const std::string& metrics_path, double now,
                    RunLine& out);
 

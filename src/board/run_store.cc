@@ -62,27 +62,43 @@ void RunStore::scan() {
   std::set<std::string> ids;
   bool changed = false;
   for (const auto& [name, paths] : found) {
-    RunLine line;
-    line.id = id_of(paths.first);
-    line.name = name;
+    ids.insert(id_of(paths.first));
     try {
-      read_run_line(files, paths.first, paths.second, unix_now(), line);
-    } catch (const IoError&) {
-      continue;
+      changed |= scan_run(name, paths.first, paths.second);
+    } catch (const IoError&) {  // removed meanwhile
     }
-    ids.insert(line.id);
-    const std::lock_guard lock(mutex_);
-    RunPointer& run = runs_[line.id];
-    if (!run) run = std::make_shared<Run>();
-    changed |= run->path != paths.second || run->line != line;
-    run->path = paths.second;
-    run->line = std::move(line);
   }
   const std::lock_guard lock(mutex_);
   changed |= std::erase_if(runs_, [&](const auto& each) { return !ids.contains(each.first); }) > 0;
   if (!changed) return;
   ++list_version_;
   changed_.notify_all();
+}
+
+// Reads the line of a run, if its files have changed or it may have stopped. Returns whether the line is another one.
+bool RunStore::scan_run(const std::string& name, const std::string& folder, const std::string& file) {
+  std::error_code missing;
+  const auto state_written = std::filesystem::last_write_time(folder + "/run.json", missing);
+  const int64_t bytes = FileSystem::real().size(file);
+  RunLine line;
+  line.id = id_of(folder);
+  line.name = name;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = runs_.find(line.id);
+    if (known != runs_.end() && known->second->path == file && known->second->line.bytes == bytes &&
+        known->second->state_written == state_written && known->second->line.state != "running")
+      return false;
+  }
+  read_run_line(FileSystem::real(), folder, file, unix_now(), line);
+  const std::lock_guard lock(mutex_);
+  RunPointer& run = runs_[line.id];
+  if (!run) run = std::make_shared<Run>();
+  const bool changed = run->path != file || run->line != line;
+  run->path = file;
+  run->state_written = state_written;
+  run->line = std::move(line);
+  return changed;
 }
 
 // Reads a slice of each loaded run. Returns whether more is left.

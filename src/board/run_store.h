@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -67,6 +68,7 @@ class RunStore {
     std::mutex mutex;  // of metrics
     std::string path;  // of the metrics file
     RunLine line;
+    std::filesystem::file_time_type state_written;  // of run.json when `line` was read
     std::unique_ptr<charts::RunMetrics> metrics;
     bool complete = false;
     int64_t version = 0;
@@ -76,6 +78,7 @@ class RunStore {
 
   void watch();
   void scan();
+  bool scan_run(const std::string& name, const std::string& folder, const std::string& file);
   bool read_more();
   void drop_unused();
   Changes changes_locked() const;

@@ -15,7 +15,7 @@ namespace lockstep::charts {
 
 struct MetricsLimits {
   size_t buckets = size_t{1} << 19;  // of all series together, as far as kMinBuckets allows
-  size_t tags = 50'000;              // further ones are counted, but not stored
+  size_t tags = 20'000;              // further ones are counted, but not stored
   size_t messages = 1000;            // the newest ones
 };
 inline constexpr size_t kMinBuckets = 128, kMaxBuckets = size_t{1} << 16;  // of a series

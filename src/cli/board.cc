@@ -5,12 +5,15 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/file.h"
 #include "base/os/host_name.h"
+#include "base/print_stderr.h"
 #include "base/printable.h"
 #include "board/access.h"
 #include "cli/command.h"
 #include "command/help.h"
 #include "command/number_check.h"
+#include "command/runtime_flags.h"
 #include "train/run_folders.h"
 
 namespace lockstep::cli {
@@ -20,6 +23,7 @@ struct BoardArguments {
   std::string runs = kRunsFolder, host = "127.0.0.1", token;
   int port = 0;
   bool no_token = false;
+  RuntimeFlags runtime;
 };
 
 int board_command(const BoardArguments& arguments) {
@@ -33,6 +37,7 @@ int board_command(const BoardArguments& arguments) {
   if (!arguments.token.empty() && !board::is_valid_token(arguments.token))
     throw UsageError("board: --token: use 1 to 256 letters, digits, \"-\", \"_\" and \".\"");
   const std::string token = arguments.no_token ? "" : arguments.token.empty() ? board::new_token() : arguments.token;
+  export_flags(arguments.runtime);
   board::Server server({.runs = arguments.runs, .host = arguments.host, .port = arguments.port, .token = token});
   const std::string host = arguments.host.find(':') == std::string::npos ? arguments.host : "[" + arguments.host + "]";
   fmt::print("http://{}:{}/{}\n", host, server.port(), token.empty() ? "" : "?token=" + token);
@@ -42,6 +47,8 @@ int board_command(const BoardArguments& arguments) {
     fmt::print("From another machine, first run there: ssh -N -L {0}:127.0.0.1:{0} {1}\n", server.port(),
                printable(own_host_name()));
   std::fflush(stdout);
+  if (!FileSystem::real().exists(arguments.runs))
+    print_stderr("lockstep: board: {} does not exist yet; its runs are shown when it does\n", arguments.runs);
   server.run();
   return kDone;
 }
@@ -61,6 +68,7 @@ void add_board_command(CLI::App& program, Action& action) {
       ->type_name("TEXT");
   command->add_flag("--no-token", arguments->no_token,
                     "require no secret: every user of this machine can open the page");
+  add_runtime_flags(*command, arguments->runtime, {SettingGroup::jobs});
   add_examples(*command, {"lockstep board", "lockstep board --runs experiments --port 8080"});
   command->callback([arguments, &action] { action = [arguments] { return board_command(*arguments); }; });
 }

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "board/board.h"
+#include "board/running_board.h"
 #include "support/text.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "board/access.h"
-#include "board/board.h"
+#include "board/running_board.h"
 #include "support/text.h"
 
 namespace lockstep {
@@ -187,6 +187,23 @@ TEST_F(Board, EventsNameWhatHasChanged) {
   get_in_background_.join();
   expect_contains(seen, "event: changed\ndata: [");
   EXPECT_TRUE(comes_true([&] { return get("/api/series?tag=loss&run=" + run).at("last") == 101; }));
+}
+
+TEST_F(Board, RunsWithManyMetricsAreListed) {
+  std::string scalars;
+  for (int i = 0; i < 60'000; ++i) scalars += fmt::format(",\"tag{}\":{}", i, i);
+  runs_.add("wide", 0);
+  runs_.append("wide", "{\"kind\":\"step\",\"step\":7,\"time\":1800000007,\"loss\":1.5" + scalars + "}\n");
+  const auto is_listed = [&] {
+    const std::string id = id_of("wide");
+    return !id.empty() && get("/api/runs/" + id).at("values").contains("loss");
+  };
+  ASSERT_TRUE(comes_true(is_listed, std::chrono::minutes(1), std::chrono::milliseconds(50)));
+  const json run = get("/api/runs/" + id_of("wide"));
+  EXPECT_EQ(run.at("step"), 7);
+  EXPECT_EQ(run.at("values").at("loss"), 1.5);
+  EXPECT_EQ(run.at("tags").size(), 20'000u);
+  EXPECT_EQ(run.at("ignored_tags"), 20'000);  // at least: names are counted up to the limit
 }
 
 TEST_F(Board, DeletedRunsDisappear) {

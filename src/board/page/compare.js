@@ -75,6 +75,12 @@ export function showDetails(element, runs) {
     list.append(...alarms);
     element.append(make("h2", "Alarms"), list);
   }
+  for (const run of runs) {
+    const problems = [];
+    if (run.skipped_lines > 0) problems.push(`${run.skipped_lines} damaged lines were skipped`);
+    if (run.ignored_tags > 0) problems.push(`${run.ignored_tags} or more metrics beyond the limit are not shown`);
+    if (problems.length > 0) element.append(make("p", `${run.name}: ${problems.join(", ")}`, { class: "note" }));
+  }
   const [differing, equal] = settingRows(runs);
   element.append(make("h2", "Settings"));
   if (differing.length > 0) element.append(table(runs, differing));

@@ -152,7 +152,8 @@ std::string page_text(const CLI::App& app, const std::string& path, const std::s
   const Footer footer = parse_footer(app.get_footer());
   std::string out = fmt::format(
       // Names of flags, files and values are neither hyphenated nor spread over the line.
-      ".TH {} 1 \"\" \"{}\" \"User commands\"\n.nh\n.ad l\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}{}\n.SH DESCRIPTION\n{}\n",
+      ".TH {} 1 \"\" \"{}\" \"User commands\"\n.nh\n.ad l\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}{}\n.SH "
+      "DESCRIPTION\n{}\n",
       literal(upper(page_name(path))), literal(version), literal(page_name(path)), literal(app.get_description()),
       bold(path), literal(usage.substr(path.size())), prose(as_sentence(app.get_description())));
   if (!footer.text.empty()) out += ".PP\n" + footer.text;

@@ -242,6 +242,25 @@ TEST(Train, AccumulationIsCloseToTheFullBatch) {
   EXPECT_LT(furthest, 1e-5);
 }
 
+TEST(Train, MemoryLimitRematerializesOrEndsTheRunBeforeItBegins) {
+  const TempDir dir;
+  const Words flags = text_flags() + Words{"--steps", "3"};
+  const auto limited = [&](const std::string& name, const Words& more) {
+    return train(flags + more + Words{"--checkpoint-dir", dir.path() + "/" + name});
+  };
+  ASSERT_EQ(limited("stored", {}).exit_code, 0);
+  const auto fits = limited("fits", {"--memory-limit", "2.5M"});
+  ASSERT_EQ(fits.exit_code, 0) << fits.err;
+  expect_contains(fits.err, "MiB, more than the memory_limit of 2.5 MiB: blocks are rematerialized (remat), with ");
+  expect_same_weights(dir.path() + "/fits", dir.path() + "/stored");
+  for (const Words& more : {Words{"--memory-limit", "1M"}, Words{"--memory-limit", "2.5M", "--remat", "none"}}) {
+    const auto large = limited("large", more);
+    EXPECT_EQ(large.exit_code, 2);
+    expect_contains(large.err, "lockstep: train: a step of 50 examples needs ");
+    EXPECT_FALSE(FileSystem::real().exists(dir.path() + "/large"));
+  }
+}
+
 TEST(Train, CheckpointsHaveThePrintedAccuracy) {
   const TempDir dir;
   const RunningProgram::Result run = train({"--steps", "20", "--eval-every", "7", "--checkpoint-dir", dir.path()});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -144,7 +145,11 @@ std::string run_time_text(const ListedRun& run, JobTime now) {
                           : std::chrono::seconds(static_cast<int64_t>(end - record.started)));
 }
 
-std::string metric_text(double value) { return fmt::format("{:.4g}", value); }
+std::string metric_text(double value) {
+  constexpr double kLarge = 1000;  // such as examples per second
+  return std::abs(value) >= kLarge && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value)
+                                                             : fmt::format("{:.4g}", value);
+}
 
 std::string setting_text(const ListedRun& run, const std::string& key) {
   const auto at = run.record.settings.find(key);

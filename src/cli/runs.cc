@@ -1,5 +1,7 @@
 // `lockstep runs`: lists, shows and compares the runs below the working directory. runs_delete.cc deletes them.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -137,12 +139,15 @@ int list(const ListArguments& arguments) {
     return kDone;
   }
   const bool wide = arguments.output == "wide";
-  const RunTable table =
-      table_of_runs(runs, {.metric = arguments.metric, .wide = wide, .headers = !arguments.no_headers}, now_here());
+  winsize size = {};
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  const size_t columns = terminal && !wide ? size.ws_col : 0;
+  const RunTable table = table_of_runs(
+      runs, {.metric = arguments.metric, .wide = wide, .headers = !arguments.no_headers, .columns = columns},
+      now_here());
   fmt::print("{}", TableLayout().format(table.rows));
   if (!table.hidden.empty())
-    print_stderr("{} more differ: {}; -o wide shows them\n",
-                 counted(static_cast<int64_t>(table.hidden.size()), "setting"), fmt::join(table.hidden, ", "));
+    print_stderr("not shown: {}; -o wide shows all settings that differ\n", fmt::join(table.hidden, ", "));
   return kDone;
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <set>
 
 #include "base/names.h"
@@ -12,8 +14,8 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr size_t kMaxSettings = 4;     // in a table that is not wide
-constexpr size_t kMaxValueBytes = 40;  // of a setting in a table
+constexpr std::ptrdiff_t kMaxSettings = 4;  // in a table that is not wide
+constexpr size_t kMaxValueBytes = 40;       // of a setting in a table
 
 // Whether the setting neither changes the result nor says what is trained.
 bool is_incidental(const std::string& key) {
@@ -26,6 +28,12 @@ bool is_incidental(const std::string& key) {
 std::string upper_case(std::string text) {
   for (char& c : text)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return text;
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return text;
 }
 
@@ -137,7 +145,11 @@ std::string run_time_text(const ListedRun& run, JobTime now) {
                           : std::chrono::seconds(static_cast<int64_t>(end - record.started)));
 }
 
-std::string metric_text(double value) { return fmt::format("{:.4g}", value); }
+std::string metric_text(double value) {
+  constexpr double kLarge = 1000;  // such as examples per second
+  return std::abs(value) >= kLarge && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value)
+                                                             : fmt::format("{:.4g}", value);
+}
 
 std::string setting_text(const ListedRun& run, const std::string& key) {
   const auto at = run.record.settings.find(key);
@@ -157,39 +169,85 @@ std::vector<std::string> differing_settings(const std::vector<ListedRun>& runs) 
   return out;
 }
 
-RunTable table_of_runs(const std::vector<ListedRun>& runs, const RunTableOptions& options, JobTime now) {
-  RunTable out;
+namespace {
+
+// A column of the table of runs: its header, and its cell for a run.
+struct RunColumn {
+  std::string header;
+  std::function<std::string(const ListedRun&)> cell;
+  bool setting = false;
+};
+
+std::vector<RunColumn> columns_of(const std::vector<ListedRun>& runs, const RunTableOptions& options, JobTime now) {
   const std::string metric = options.metric.empty() ? common_metric(runs) : options.metric;
-  std::vector<std::string> settings = differing_settings(runs);
-  std::erase_if(settings, [](const std::string& key) { return key == "model" || key == "dataset"; });
-  if (!options.wide && settings.size() > kMaxSettings) {
-    out.hidden.assign(settings.begin() + kMaxSettings, settings.end());
-    settings.resize(kMaxSettings);
+  std::vector<RunColumn> out = {
+      {"NAME", [](const ListedRun& run) { return run.name; }},
+      {"STATE", [](const ListedRun& run) { return state_of(run); }},
+      {"MODEL", [](const ListedRun& run) { return dash_if_empty(run.record.task); }},
+      {"DATASET", [](const ListedRun& run) { return dash_if_empty(shortened(run.record.dataset)); }},
+      {"STEPS", [](const ListedRun& run) { return steps_text(run.record); }},
+      {metric.empty() ? "METRIC" : upper_case(metric),
+       [metric](const ListedRun& run) { return metric_cell(run.record, metric); }},
+      {"TIME", [now](const ListedRun& run) { return run_time_text(run, now); }},
+      {"AGE", [now](const ListedRun& run) { return age_text(time_of(run.record.created), now); }}};
+  if (options.wide) {
+    out.push_back({"DEVICES", [](const ListedRun& run) { return devices_text(run.record); }});
+    out.push_back({"HOST", [](const ListedRun& run) { return dash_if_empty(run.record.host); }});
+    out.push_back({"PID", [](const ListedRun& run) { return std::to_string(run.record.pid); }});
+    out.push_back(
+        {"VERSION", [](const ListedRun& run) { return fmt::format("{} {}", run.record.program, run.record.version); }});
+    out.push_back({"COMMIT", [](const ListedRun& run) { return git_text(run.record); }});
   }
-  if (options.headers) {
-    TableRow header = {"NAME", "STATE", "MODEL", "DATASET", "STEPS", metric.empty() ? "METRIC" : upper_case(metric),
-                       "TIME", "AGE"};
-    if (options.wide) header.insert(header.end(), {"DEVICES", "HOST", "PID", "VERSION", "COMMIT"});
-    for (const std::string& key : settings) header.push_back(upper_case(key));
-    out.rows.push_back(std::move(header));
-  }
-  for (const ListedRun& run : runs) {
-    const RunRecord& record = run.record;
-    TableRow row = {run.name,
-                    state_of(run),
-                    dash_if_empty(record.task),
-                    dash_if_empty(shortened(record.dataset)),
-                    steps_text(record),
-                    metric_cell(record, metric),
-                    run_time_text(run, now),
-                    age_text(time_of(record.created), now)};
-    if (options.wide)
-      row.insert(row.end(), {devices_text(record), dash_if_empty(record.host), std::to_string(record.pid),
-                             fmt::format("{} {}", record.program, record.version), git_text(record)});
-    for (const std::string& key : settings) row.push_back(shortened(setting_text(run, key)));
-    out.rows.push_back(std::move(row));
+  for (const std::string& key : differing_settings(runs))
+    if (key != "model" && key != "dataset")
+      out.push_back({upper_case(key), [key](const ListedRun& run) { return shortened(setting_text(run, key)); }, true});
+  return out;
+}
+
+std::vector<TableRow> rows_of(const std::vector<RunColumn>& columns, const std::vector<ListedRun>& runs, bool headers) {
+  std::vector<TableRow> out;
+  for (size_t i = 0; i < runs.size() + (headers ? 1 : 0); ++i) {
+    TableRow& row = out.emplace_back();
+    for (const RunColumn& column : columns)
+      row.push_back(headers && i == 0 ? column.header : column.cell(runs[i - (headers ? 1 : 0)]));
   }
   return out;
+}
+
+size_t width_of(const std::vector<TableRow>& rows) {
+  size_t widest = 0, line = 0;
+  for (const char c : TableLayout().format(rows)) {
+    line = c == '\n' ? 0 : line + 1;
+    widest = std::max(widest, line);
+  }
+  return widest;
+}
+
+// The column to leave out of a table that is too wide: a setting, then the model, which names have, then the data set.
+std::vector<RunColumn>::iterator least_needed(std::vector<RunColumn>& columns) {
+  if (columns.back().setting) return columns.end() - 1;
+  for (const char* header : {"MODEL", "DATASET", "TIME"})
+    if (const auto at = std::ranges::find(columns, header, &RunColumn::header); at != columns.end()) return at;
+  return columns.end();
+}
+
+}  // namespace
+
+RunTable table_of_runs(const std::vector<ListedRun>& runs, const RunTableOptions& options, JobTime now) {
+  RunTable out;
+  std::vector<RunColumn> columns = columns_of(runs, options, now);
+  const auto too_many_settings = [&] {
+    return !options.wide && std::ranges::count(columns, true, &RunColumn::setting) > kMaxSettings;
+  };
+  for (;;) {
+    out.rows = rows_of(columns, runs, options.headers);
+    const bool too_wide = options.columns > 0 && width_of(out.rows) > options.columns;
+    if (!too_wide && !too_many_settings()) return out;
+    const auto column = least_needed(columns);
+    if (column == columns.end()) return out;
+    if (column->setting) out.hidden.insert(out.hidden.begin(), lower_case(column->header));
+    columns.erase(column);
+  }
 }
 
 std::string describe_run(const ListedRun& run, const std::vector<std::string>& checkpoints, JobTime now) {

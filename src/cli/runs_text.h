@@ -20,6 +20,7 @@ struct RunTableOptions {
   std::string metric;  // empty: the main metric of each run
   bool wide = false;   // more columns, and all settings that differ
   bool headers = true;
+  size_t columns = 0;  // of the terminal: columns of the table that do not fit are left out; 0: all fit
 };
 struct RunTable {
   std::vector<TableRow> rows;

@@ -264,6 +264,18 @@ TEST_F(RunsCommand, ListsRunsWithTheSettingsThatDiffer) {
   EXPECT_EQ(all[0]["settings"]["learning_rate"], "0.01");
 }
 
+TEST_F(RunsCommand, LeavesOutColumnsThatDoNotFitTheTerminal) {
+  const ProcessResult shown = run_process(
+      {"script", "-qec", "stty cols 74; '" + program_path() + "' runs", "/dev/null"}, std::chrono::seconds(60));
+  ASSERT_EQ(shown.exit_code, 0) << shown.output;
+  const std::vector<std::string> lines = lines_of(shown.output);
+  ASSERT_EQ(lines.size(), 4u) << shown.output;
+  for (size_t i = 0; i < 3; ++i) EXPECT_LE(lines[i].size(), 75u) << lines[i];  // with a carriage return
+  EXPECT_TRUE(std::regex_search(lines[0], std::regex("^NAME +STATE +.*STEPS +TEST_ACCURACY +.*AGE"))) << lines[0];
+  expect_lacks(lines[0], "LEARNING_RATE");
+  expect_contains(lines[3], "not shown: learning_rate; -o wide shows all settings that differ");
+}
+
 TEST_F(RunsCommand, DescribesAndComparesThem) {
   const std::string shown = lockstep({"runs", "show", "best"}).out;
   expect_contains(shown, "Name:         " + names_[0] + "\n");

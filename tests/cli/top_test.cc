@@ -102,8 +102,8 @@ TEST(TopScreen, FitsEverySize) {
   state.machine.gpus = {{.name = "NVIDIA H200", .used = 1 << 30, .total = int64_t{139} << 30, .busy = 87}};
   for (const Mode mode : {Mode::list, Mode::filter, Mode::details, Mode::confirm, Mode::help}) {
     state.mode = mode;
-    for (size_t columns = 0; columns < 210; columns += 7)
-      for (size_t rows = 0; rows < 30; ++rows) {
+    for (size_t columns = 0; columns < 210; columns += 23)
+      for (size_t rows = 0; rows < 30; rows += 3) {
         const std::vector<std::string> lines = render_top(state, columns, rows, {true, true, true});
         EXPECT_EQ(lines.size(), rows);
         for (const std::string& line : lines) EXPECT_LE(display_width(line), columns);
@@ -114,7 +114,8 @@ TEST(TopScreen, FitsEverySize) {
                 .find("GPU 0 ▕████████▋ ▏  87%   memory ▕          ▏ 1.0 GiB of 139.0 GiB   NVIDIA H200\n"),
             std::string::npos)
       << screen_of(state, 120, 12);
-  EXPECT_NE(screen_of(state, 60, 12).find("  NAME                      STATE               STEP\n"), std::string::npos)
+  EXPECT_NE(screen_of(state, 60, 12).find("  NAME                      STATE               STEP    LEFT\n"),
+            std::string::npos)
       << screen_of(state, 60, 12);
 }
 
@@ -368,7 +369,7 @@ TEST(Top, ShowsRunsOnATerminal) {
   const TempDir dir;
   write_run(dir.path() + "/runs/first", "", kMetrics);
   write_run(dir.path() + "/runs/second", "", kMetrics);
-  TerminalProgram top({program_path(), "top", dir.path() + "/runs", "--state-dir", dir.path() + "/state"}, 100);
+  TerminalProgram top({program_path(), "top", dir.path() + "/runs", "--state-dir", dir.path() + "/state"}, 132);
   ASSERT_TRUE(top.shows("  second ")) << top.screen().text();
   EXPECT_TRUE(top.screen().on_other_screen());
   EXPECT_TRUE(top.shows("LOSSES")) << top.screen().text();

@@ -89,10 +89,10 @@ bool recognizes(const F& f, const Args&... args) {
   return has_row(with, "attention") && !has_row(with, "exp");
 }
 
-double largest(const Array& x) { return max(abs(astype(x, f64))).item<double>(); }
+double largest_of(const Array& x) { return max(abs(astype(x, f64))).item<double>(); }
 // The largest difference, relative to the largest element.
 double difference(const Array& a, const Array& b) {
-  return largest(astype(a, f64) - astype(b, f64)) / std::max(largest(b), 1e-3);
+  return largest_of(astype(a, f64) - astype(b, f64)) / std::max(largest_of(b), 1e-3);
 }
 
 // A loss whose gradient differs from element to element.
@@ -167,7 +167,9 @@ TEST(HandWrittenAttention, IsRecognizedInABatch) {
   expect_same_results(by_head, x, 1e-5);
   EXPECT_LE(difference(by_head(x.q, x.k, x.v), einsums(x.q, x.k, x.v)), 1e-5);
   // Gradients of single examples.
-  const auto of_each = vmap([](Array q, Array k, Array v) { return grad(weighted_loss(of_example))(Operands{q, k, v}).q; });
+  const auto of_each = vmap([](Array q, Array k, Array v) {
+    return grad(weighted_loss(of_example))(Operands{q, k, v}).q;
+  });
   EXPECT_TRUE(recognizes(of_each, x.q, x.k, x.v));
   EXPECT_LE(difference(jit(of_each)(x.q, x.k, x.v), jit(of_each, {.recognize = false})(x.q, x.k, x.v)), 1e-5);
 }

@@ -1,7 +1,6 @@
 // Recognition of what one row computes. Text in, text out.
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "ops/ops.h"
 #include "passes/passes.h"
@@ -9,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-Program read(std::string_view text) { return parse(text, all_ops()); }
-std::string recognized(std::string_view text) { return print(recognize(read(text))); }
+Program parsed(std::string_view text) { return parse(text, all_ops()); }
+std::string recognized(std::string_view text) { return print(recognize(parsed(text))); }
 
 // How often a row occurs, also in nested programs.
 int count_rows(const std::string& text, const std::string& row) {
@@ -124,12 +123,12 @@ TEST(Recognize, KeepsScoresAndWeightsThatAreUsedElsewhere) {
   EXPECT_NE(attributes(attention_of(plain)), "");
   for (const char* used : {"%3", "%19", "%20", "%24", "%27"}) {
     const std::string text = attention_of(plain, fmt::format("  return %28 {}\n}}", used));
-    EXPECT_EQ(recognize(read(text)), read(text)) << used;
+    EXPECT_EQ(recognize(parsed(text)), parsed(text)) << used;
   }
   const std::string twice = attention_of(plain, R"(  %29:f32[2,3,4,8] = einsum[spec="bhts,bshf->bthf"] %27 %0
   return %28 %29
 })");
-  EXPECT_EQ(recognize(read(twice)), read(twice));
+  EXPECT_EQ(recognize(parsed(twice)), parsed(twice));
 }
 
 TEST(Recognize, FindsAttentionInNestedProgramsWithTheMaskOutside) {
@@ -161,7 +160,7 @@ TEST(Recognize, FindsAttentionInNestedProgramsWithTheMaskOutside) {
 }
 
 TEST(Recognize, ReturnsOtherProgramsUnchanged) {
-  const Program p = read(R"(program(%0:f32[2,3]) {
+  const Program p = parsed(R"(program(%0:f32[2,3]) {
   %1:f32[2,3] = tanh %0
   %2:f32[2,3] = tanh %0
   %3:f32[2,3] = add %1 %2

@@ -221,8 +221,8 @@ void add_submit_command(CLI::App& program, Action& action) {
       ->allow_extra_args(false);
   command->add_flag("--dry-run", arguments->dry_run, "print the manifest, and start nothing");
   add_job_flags(*command, arguments->flags, false, "--namespace");
-  group_flags(*command, "Resources",
-              {"--processes", "--gpus", "--cpus", "--memory", "--time", "--nodes", "--partition", "--account"});
+  group_flags(*command, "Resources", {"--processes", "--gpus", "--cpus", "--memory", "--time", "--nodes"});
+  group_flags(*command, "Where it runs", {"--on", "--state-dir", "--namespace", "--partition", "--account", "--image"});
   add_footer(*command,
              "COMMAND is a lockstep command, such as train, or the path of a program. It runs in this folder.");
   add_examples(*command, {"lockstep submit -n 2 --name mnist -- train --model cnn",

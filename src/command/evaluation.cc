@@ -14,7 +14,7 @@
 #include "command/help.h"
 #include "data/images/png_write.h"
 #include "lockstep/devices.h"
-#include "lockstep/distributed.h"
+#include "train/user_program.h"
 
 namespace lockstep::cli {
 namespace {

@@ -23,7 +23,7 @@ namespace {
 using Cells = std::vector<std::string_view>;
 
 // A row of a table, or why it cannot be used.
-struct TableRow {
+struct FeatureRow {
   std::vector<float> features;
   std::string label, error;
 };
@@ -49,7 +49,7 @@ class CsvRows final : public InputSet {
   std::string name(int64_t i) const override { return fmt::format("{}:{}", path_, lines_[static_cast<size_t>(i)]); }
   std::string label(int64_t i) const override { return rows_[static_cast<size_t>(i)].label; }
   void read(int64_t i, std::byte* out, Conversions&) const override {
-    const TableRow& row = rows_[static_cast<size_t>(i)];
+    const FeatureRow& row = rows_[static_cast<size_t>(i)];
     if (!row.error.empty()) throw Error(row.error);
     std::memcpy(out, row.features.data(), row.features.size() * sizeof(float));
   }
@@ -101,7 +101,7 @@ class CsvRows final : public InputSet {
   }
 
   void add(const Cells& cells) {
-    TableRow row;
+    FeatureRow row;
     lines_.push_back(reader_.line());
     if (cells.size() != width_) {
       row.error = fmt::format("read {}: line {} has {}, but there are {} columns; fix the line", path_, reader_.line(),
@@ -113,7 +113,7 @@ class CsvRows final : public InputSet {
     rows_.push_back(std::move(row));
   }
 
-  void add_feature(std::string_view cell, size_t column, TableRow& row) const {
+  void add_feature(std::string_view cell, size_t column, FeatureRow& row) const {
     double value = 0;
     if (detail::parse_csv_number(cell, value) && std::isfinite(static_cast<float>(value))) {
       row.features.push_back(static_cast<float>(value));
@@ -129,7 +129,7 @@ class CsvRows final : public InputSet {
   size_t width_ = 0;
   std::vector<size_t> columns_;  // of the features
   std::optional<size_t> label_;
-  std::vector<TableRow> rows_;
+  std::vector<FeatureRow> rows_;
   std::vector<int64_t> lines_;
 };
 

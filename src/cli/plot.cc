@@ -59,7 +59,7 @@ std::vector<PlottedRun> open_runs(const PlotArguments& arguments) {
     const std::string folder = find_run("plot", word);
     const std::string file = find_metrics_file(FileSystem::real(), folder);
     if (file.empty())
-      throw_error("plot: {} has no log/metrics.jsonl; train with --log-dir, and with jsonl if --loggers is given",
+      throw_error("plot: {} has no log/metrics.jsonl; train without --no-save, and with jsonl if --loggers is given",
                   folder);
     std::string name = run_name(folder);
     const auto has_name = [&](const PlottedRun& run) { return run.name == name; };

@@ -106,7 +106,7 @@ TEST_F(Plot, RunsWithoutMetricsAreErrors) {
   FileSystem::real().make_dirs(path("c"));
   expect_failure(
       {path("c")}, 1,
-      fmt::format("plot: {} has no log/metrics.jsonl; train with --log-dir, and with jsonl if --loggers is given",
+      fmt::format("plot: {} has no log/metrics.jsonl; train without --no-save, and with jsonl if --loggers is given",
                   path("c")));
   write("d", "");
   expect_failure({path("d")}, 1, "plot: d has logged no metrics yet; wait for the first step, or use --follow");

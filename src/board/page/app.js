@@ -63,7 +63,7 @@ function showRuns() {
   const found = listedRuns();
   byId("run-list").replaceChildren(...found.slice(0, kMaxListed).map(runRow));
   if (inList) byId("run-list").querySelector(`input[value="${CSS.escape(focused)}"]`)?.focus();
-  byId("run-note").textContent = runs.length === 0 ? "No runs with metrics yet. Train one with lockstep train --log-dir."
+  byId("run-note").textContent = runs.length === 0 ? "No runs with metrics yet. Train one with lockstep train."
     : found.length > kMaxListed ? `${found.length} runs; ${kMaxListed} are shown. Search for others.` : "";
 }
 

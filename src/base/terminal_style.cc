@@ -90,7 +90,9 @@ void for_each_piece(std::string_view text, const Take& take) {
 
 TerminalStyle terminal_style(int descriptor) {
   const std::string term = environment_variable("TERM").value_or("");
-  const bool terminal = descriptor >= 0 && ::isatty(descriptor) == 1 && term != "dumb";
+  // Open MPI's mpirun gives its processes a pseudo-terminal, also when its own output is a file.
+  const bool under_mpirun = environment_variable("OMPI_COMM_WORLD_RANK").has_value();
+  const bool terminal = descriptor >= 0 && ::isatty(descriptor) == 1 && term != "dumb" && !under_mpirun;
   const bool forced = is_on("CLICOLOR_FORCE"), disabled = environment_variable("NO_COLOR") || term == "dumb" ||
                                                           (!forced && environment_variable("CLICOLOR") == "0");
   // The font of the Linux console has no eighths of blocks.

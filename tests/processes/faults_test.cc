@@ -196,8 +196,8 @@ TEST(Fault, DifferentProgramIsRejectedWithTheFirstEquation) {
   refused("--model", {"mlp", "mlp1024"}, "  process 2: program(%0:f32[784,1024], ");
 }
 
-void expect_refused(const std::function<Words(int)>& own, const std::string& message) {
-  Processes job(3, {.command = train_words({"--steps", "20", "--quiet"}), .own = own});
+void expect_refused(const std::function<Words(int)>& own, const std::string& message, const Words& flags = {}) {
+  Processes job(3, {.command = train_words(Words{"--steps", "20", "--quiet"} + flags), .own = own});
   for (int p = 0; p < 3; ++p) {
     const RunningProgram::Result result = job.wait(p);
     EXPECT_EQ(result.exit_code, 1);
@@ -210,11 +210,8 @@ TEST(Fault, DifferentRunIsRejectedWithTheFirstDifference) {
   expect_refused(flag("--seed"), "the seed 25, but process 1 has 24");
   expect_refused(flag("--steps"), "the setting steps 25, but process 1 has 24");
   const TempDir dir;
-  expect_refused(
-      [&](int p) {
-        return Words{"--checkpoint-every", p == 1 ? "24" : "25", "--checkpoint-dir", dir.path()};
-      },
-      "the setting checkpoint_every 25, but process 1 has 24");
+  expect_refused(flag("--checkpoint-every"), "the setting checkpoint_every 25, but process 1 has 24",
+                 {"--checkpoint-dir", dir.path()});
   expect_refused(flag("--eval-every"), "the setting eval_every 25, but process 1 has 24");
   expect_refused(
       [](int p) {

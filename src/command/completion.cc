@@ -276,15 +276,25 @@ std::string fish_quoted(const std::string& text) {
   return out += '\'';
 }
 
+// The command substitution that prints the names, as the value of `complete -a`; empty if there are none.
+std::string fish_names(Lookup lookup) {
+  return lookup == Lookup::runs   ? " -a '(command ls runs 2>/dev/null)'"
+         : lookup == Lookup::jobs ? " -a '(lockstep get jobs -o name 2>/dev/null | string replace -r \"^.*/\" \"\")'"
+                                  : "";
+}
+
 // The lines of a node. `when` is the option that limits a line to this node.
 std::string fish_lines(const std::string& complete, const CommandNode& node, const std::string& when) {
   std::string out;
   // Without -f, fish offers files, too.
-  if (!node.has_arguments || !node.arguments.empty()) out += fmt::format("{}{} -f\n", complete, when);
+  if (!node.has_arguments || (!node.arguments.empty() && node.lookup != Lookup::runs) || node.lookup == Lookup::jobs)
+    out += fmt::format("{}{} -f\n", complete, when);
   for (const CommandWord& command : node.commands)
     out += fmt::format("{}{} -f -a {} -d {}\n", complete, when, command.text, fish_quoted(command.help));
   if (!node.arguments.empty())
     out += fmt::format("{}{} -a {}\n", complete, when, fish_quoted(bash_words(node.arguments)));
+  if (const std::string names = fish_names(node.lookup); !names.empty())
+    out += fmt::format("{}{}{}\n", complete, when, names);
   for (const FlagWord& flag : node.flags) {
     std::string names = fmt::format("{}{} -l {}", complete, when, flag.text.substr(2));
     for (const std::string& name : flag.shorts) names += fmt::format(" -s {}", name.substr(1));
@@ -292,6 +302,7 @@ std::string fish_lines(const std::string& complete, const CommandNode& node, con
     out += fmt::format("{}{} -d {}\n", names, value, fish_quoted(flag.help));
     // In a line of their own, the values do not repeat the help.
     if (!flag.values.empty()) out += fmt::format("{} -x -a {}\n", names, fish_quoted(bash_words(flag.values)));
+    if (flag.lookup != Lookup::none) out += fmt::format("{}{}\n", names, fish_names(flag.lookup));
   }
   return out;
 }

@@ -88,7 +88,7 @@ TEST_F(OperatorTest, KilledReplicaAndSurvivorRestart) {
   Operator jobs(job_of(kExamples + "jaxjob-mnist.yaml"), image(), network_);
   bool killed = false;
   EXPECT_EQ(jobs.run([&] {
-    if (killed || !jobs.is_running(0) || jobs.process(0).err().find("on 16 devices") == std::string::npos) return;
+    if (killed || !jobs.is_running(0) || jobs.process(0).err().find("16 virtual devices") == std::string::npos) return;
     jobs.process(1).send(SIGKILL);
     killed = true;
   }),
@@ -105,7 +105,7 @@ TEST_F(OperatorTest, KilledCoordinatorAndSurvivorRestart) {
   Operator jobs(job, image(), network_);
   bool killed = false;
   EXPECT_EQ(jobs.run([&] {
-    if (killed || !jobs.is_running(0) || jobs.process(0).err().find("on 16 devices") == std::string::npos) return;
+    if (killed || !jobs.is_running(0) || jobs.process(0).err().find("16 virtual devices") == std::string::npos) return;
     jobs.process(0).send(SIGKILL);
     killed = true;
   }),

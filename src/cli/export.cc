@@ -8,6 +8,7 @@
 #include "base/print_stderr.h"
 #include "cli/command.h"
 #include "cli/stored_run.h"
+#include "command/checkpoint_argument.h"
 #include "command/choice_check.h"
 #include "command/help.h"
 #include "export/export_model.h"
@@ -161,12 +162,7 @@ int run(const ExportArguments& arguments) {
 void add_export_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("export", "write the model of a run for other programs");
   auto arguments = std::make_shared<ExportArguments>();
-  command
-      ->add_option("RUN", arguments->run,
-                   "a run in runs/ by its name, last, or the path of a run or checkpoint; of several checkpoints the "
-                   "newest complete one is used")
-      ->required()
-      ->type_name("RUN");
+  add_run_argument(*command, arguments->run);
   command
       ->add_option("--format", arguments->format,
                    "onnx: for ONNX runtimes; safetensors: the weights alone; c: a C++ header for small models; hf: a "

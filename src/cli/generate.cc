@@ -13,6 +13,7 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/stored_run.h"
+#include "command/checkpoint_argument.h"
 #include "command/choice_check.h"
 #include "command/devices_flag.h"
 #include "command/help.h"
@@ -154,11 +155,7 @@ void add_sampling_flags(CLI::App& command, GenerateOptions& options) {
 void add_generate_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("generate", "generate text with the language model of a checkpoint");
   auto arguments = std::make_shared<GenerateArguments>();
-  command
-      ->add_option("CHECKPOINT", arguments->checkpoint,
-                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest complete one is used")
-      ->required()
-      ->type_name("DIR|RUN");
+  add_run_argument(*command, arguments->checkpoint);
   CLI::Option* prompt =
       command->add_option("--prompt", arguments->prompt, "text to continue; if not given, the begin of a text")
           ->type_name("TEXT");

@@ -12,6 +12,7 @@
 #include "cli/predict_inputs.h"
 #include "cli/predict_print.h"
 #include "cli/stored_run.h"
+#include "command/checkpoint_argument.h"
 #include "command/choice_check.h"
 #include "command/devices_flag.h"
 #include "command/help.h"
@@ -171,12 +172,7 @@ int run(const PredictArguments& arguments) {
 void add_predict_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("predict", "predict the classes of images, or the target of table rows");
   auto arguments = std::make_shared<PredictArguments>();
-  command
-      ->add_option("RUN", arguments->run,
-                   "a run in runs/ by its name, last, or the path of a run or checkpoint; of several checkpoints the "
-                   "newest complete one is used")
-      ->required()
-      ->type_name("RUN");
+  add_run_argument(*command, arguments->run);
   command
       ->add_option("INPUT", arguments->inputs,
                    "PNG or JPEG images, folders of them, .npy files, or .csv files for a model of tables; -: a list of "

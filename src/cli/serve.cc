@@ -20,6 +20,7 @@
 #include "cli/predict_print.h"
 #include "cli/serve_batches.h"
 #include "cli/stored_run.h"
+#include "command/checkpoint_argument.h"
 #include "command/devices_flag.h"
 #include "command/help.h"
 #include "command/number_check.h"
@@ -250,12 +251,7 @@ int run(const ServeArguments& arguments) {
 void add_serve_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("serve", "answer HTTP requests with the model of a run");
   auto arguments = std::make_shared<ServeArguments>();
-  command
-      ->add_option("RUN", arguments->run,
-                   "a run in runs/ by its name, last, or the path of a run or checkpoint; of several checkpoints the "
-                   "newest complete one is used")
-      ->required()
-      ->type_name("RUN");
+  add_run_argument(*command, arguments->run);
   command->add_option("--host", arguments->host, "address to listen on (default: 127.0.0.1)")->type_name("ADDRESS");
   command->add_option("--port", arguments->port, "port; 0: a free one, which is printed (default: 8080)")
       ->type_name("N")

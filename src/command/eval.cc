@@ -72,12 +72,7 @@ int run(const EvalArguments& arguments) {
 void add_eval_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("eval", "evaluate the model of a checkpoint on a test set");
   auto arguments = std::make_shared<EvalArguments>();
-  command
-      ->add_option("RUN", arguments->checkpoint,
-                   "a run in runs/ by its name, last, or the path of a run or checkpoint; of several checkpoints the "
-                   "newest complete one is used")
-      ->required()
-      ->type_name("RUN");
+  add_run_argument(*command, arguments->checkpoint);
   command->add_option("--dataset", arguments->dataset, "a data set by name, or IDX files (default: that of the run)")
       ->type_name(
           "mnist|fashion-mnist|synthetic|cifar10|moby-dick|sotu|text:PATH|tokens:FILE|images:DIR|npy:X,Y|csv:FILE|"

@@ -148,11 +148,7 @@ int run(const InspectArguments& arguments) {
 void add_inspect_command(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("inspect", "show the contents of a checkpoint");
   auto arguments = std::make_shared<InspectArguments>();
-  command
-      ->add_option("CHECKPOINT", arguments->checkpoint,
-                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest one is shown")
-      ->required()
-      ->type_name("DIR|RUN");
+  add_run_argument(*command, arguments->checkpoint);
   command->add_flag("--verify", arguments->verify, "also verify the checksums of all shards");
   command->add_flag("--json", arguments->json, "print JSON");
   const std::string& name = program.get_name();

@@ -1,6 +1,7 @@
 #include <limits>
 #include <memory>
 
+#include "command/checkpoint_argument.h"
 #include "command/commands.h"
 #include "command/config_flags.h"
 #include "command/help.h"
@@ -12,11 +13,7 @@ namespace lockstep::cli {
 void add_task_eval_command(CLI::App& program, Action& action, const ProblemFactory& make) {
   CLI::App* command = program.add_subcommand("eval", "evaluate the model of a checkpoint on the test set");
   auto request = std::make_shared<EvaluationRequest>();
-  command
-      ->add_option("CHECKPOINT", request->checkpoint,
-                   "a checkpoint, or a folder of checkpoints or the name of a run, whose newest complete one is used")
-      ->required()
-      ->type_name("DIR|RUN");
+  add_run_argument(*command, request->checkpoint);
   command->add_option("--batch-size", request->batch_size, "examples per batch (default: 1000)")
       ->type_name("N")
       ->check(integer_between(1, std::numeric_limits<int>::max()));

@@ -78,7 +78,7 @@ TEST_F(GenerateCommand, StopStringsEndATextAndRepeat) {
 
 TEST_F(GenerateCommand, WrongFlagsAreUsageErrors) {
   const std::string help = "; see `lockstep generate --help`";
-  expect_usage_error({"generate"}, "generate: CHECKPOINT is required" + help);
+  expect_usage_error({"generate"}, "generate: RUN is required" + help);
   expect_usage_error({"generate", run_, "--temperature", "-1"},
                      "generate: --temperature: \"-1\" is not a number of at least 0" + help);
   expect_usage_error({"generate", run_, "--top-p", "0"},

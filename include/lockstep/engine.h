@@ -161,7 +161,7 @@ class Engine {
   // them, so that all processes stop after the same step.
   StepMetrics step(TrainState& state, const Loader& loader, const LoaderBatch& batch, bool ask_to_stop = false);
   // Evaluates every example exactly once, even when batch_size does not divide their number.
-  // `each`, if given, gets the predictions of every batch of a classifier whose task has `outputs`.
+  // `each`, if given, is called with the predictions of every batch, if the task has `outputs`.
   EvalResult evaluate(const TrainState& state, const SourcePtr& source, int64_t batch_size = 1000,
                       const std::function<void(const BatchPredictions&)>& each = {});
   // Trains until state.step == options.steps, with evaluations, checkpoints, alarms and loggers.

@@ -1,4 +1,4 @@
-// Who may use a board: a token in a cookie or header, and the Host header. Pure functions except new_token(); safe from
+// Access control of a board: a token in a cookie or header, and the Host header. Pure functions except new_token(); safe from
 // any thread.
 #pragma once
 

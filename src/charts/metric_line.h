@@ -34,7 +34,7 @@ struct MetricLine {
   std::vector<std::string> names = {};  // with escapes; the storage of some of `scalars`
 };
 
-// Parses a line without its newline into `out`, whose memory is reused. Returns false for a line that is damaged or of
+// Parses a line without its newline into `out` and reuses its memory. Returns false for a line that is damaged or of
 // another kind. REQUIRES: the line outlives the views in `out`.
 bool parse_metric_line(std::string_view line, MetricLine& out);
 

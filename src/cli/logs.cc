@@ -35,7 +35,7 @@ bool write_out(std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
 }
 
-// A replica whose log is printed.
+// A replica to print the log of.
 struct LoggedReplica {
   Job job;
   int index = 0;
@@ -175,7 +175,7 @@ void add_logs_command(CLI::App& program, Action& action) {
       ->check(integer_between(0, kMaxReplicas - 1));
   command->add_flag("-p,--previous", arguments->log.previous,
                     "print the output of the attempt before the last restart");
-  command->add_option("--since", arguments->since, "print only output of this time until now, such as 90s, 5m or 2h")
+  command->add_option("--since", arguments->since, "print only output of the last TIME, such as 90s, 5m or 2h")
       ->type_name("TIME")
       ->check(
           [](const std::string& text) -> std::string {

@@ -9,7 +9,7 @@
 
 namespace lockstep::cli {
 
-// The keys of the settings whose values differ between the runs, without folders and what is printed.
+// The keys of the settings that differ between the runs, without folders and settings of the output.
 std::vector<std::string> differing_settings(const std::vector<ListedRun>& runs);
 // The value of a setting as it is shown: "-" if it is empty or the run does not have it.
 std::string setting_text(const ListedRun& run, const std::string& key);

@@ -26,7 +26,7 @@ std::string job_variable(const detail::Environment& environment, const std::stri
 // The jobs of a process, the innermost first. Entries that are not `id:attempt` are ignored.
 std::vector<JobAttempt> job_attempts(const detail::Environment& environment);
 
-// Whether this process is a replica of a job on Kubernetes, whose disk is lost when its pod ends.
+// Whether this process is in a pod of a Kubernetes job. The pod's disk is lost when the pod ends.
 bool is_in_job_pod(const detail::Environment& environment);
 
 }  // namespace lockstep

@@ -17,8 +17,8 @@ struct TerminalStyle {
 };
 
 // The style of a descriptor. NO_COLOR and CLICOLOR=0 disable colors, CLICOLOR_FORCE enables them where the output is no
-// terminal. TERM=dumb disables colors and drawing, and so does mpirun, since its output may be a file. Unicode needs a UTF-8
-// locale (LC_ALL, LC_CTYPE or LANG).
+// terminal. TERM=dumb disables colors and drawing, and so does mpirun, since its output may be a file. Unicode needs a
+// UTF-8 locale (LC_ALL, LC_CTYPE or LANG).
 TerminalStyle terminal_style(int descriptor);
 
 // The columns of the terminal behind a descriptor: as it reports them, else $COLUMNS, else 80.

@@ -1,5 +1,5 @@
-// Access control of a board: a token in a cookie or header, and the Host header. Pure functions except new_token(); safe from
-// any thread.
+// Access control of a board: a token in a cookie or header, and the Host header. Pure functions except new_token(); safe
+// from any thread.
 #pragma once
 
 #include <string>

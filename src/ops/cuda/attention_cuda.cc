@@ -2,6 +2,8 @@
 // Letters as in AttentionSizes. Equations in f64 or with more than 256 features per head are computed on the host.
 #include <algorithm>
 #include <bit>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -157,23 +159,33 @@ AttentionBlocks AttentionKernels::queries_blocks() const {
   return out;
 }
 
+static void vary(const char* which, int64_t features, AttentionBlocks& out) {
+  const std::string name = fmt::format("LS_{}{}", which, features);
+  if (const char* text = std::getenv(name.c_str())) {
+    int w, k, s, b;
+    if (std::sscanf(text, "%d,%d,%d,%d", &w, &k, &s, &b) == 4) out.warps = w, out.walk = k, out.stages = s, out.each = b;
+  }
+}
 // The sizes for warpgroups. `each`: that many thread blocks per multiprocessor compute weights while others multiply.
 AttentionBlocks AttentionKernels::warpgroup_forward_blocks() const {
   AttentionBlocks out = features() > 64 ? AttentionBlocks{.warps = 8, .walk = 128, .stages = 2, .each = 1}
                                         : AttentionBlocks{.warps = 8, .walk = 64, .stages = 3, .each = 2};
   out.warpgroups = true;
+  vary("F", features(), out);
   out.shared_bytes = (out.own() * n_.e + out.stages * out.walk * (n_.e + n_.f)) * size_of(dtype_);
   return out;
 }
 
 AttentionBlocks AttentionKernels::warpgroup_keys_blocks() const {
   AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
+  vary("K", features(), out);
   out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_) + out.stages * out.walk * 8;
   return out;
 }
 
 AttentionBlocks AttentionKernels::warpgroup_queries_blocks() const {
   AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
+  vary("Q", features(), out);
   out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_);
   return out;
 }

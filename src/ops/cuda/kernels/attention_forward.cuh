@@ -73,7 +73,7 @@ struct AttentionForward {
       Machine::template set_rows<Keys>(scores, queries, stage);
       Softmax::hide(scores, mask, sees == mask.some, row, key + lane % 4 * 2);
       softmax.weigh(scores, by);
-      softmax.rescale(by);
+      if (Softmax::rescales(by)) softmax.rescale(by);
       Softmax::drop(scores, dropout, row, key + lane % 4 * 2);
       Machine::template add_scores<Values>(softmax.values, typename Machine::template Packed<decltype(scores)>(scores),
                                            stage + Keys::kSize);

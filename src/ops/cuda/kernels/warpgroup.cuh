@@ -60,6 +60,10 @@ template <int kLeft>
 inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
+// Keeps the compiler from waiting for products before it has computed x, which is never below -1.
+inline void pin(float x) {
+  if (x < -1.0f) asm volatile("nanosleep.u32 0;" ::: "memory");
+}
 // Keeps the compiler from moving accesses to registers across this place.
 template <int kWide>
 inline void keep(float (&c)[kWide][4]) {

@@ -2,8 +2,6 @@
 // Letters as in AttentionSizes. Equations in f64 or with more than 256 features per head are computed on the host.
 #include <algorithm>
 #include <bit>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -19,7 +17,8 @@ namespace {
 
 constexpr int64_t kMostFeatures = 256, kMostPosition = int64_t{1} << 30;
 constexpr int64_t kRowSumThreads = 256;
-constexpr int64_t kWarpgroupRows = 64;  // of a product
+constexpr int64_t kWarpgroupRows = 64;   // of a product
+constexpr int64_t kLongSequence = 4096;  // tokens from which on larger tiles are faster
 
 // The thread blocks of a kernel. A block has `own()` rows, queries or keys, and walks along the others in tiles of `walk`.
 struct AttentionBlocks {
@@ -159,33 +158,24 @@ AttentionBlocks AttentionKernels::queries_blocks() const {
   return out;
 }
 
-static void vary(const char* which, int64_t features, AttentionBlocks& out) {
-  const std::string name = fmt::format("LS_{}{}", which, features);
-  if (const char* text = std::getenv(name.c_str())) {
-    int w, k, s, b;
-    if (std::sscanf(text, "%d,%d,%d,%d", &w, &k, &s, &b) == 4) out.warps = w, out.walk = k, out.stages = s, out.each = b;
-  }
-}
-// The sizes for warpgroups. `each`: that many thread blocks per multiprocessor compute weights while others multiply.
+// The sizes for warpgroups, as measured on an H200. `each`: so many thread blocks per multiprocessor compute weights while
+// others multiply. Long sequences have enough tiles for large ones.
 AttentionBlocks AttentionKernels::warpgroup_forward_blocks() const {
-  AttentionBlocks out = features() > 64 ? AttentionBlocks{.warps = 8, .walk = 128, .stages = 2, .each = 1}
-                                        : AttentionBlocks{.warps = 8, .walk = 64, .stages = 3, .each = 2};
-  out.warpgroups = true;
-  vary("F", features(), out);
+  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 3, .warpgroups = true, .each = features() > 64 ? 2 : 4};
+  if (features() > 64 && n_.s > kLongSequence) out = {.warps = 8, .walk = 128, .stages = 2, .warpgroups = true};
   out.shared_bytes = (out.own() * n_.e + out.stages * out.walk * (n_.e + n_.f)) * size_of(dtype_);
   return out;
 }
 
 AttentionBlocks AttentionKernels::warpgroup_keys_blocks() const {
   AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
-  vary("K", features(), out);
+  if (features() <= 64 && n_.t > kLongSequence) out.walk = 128, out.each = 1;
   out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_) + out.stages * out.walk * 8;
   return out;
 }
 
 AttentionBlocks AttentionKernels::warpgroup_queries_blocks() const {
-  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
-  vary("Q", features(), out);
+  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 4};
   out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_);
   return out;
 }
@@ -235,9 +225,9 @@ extern "C" __global__ void __launch_bounds__({threads}{each})
               fmt::arg("header", header), fmt::arg("description", description()),
               fmt::arg("machine_header", blocks.warpgroups ? "attention_warpgroup.cuh" : "attention.cuh"),
               fmt::arg("machine", blocks.warpgroups ? "AttentionWarpgroups<T>" : "AttentionWarps<T, Attention::kFull>"),
-              fmt::arg("each", blocks.each > 1 ? fmt::format(", {}", blocks.each) : ""), fmt::arg("warps", blocks.warps),
-              fmt::arg("tall", blocks.tall), fmt::arg("stages", blocks.stages), fmt::arg("more", more),
-              fmt::arg("threads", blocks.warps * 32), fmt::arg("name", kernel_name(name)),
+              fmt::arg("each", blocks.each > 1 ? fmt::format(", {}", blocks.each) : ""),
+              fmt::arg("warps", blocks.warps), fmt::arg("tall", blocks.tall), fmt::arg("stages", blocks.stages),
+              fmt::arg("more", more), fmt::arg("threads", blocks.warps * 32), fmt::arg("name", kernel_name(name)),
               fmt::arg("parameters", parameters), fmt::arg("call", call)),
           tiles, blocks.warps * 32, blocks.shared_bytes};
 }
@@ -279,7 +269,8 @@ AttentionKernel AttentionKernels::queries_grad() const {
 
 AttentionKernel AttentionKernels::row_sums() const {
   // AttentionRowSums::kRowsPerBlock
-  const int64_t piece = n_.f % (16 / size_of(dtype_)) == 0 ? 16 / size_of(dtype_) : 1, pieces = (n_.f + piece - 1) / piece;
+  const int64_t piece = n_.f % (16 / size_of(dtype_)) == 0 ? 16 / size_of(dtype_) : 1,
+                pieces = (n_.f + piece - 1) / piece;
   const auto lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(pieces, 32))));
   const int64_t rows = n_.b * n_.t * n_.h, each = kRowSumThreads / lanes;
   return {fmt::format(R"(#include "attention_backward.cuh"

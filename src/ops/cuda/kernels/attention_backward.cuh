@@ -229,7 +229,8 @@ struct AttentionKeysGrad {
       const float2 delta = *reinterpret_cast<const float2*>(of_row + S::kQueries + column + j * 8);
       return e % 2 ? make_float2(lse.y, delta.y) : make_float2(lse.x, delta.x);
     };
-    if constexpr (Machine::kInBackground && Weights::kInSteps) {
+    // Two steps need more registers: with many thread blocks per multiprocessor, others multiply meanwhile anyway.
+    if constexpr (Machine::kInBackground && Weights::kInSteps && Keys::kPadded + Values::kPadded > 128) {
       Machine::begin();
       Machine::template set_rows<Queries>(w, rows_k, tile_q);
       Machine::commit();

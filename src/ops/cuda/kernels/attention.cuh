@@ -302,8 +302,8 @@ struct AttentionWarps {
   }
   template <class Tile, int kTall, int kWide, class Scores>
   static void add_scores(float (&c)[kTall][kWide][4], const Packed<Scores>& p, const T* b) {
-    Product::template multiply_scores<Tile::kStep>(
-        c, p.scores, b + Product::template lane_columns_b<Tile::kStep>(threadIdx.x % 32));
+    Product::template multiply_scores<Tile::kStep>(c, p.scores,
+                                                   b + Product::template lane_columns_b<Tile::kStep>(threadIdx.x % 32));
   }
 };
 

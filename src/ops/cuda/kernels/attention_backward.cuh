@@ -154,7 +154,9 @@ struct AttentionKeysGrad {
     if constexpr (S::kDk)
       Values::template fetch<kThreads>(tile_v, v + from * A::kLeadV + at.head * A::kF, A::kLeadV, first, mask.end);
     const auto head_of = [&](int step) { return at.head * kPer + (kPer > 1 && tiles > 0 ? step / tiles : 0); };
-    const auto query_of = [&](int step) { return (begin + (kPer > 1 && tiles > 0 ? step % tiles : step)) * S::kQueries; };
+    const auto query_of = [&](int step) {
+      return (begin + (kPer > 1 && tiles > 0 ? step % tiles : step)) * S::kQueries;
+    };
     const auto fetch = [&](int step) {
       T* const to = stages + step % S::kStages * kStage;
       const int query = query_of(step), end_query = step < steps ? A::kT : 0;

@@ -78,8 +78,8 @@ struct AttentionForward {
       Machine::template add_scores<Values>(softmax.values, typename Machine::template Packed<decltype(scores)>(scores),
                                            stage + Keys::kSize);
     }
-    softmax.finish(y + (int64_t(at.b) * A::kT * A::kH + at.head) * A::kF, lse + (int64_t(at.b) * A::kH + at.head) * A::kT,
-                   row);
+    softmax.finish(y + (int64_t(at.b) * A::kT * A::kH + at.head) * A::kF,
+                   lse + (int64_t(at.b) * A::kH + at.head) * A::kT, row);
   }
 };
 

@@ -44,7 +44,8 @@ struct AttentionForwardWarpgroups {
     const auto fetch = [&](int tile) {
       const int before = tile > begin ? tile - 1 : begin;
       Keys::template fetch<kThreads>(tile_k(tile), keys, A::kLeadK, tile * S::kKeys, tile < end ? mask.end : 0);
-      Values::template fetch<kThreads>(tile_v(before), values, A::kLeadV, before * S::kKeys, tile <= end ? mask.end : 0);
+      Values::template fetch<kThreads>(tile_v(before), values, A::kLeadV, before * S::kKeys,
+                                       tile <= end ? mask.end : 0);
       commit();
     };
     Queries::template fetch<kThreads>(tile_q, q + int64_t(at.b) * A::kT * A::kLeadQ + at.head * A::kE, A::kLeadQ, first,
@@ -53,7 +54,8 @@ struct AttentionForwardWarpgroups {
     for (int s = 0; s < S::kStages - 1; ++s) fetch(begin + s);
     const typename Machine::template Rows<Queries, 1, false> queries(tile_q, warp_row, lane);
     // The tiles of keys that the warpgroup's queries see.
-    const int group_row = first + __shfl_sync(~0u, warp_row, 0) / 64 * 64, group_end = group_row + 64 < A::kT ? group_row + 64 : A::kT;
+    const int group_row = first + __shfl_sync(~0u, warp_row, 0) / 64 * 64,
+              group_end = group_row + 64 < A::kT ? group_row + 64 : A::kT;
     const int own_begin = mask.first_key(group_row) / S::kKeys;
     const int own_end = group_row < A::kT ? (mask.end_key(group_end - 1) + S::kKeys - 1) / S::kKeys : own_begin;
     const int row = first + warp_row + lane / 4;  // the thread's first query
@@ -130,8 +132,8 @@ struct AttentionForwardWarpgroups {
       Machine::template wait_for<0>(softmax.values, weights);
       skip_until(own_end + 1, end + 1);
     }
-    softmax.finish(y + (int64_t(at.b) * A::kT * A::kH + at.head) * A::kF, lse + (int64_t(at.b) * A::kH + at.head) * A::kT,
-                   row);
+    softmax.finish(y + (int64_t(at.b) * A::kT * A::kH + at.head) * A::kF,
+                   lse + (int64_t(at.b) * A::kH + at.head) * A::kT, row);
   }
 };
 

@@ -48,8 +48,8 @@ struct AttentionWarpgroups {
   struct Packed<float[1][kWide][4]> {
     uint32_t words[kWide / 2][4];
     Packed() = default;
-    explicit Packed(const float (&scores)[1][kWide][4]) { pack(scores); }
-    void pack(const float (&scores)[1][kWide][4]) {
+    explicit Packed(const float(&scores)[1][kWide][4]) { pack(scores); }
+    void pack(const float(&scores)[1][kWide][4]) {
 #pragma unroll
       for (int d = 0; d < kWide / 2; ++d) AttentionProduct<T, false>::of_scores(words[d], scores[0], d);
     }
@@ -81,7 +81,8 @@ struct AttentionWarpgroups {
     const SharedMatrix matrix = Tile::at(b);
 #pragma unroll
     for (int d = 0; d < Tile::kPadded / 16; ++d)
-      multiply_started<false>(T{}, c[0], a.matrix.at(Rows::Along::along_features(d)), matrix.at(Tile::along_features(d)), d > 0);
+      multiply_started<false>(T{}, c[0], a.matrix.at(Rows::Along::along_features(d)),
+                              matrix.at(Tile::along_features(d)), d > 0);
   }
   template <class Tile, int kWide, class Scores>
   static void add_scores(float (&c)[1][kWide][4], const Packed<Scores>& p, const T* b) {

@@ -2,6 +2,7 @@
 
 #include "hardware/gpu_launch.h"
 #include "passes/passes.h"
+#include "plan/cuda/combine.h"
 #include "plan/cuda/cuda_planner.h"
 
 namespace lockstep {
@@ -9,7 +10,8 @@ namespace lockstep {
 CudaPlan::CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options)
     : Plan(options.arena), stream_(stream), inputs_(program.inputs.size()) {
   stream.enter();
-  CudaPlanner(program, pool, options, *this).run();
+  const Program combined = combine(program);
+  CudaPlanner(combined, pool, options, *this).run();
 }
 
 void CudaPlan::reserve_arena() {

@@ -1,0 +1,151 @@
+// Kernels that compute several equations (ops/cuda/combined.h) on a GPU: the results of the equations one by one.
+#ifdef LOCKSTEP_WITH_CUDA
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "lane/cuda/cuda_stream.h"
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
+#include "ops/norm.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "plan/cuda/cuda_plan.h"
+#include "rows/on_gpu.h"
+#include "rows/rows.h"
+
+namespace lockstep {
+namespace {
+
+class CombinedOnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  }
+
+  static HostArray normal(const Type& type, uint32_t seed, double deviation = 1) {
+    HostArray out(type);
+    std::mt19937 random(seed);
+    std::normal_distribution<double> number(0, deviation);
+    for (int64_t i = 0; i < out.size(); ++i) out.set(i, number(random));
+    return out;
+  }
+
+  static void expect_combined(const Program& p, const HostArrays& in, bool combined = true) {
+    const std::string text = compile(p, test_pool(), CudaStream::local())->describe();
+    EXPECT_EQ(text.find("combined ") != std::string::npos, combined) << text;
+    const HostArrays wanted = eager(p, in);
+    for (const bool donated : {false, true}) {
+      const HostArrays got = planned_on_gpu(p, in, std::vector<bool>(in.size(), donated));
+      for (size_t o = 0; o < got.size(); ++o) {
+        SCOPED_TRACE(fmt::format("result {} of\n{}", o, print(p)));
+        expect_close(got[o], wanted[o]);
+      }
+    }
+  }
+};
+
+// Rows of a warp, of a thread block that keeps them or reads them again, and rows that are not aligned.
+TEST_F(CombinedOnGpu, LossAndItsGradient) {
+  uint32_t seed = 0;
+  for (const auto& [dtype, classes] : {std::pair{DType::bf16, 65},
+                                       {DType::f32, 64},
+                                       {DType::bf16, 3000},
+                                       {DType::f32, 2999},
+                                       {DType::f16, 3004},
+                                       {DType::f32, 30000},
+                                       {DType::f64, 2500}})
+    for (const bool keeps_lse : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} classes of {}", classes, name(dtype)));
+      Builder b;
+      const Type logits{dtype, {3, 7, classes}}, labels{DType::i32, {3, 7}};
+      const double smoothing = classes == 3000 ? 0.1 : 0;
+      const Value x = b.input(logits), y = b.input(labels);
+      const Values loss = cross_entropy(x, y, smoothing);
+      const Value dloss = b.input(loss[0].type());
+      Values out{reduce_sum(loss[0], {0, 1}), cross_entropy_grad(x, y, loss[1], dloss, smoothing)};
+      if (keeps_lse) out.push_back(loss[1]);
+      HostArrays in{normal(logits, ++seed, 3), HostArray(labels), normal(dloss.type(), ++seed)};
+      std::mt19937 random(seed);
+      for (int64_t i = 0; i < in[1].size(); ++i)
+        in[1].set(i, std::uniform_int_distribution<int>(0, static_cast<int>(classes) - 1)(random));
+      in[2].set(4, 0);
+      expect_combined(b.take(out), in);
+    }
+}
+
+TEST_F(CombinedOnGpu, LabelsThatAreNoClassHaveNoGradient) {
+  Builder b;
+  const Type logits{DType::f32, {4, 3000}}, labels{DType::i32, {4}};
+  const Value x = b.input(logits), y = b.input(labels), dloss = b.input({DType::f32, {4}});
+  const Values loss = cross_entropy(x, y);
+  const Program p = b.take(Values{loss[0], cross_entropy_grad(x, y, loss[1], dloss)});
+  HostArrays in{normal(logits, 3), HostArray(labels), normal(dloss.type(), 4)};
+  for (int64_t i = 0; i < 4; ++i)
+    in[1].set(i, static_cast<double>(std::vector{-1, 3000, 2999, 5}[static_cast<size_t>(i)]));
+  const HostArrays got = planned_on_gpu(p, in);
+  for (int64_t row = 0; row < 4; ++row) {
+    EXPECT_EQ(std::isnan(got[0].get(row)), row < 2) << row;
+    for (int64_t i = 0; i < 3000; ++i) ASSERT_EQ(got[1].get(row * 3000 + i) == 0, row < 2) << row << " " << i;
+  }
+}
+
+// The cotangent of the loss depends on the loss.
+TEST_F(CombinedOnGpu, LossesOfWhichTheGradientDependsStaySeparate) {
+  Builder b;
+  const Type logits{DType::f32, {4, 100}}, labels{DType::i32, {4}};
+  const Value x = b.input(logits), y = b.input(labels);
+  const Values loss = cross_entropy(x, y);
+  const Program p = b.take(Values{cross_entropy_grad(x, y, loss[1], loss[0] + loss[0])});
+  HostArrays in{normal(logits, 5), HostArray(labels)};
+  expect_combined(p, in, false);
+}
+
+struct NormCase {
+  DType dtype;
+  Shape shape;
+};
+
+// Rows of a warp, of a thread block, and longer ones; vectors of several sizes.
+TEST_F(CombinedOnGpu, GradientsOfNormsWithResidualsAndSums) {
+  uint32_t seed = 0;
+  for (const NormCase& c : {NormCase{DType::bf16, {3, 50, 768}},
+                            {DType::f32, {700, 100}},
+                            {DType::bf16, {40, 31}},
+                            {DType::f16, {20, 3000}},
+                            {DType::f32, {9, 20001}},
+                            {DType::f64, {30, 200}}})
+    for (const bool centered : {true, false})
+      for (const auto& [residual, sums] : {std::pair{true, true}, {true, false}, {false, true}}) {
+        Builder b;
+        const Type row{c.dtype == DType::f64 ? DType::f64 : DType::f32, Shape(c.shape.begin(), c.shape.end() - 1)};
+        const Value x = b.input({c.dtype, c.shape}), scale = b.input({DType::f32, {c.shape.back()}});
+        const Value mean = b.input(row), rstd = b.input(row), dy = b.input(x.type()), more = b.input(x.type());
+        Values out = centered ? layer_norm_grad(x, scale, mean, rstd, dy) : rms_norm_grad(x, scale, rstd, dy);
+        if (residual) out[0] = seed % 2 == 0 ? out[0] + more : more + out[0];
+        std::vector<int64_t> rows;
+        for (size_t d = 0; d + 1 < c.shape.size(); ++d) rows.push_back(static_cast<int64_t>(d));
+        if (sums) out.push_back(reduce_sum(out[0], rows));
+        const Program p = b.take(out);
+        HostArrays in;
+        for (const Type& type : p.input_types()) in.push_back(normal(type, ++seed));
+        expect_combined(p, in);
+      }
+}
+
+TEST_F(CombinedOnGpu, GradientsOfNormsThatAreUsedTwiceStaySeparate) {
+  Builder b;
+  const Value x = b.input({DType::f32, {20, 64}}), scale = b.input({DType::f32, {64}}),
+              rstd = b.input({DType::f32, {20}});
+  const Value dy = b.input(x.type());
+  const Values grads = rms_norm_grad(x, scale, rstd, dy);
+  const Program p = b.take(Values{grads[0] + x, grads[0], grads[1]});
+  HostArrays in;
+  for (const Type& type : p.input_types()) in.push_back(normal(type, 7));
+  expect_combined(p, in, false);
+}
+
+}  // namespace
+}  // namespace lockstep
+#endif

@@ -158,11 +158,12 @@ Kernel column_sums_cuda(const KernelSpec& spec) {
   };
   std::vector<Type> in_types;
   for (const ValueId id : product.in) in_types.push_back(all.types[id]);
-  const Attrs attrs{{"spec", product.attrs.get<std::string>("spec")}};
+  const KernelSpec of_product{.in = in_types, .out = spec.out, .attrs = product.attrs, .pool = spec.pool, .alias = {},
+                              .cuda = spec.cuda};
   const ColumnLayout layout(type.shape);
   const size_t summed = *summed_result(product, sum);
   auto state = std::make_shared<State>(
-      State{product_cuda({.in = in_types, .out = spec.out, .attrs = attrs, .pool = spec.pool, .cuda = spec.cuda}, type),
+      State{product_cuda(of_product, type),
             result_for_product(body),
             {},
             LaunchedSteps(*spec.cuda,

@@ -235,7 +235,7 @@ int main(int argc, char** argv) try {
                              {"--batches", "128,8192"},
                              {"--forms", "step,index,loader,whole,fit"},
                              {"--plan", "off"}});
-  if (given["--platform"] == "cuda") set_platform(Platform::cuda);
+  set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
   const ImageDataset set = noise();
   for (const std::string& both : split_text(given["--cases"], ','))
     for (const std::string& precision : split_text(given["--precisions"], ','))

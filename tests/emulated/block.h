@@ -28,4 +28,10 @@ void commit_copies();
 // Waits until at most `left` groups are pending.
 void wait_for_copies(int left);
 
+// Asynchronous products in groups. `finish` is called with a copy of the product when a thread waits for it.
+void start_product(void (*finish)(const void*), const void* product, unsigned long bytes);
+void commit_products();
+// Waits until at most `left` groups are pending.
+void wait_for_products(int left);
+
 }  // namespace emulated

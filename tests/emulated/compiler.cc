@@ -55,7 +55,7 @@ std::string content(const fs::path& path) {
 
 // Whether the header is replaced by one of this machine or of the emulator.
 bool is_replaced(const std::string& header) {
-  return header == "cstdint" || header == "type_traits" || header == "machine.cuh";
+  return header == "cstdint" || header == "type_traits" || header == "machine.cuh" || header == "warpgroup.cuh";
 }
 
 // Writes the text to a file of the folder, instead of compiling it. Its kernel does nothing.
@@ -109,7 +109,7 @@ void compile(Program& program) {
 // Changes with the headers that kernels include and the flags, because compiled code is cached by version.
 int version() {
   size_t all = std::hash<std::string>()(EMULATED_FLAGS);
-  for (const char* name : {"/block.h", "/device.h", "/halves.h", "/machine.cuh"})
+  for (const char* name : {"/block.h", "/device.h", "/halves.h", "/machine.cuh", "/warpgroup.cuh"})
     all = all * 31 + std::hash<std::string>()(content(std::string(EMULATED_FOLDER) + name));
   return static_cast<int>(all % 1000000);
 }

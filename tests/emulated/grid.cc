@@ -19,7 +19,7 @@
 
 #include "emulated/fiber.h"
 
-__thread char shared[kSharedBytes] __attribute__((aligned(128)));
+__thread char shared[kSharedBytes] __attribute__((aligned(1024)));
 
 namespace emulated {
 
@@ -106,10 +106,34 @@ struct Thread {
   bool can_run() const { return !ended && (!waits_for || waits_for->times != waits_since); }
 };
 
-// Pending copies, in order, and the end of each pending group.
-struct Copies {
-  std::vector<Copy> pending;
+struct Product {
+  void (*finish)(const void*);
+  std::vector<char> bytes;
+};
+
+// Pending work, in order, and the end of each pending group.
+template <class Work>
+struct Groups {
+  std::vector<Work> pending;
   std::vector<size_t> groups;
+
+  void commit() { groups.push_back(pending.size()); }
+  // Calls finish(work) for all but the last `left` groups.
+  template <class Finish>
+  void wait(int left, const Finish& finish) {
+    if (groups.size() <= static_cast<size_t>(left)) return;
+    const size_t done = groups.size() - static_cast<size_t>(left), end = groups[done - 1];
+    for (size_t i = 0; i < end; ++i) finish(pending[i]);
+    pending.erase(pending.begin(), pending.begin() + static_cast<std::ptrdiff_t>(end));
+    groups.erase(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(done));
+    for (size_t& group : groups) group -= end;
+  }
+};
+
+// What a thread has started.
+struct Started {
+  Groups<Copy> copies;
+  Groups<Product> products;
 };
 
 struct Warp {
@@ -120,7 +144,7 @@ struct Warp {
 class Block {
  public:
   explicit Block(const std::function<void()>& thread)
-      : body_(thread), threads_(block_size.x), stacks_(block_size.x), copies_(block_size.x) {
+      : body_(thread), threads_(block_size.x), stacks_(block_size.x), started_(block_size.x) {
     warps_.resize((threads_.size() + kWarp - 1) / kWarp);
     all_.alive = static_cast<int>(threads_.size());
     for (size_t t = 0; t < threads_.size(); ++t) ++warps_[t / kWarp].barrier.alive;
@@ -154,7 +178,7 @@ class Block {
 
   static thread_local Block* current;
 
-  Copies& copies() { return copies_[at_]; }
+  Started& started() { return started_[at_]; }
   Warp& warp() { return warps_[at_ / kWarp]; }
   Barrier& all() { return all_; }
 
@@ -217,7 +241,7 @@ class Block {
   const std::function<void()>& body_;
   std::vector<Thread> threads_;
   std::vector<char*> stacks_;
-  std::vector<Copies> copies_;
+  std::vector<Started> started_;
   std::vector<Warp> warps_;
   Barrier all_;
   size_t at_ = 0;
@@ -313,28 +337,29 @@ void start_copy(void* to, const void* from, int bytes, bool inside) {
       reinterpret_cast<uintptr_t>(from) % static_cast<unsigned>(bytes) != 0)
     fail("an asynchronous copy with unaligned addresses");
   std::memset(to, kPoison, static_cast<size_t>(bytes));
-  Block::current->copies().pending.push_back({to, from, bytes, inside});
+  Block::current->started().copies.pending.push_back({to, from, bytes, inside});
 }
 
-void commit_copies() {
-  Copies& self = Block::current->copies();
-  self.groups.push_back(self.pending.size());
-}
+void commit_copies() { Block::current->started().copies.commit(); }
 
 void wait_for_copies(int left) {
-  Copies& self = Block::current->copies();
-  if (self.groups.size() <= static_cast<size_t>(left)) return;
-  const size_t done = self.groups.size() - static_cast<size_t>(left), end = self.groups[done - 1];
-  for (size_t i = 0; i < end; ++i) {
-    const Copy& copy = self.pending[i];
+  Block::current->started().copies.wait(left, [](const Copy& copy) {
     if (copy.inside)
       std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
     else
       std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
-  }
-  self.pending.erase(self.pending.begin(), self.pending.begin() + static_cast<std::ptrdiff_t>(end));
-  self.groups.erase(self.groups.begin(), self.groups.begin() + static_cast<std::ptrdiff_t>(done));
-  for (size_t& group : self.groups) group -= end;
+  });
+}
+
+void start_product(void (*finish)(const void*), const void* product, unsigned long bytes) {
+  const auto* const from = static_cast<const char*>(product);
+  Block::current->started().products.pending.push_back({finish, std::vector<char>(from, from + bytes)});
+}
+
+void commit_products() { Block::current->started().products.commit(); }
+
+void wait_for_products(int left) {
+  Block::current->started().products.wait(left, [](const Product& x) { x.finish(x.bytes.data()); });
 }
 
 void run_grid(Index grid, Index block, size_t shared_bytes, const std::function<void()>& thread) {

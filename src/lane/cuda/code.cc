@@ -215,8 +215,9 @@ struct KernelEntry {
   std::optional<CudaFunction> function;
 };
 
+// With the instructions that only this architecture has, those of Hopper's warpgroups among them.
 std::string architecture_of(const CudaStream& lane) {
-  return fmt::format("sm_{}{}", lane.info().major, lane.info().minor);
+  return fmt::format("sm_{}{}{}", lane.info().major, lane.info().minor, lane.info().major == 9 ? "a" : "");
 }
 
 std::shared_ptr<KernelEntry> entry_of(const KernelSource& source) {

@@ -1,6 +1,7 @@
 // Attention on the GPU: chooses the tiles of the kernels in kernels/attention_*.cuh, writes their texts and launches them.
 // Letters as in AttentionSizes. Equations in f64 or with more than 256 features per head are computed on the host.
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <optional>
 
@@ -16,11 +17,14 @@ namespace {
 
 constexpr int64_t kMostFeatures = 256, kMostPosition = int64_t{1} << 30;
 constexpr int64_t kRowSumThreads = 256;
+constexpr int64_t kWarpgroupRows = 64;  // of a product
 
 // The thread blocks of a kernel. A block has `own()` rows, queries or keys, and walks along the others in tiles of `walk`.
 struct AttentionBlocks {
   int64_t warps = 4, tall = 1, walk = 32, stages = 2;
-  bool hold = false;  // the rows of a warp stay in registers
+  bool hold = false;        // the rows of a warp stay in registers
+  bool warpgroups = false;  // multiplies with the instructions of Hopper's warpgroups
+  int64_t each = 1;         // thread blocks per multiprocessor, at least
   int64_t shared_bytes = 0;
 
   int64_t own() const { return warps * tall * 16; }
@@ -39,7 +43,8 @@ class AttentionKernels {
       : a_(attention_attrs(spec.attrs, gradient)),
         n_(spec.in),
         dtype_(spec.in[0].dtype),
-        full_(cuda_math() == CudaMath::full) {}
+        full_(cuda_math() == CudaMath::full),
+        warpgroups_(spec.cuda->info().major == 9 && half() && is_chunked(n_.e) && is_chunked(n_.f)) {}
 
   AttentionKernel forward() const;
   AttentionKernel row_sums() const;
@@ -57,6 +62,8 @@ class AttentionKernels {
   int64_t row_bytes(int64_t features) const { return padded(features) * size_of(dtype_) + 16; }
   int64_t features() const { return std::max(padded(n_.e), padded(n_.f)); }
   bool half() const { return is_16_bit(dtype_); }
+  // Whether warpgroups can multiply tiles of so many features.
+  static bool is_chunked(int64_t features) { return features == 64 || features == 128; }
   // How many of `heads` heads have adjacent thread blocks, if blocks of a head read `rows` rows of both kinds.
   int64_t together(int64_t heads, int64_t rows) const {
     const int64_t bytes = std::max<int64_t>(rows * (n_.e + n_.f) * size_of(dtype_), 1);
@@ -72,9 +79,15 @@ class AttentionKernels {
     return n_.b * heads * ((rows + 127) / 128) < cost_model::kElementProcessors;
   }
 
+  // With `rows` rows to divide among warpgroups.
+  bool use_warpgroups(int64_t rows) const { return warpgroups_ && rows >= kWarpgroupRows; }
+
   AttentionBlocks forward_blocks() const;
   AttentionBlocks keys_blocks(bool dk, bool dv) const;
   AttentionBlocks queries_blocks() const;
+  AttentionBlocks warpgroup_forward_blocks() const;
+  AttentionBlocks warpgroup_keys_blocks() const;
+  AttentionBlocks warpgroup_queries_blocks() const;
   std::string description() const;
   AttentionKernel kernel(const char* name, const char* header, const std::string& parameters, const std::string& call,
                          const AttentionBlocks& blocks, const std::string& more, int64_t tiles) const;
@@ -83,11 +96,13 @@ class AttentionKernels {
   const AttentionSizes n_;
   const DType dtype_;
   const bool full_;
+  const bool warpgroups_;
 };
 
 // The sizes of tiles. Registers limit them: a thread has at most 255. Tiles of 32 rows per warp (`tall` 2) read half as
 // much shared memory per product. With more features, or if there are few thread blocks, warps have 16 rows.
 AttentionBlocks AttentionKernels::forward_blocks() const {
+  if (use_warpgroups(n_.t)) return warpgroup_forward_blocks();
   AttentionBlocks out;
   // These together take the registers of the second 16 rows.
   const bool much = a_.dropout > 0 && a_.softcap > 0 && a_.query_segments >= 0;
@@ -106,6 +121,7 @@ AttentionBlocks AttentionKernels::forward_blocks() const {
 }
 
 AttentionBlocks AttentionKernels::keys_blocks(bool dk, bool dv) const {
+  if (use_warpgroups(n_.s)) return warpgroup_keys_blocks();
   AttentionBlocks out;
   if (!half())
     out = {.warps = 4, .tall = 1, .walk = dk && !dv ? 16 : 32};
@@ -125,6 +141,7 @@ AttentionBlocks AttentionKernels::keys_blocks(bool dk, bool dv) const {
 }
 
 AttentionBlocks AttentionKernels::queries_blocks() const {
+  if (use_warpgroups(n_.t)) return warpgroup_queries_blocks();
   AttentionBlocks out;
   if (!half())
     out = {.warps = 4, .tall = 1, .walk = features() <= 128 ? 32 : 16};
@@ -140,6 +157,27 @@ AttentionBlocks AttentionKernels::queries_blocks() const {
   return out;
 }
 
+// The sizes for warpgroups. `each`: that many thread blocks per multiprocessor compute weights while others multiply.
+AttentionBlocks AttentionKernels::warpgroup_forward_blocks() const {
+  AttentionBlocks out = features() > 64 ? AttentionBlocks{.warps = 8, .walk = 128, .stages = 2, .each = 1}
+                                        : AttentionBlocks{.warps = 8, .walk = 64, .stages = 3, .each = 2};
+  out.warpgroups = true;
+  out.shared_bytes = (out.own() * n_.e + out.stages * out.walk * (n_.e + n_.f)) * size_of(dtype_);
+  return out;
+}
+
+AttentionBlocks AttentionKernels::warpgroup_keys_blocks() const {
+  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
+  out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_) + out.stages * out.walk * 8;
+  return out;
+}
+
+AttentionBlocks AttentionKernels::warpgroup_queries_blocks() const {
+  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
+  out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_);
+  return out;
+}
+
 // The type A of attention.cuh.
 std::string AttentionKernels::description() const {
   return fmt::format(
@@ -147,6 +185,7 @@ std::string AttentionKernels::description() const {
   using T = {memory};
   static constexpr bool kFull = {full}, kCausal = {causal}, kSegments = {segments};
   static constexpr int kB = {b}, kT = {t}, kH = {h}, kE = {e}, kS = {s}, kG = {g}, kF = {f};
+  static constexpr int kLeadQ = kH * kE, kLeadK = kG * kE, kLeadV = kG * kF, kLeadDq = kLeadQ, kLeadDk = kLeadK, kLeadDv = kLeadV;
   static constexpr int64_t kWindow = {window}, kFirstQuery = {query};
   static constexpr uint32_t kFirstExample = {example}u, kFirstHead = {head}u, kDropout = {dropout}u;
   static constexpr float kScale = float({scale:.9g}), kSoftcap = float({softcap:.9g}), kKeep = float({keep:.9g});
@@ -167,19 +206,24 @@ AttentionKernel AttentionKernels::kernel(const char* name, const char* header, c
                                          const std::string& more, int64_t tiles) const {
   return {fmt::format(
               R"(#include "{header}"
+#include "{machine_header}"
 using namespace lockstep;
 {description}using T = Attention::T;
 struct Blocks {{
+  using Machine = {machine};
   static constexpr int kWarps = {warps}, kTall = {tall}, kStages = {stages}, {more};
 }};
-extern "C" __global__ void __launch_bounds__({threads})
+extern "C" __global__ void __launch_bounds__({threads}{each})
     {name}({parameters}, const int32_t* offset, const int32_t* lengths, const int32_t* query_segments, const int32_t* key_segments, const uint32_t* dropout_key) {{
-  extern __shared__ __align__(16) char shared[];
+  extern __shared__ __align__(1024) char shared[];
   const AttentionOperands operands{{offset, lengths, query_segments, key_segments, dropout_key}};
   {call};
 }}
 )",
-              fmt::arg("header", header), fmt::arg("description", description()), fmt::arg("warps", blocks.warps),
+              fmt::arg("header", header), fmt::arg("description", description()),
+              fmt::arg("machine_header", blocks.warpgroups ? "attention_warpgroup.cuh" : "attention.cuh"),
+              fmt::arg("machine", blocks.warpgroups ? "AttentionWarpgroups<T>" : "AttentionWarps<T, Attention::kFull>"),
+              fmt::arg("each", blocks.each > 1 ? fmt::format(", {}", blocks.each) : ""), fmt::arg("warps", blocks.warps),
               fmt::arg("tall", blocks.tall), fmt::arg("stages", blocks.stages), fmt::arg("more", more),
               fmt::arg("threads", blocks.warps * 32), fmt::arg("name", kernel_name(name)),
               fmt::arg("parameters", parameters), fmt::arg("call", call)),
@@ -189,8 +233,11 @@ extern "C" __global__ void __launch_bounds__({threads})
 AttentionKernel AttentionKernels::forward() const {
   const AttentionBlocks blocks = forward_blocks();
   const int64_t heads = n_.b * n_.h, tiles = (n_.t + blocks.own() - 1) / blocks.own();
-  return kernel("attention", "attention_forward.cuh", "const T* q, const T* k, const T* v, T* y, float* lse",
-                "AttentionForward<Attention, Blocks>::run(q, k, v, y, lse, operands, shared)", blocks,
+  return kernel("attention", blocks.warpgroups ? "attention_forward_warpgroup.cuh" : "attention_forward.cuh",
+                "const T* q, const T* k, const T* v, T* y, float* lse",
+                fmt::format("AttentionForward{}<Attention, Blocks>::run(q, k, v, y, lse, operands, shared)",
+                            blocks.warpgroups ? "Warpgroups" : ""),
+                blocks,
                 fmt::format("kKeys = {}, kHold = {:d}, kTogether = {}", blocks.walk, blocks.hold,
                             together(heads, n_.s * n_.g / n_.h)),
                 heads * tiles);
@@ -219,7 +266,10 @@ AttentionKernel AttentionKernels::queries_grad() const {
 }
 
 AttentionKernel AttentionKernels::row_sums() const {
-  const int64_t rows = n_.b * n_.t * n_.h, each = kRowSumThreads / 32;
+  // AttentionRowSums::kRowsPerBlock
+  const int64_t piece = n_.f % (16 / size_of(dtype_)) == 0 ? 16 / size_of(dtype_) : 1, pieces = (n_.f + piece - 1) / piece;
+  const auto lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(pieces, 32))));
+  const int64_t rows = n_.b * n_.t * n_.h, each = kRowSumThreads / lanes;
   return {fmt::format(R"(#include "attention_backward.cuh"
 using namespace lockstep;
 {description}using T = Attention::T;

@@ -7,7 +7,8 @@
 // A type A describes the equation (attention_cuda.cc):
 //   T                           the type of q, k, v
 //   kFull                       multiply f32 as three products of TF32, with a relative error of about 2^-21
-//   kT, kH, kE, kS, kG, kF      extents
+//   kB, kT, kH, kE, kS, kG, kF  extents
+//   kLeadQ, kLeadK, kLeadV, kLeadDq, kLeadDk, kLeadDv   elements from a position to the next one of the same head
 //   kCausal, kWindow            a query at position p sees keys <= p, and keys > p - kWindow (0: no limit)
 //   kScale, kSoftcap            score = kScale * product, or kSoftcap * tanh(kScale * product / kSoftcap) (0: no softcap)
 //   kDropout, kKeep             16-bit numbers below kDropout drop a weight (0: none); kept weights are multiplied by kKeep
@@ -35,35 +36,10 @@ struct AttentionOperands {
   const uint32_t* dropout_key;
 };
 
-// Tiles of an array [rows, heads, kFeatures] in shared memory. Features are padded with zeros to a multiple of 16, and
-// rows by 16 bytes, so that eight adjacent rows are in different banks.
+// The features of a head in memory. Tiles pad them with zeros to a multiple of 16.
 template <class T, int kFeatures>
-struct AttentionTile {
-  static constexpr int kPadded = (kFeatures + 15) / 16 * 16, kStep = kPadded + 16 / int(sizeof(T));
-  static constexpr int kRowBytes = kFeatures * int(sizeof(T));
-  static constexpr int kBytes = kRowBytes % 16 == 0 ? 16 : kRowBytes % 4 == 0 ? 4 : int(sizeof(T));  // of a copy
-
-  // Starts to copy kRows rows from row `first` on; complete after commit() and wait_for(). `from`: row 0 of a head, whose
-  // rows are `lead` elements apart. Rows from `end` on become zero.
-  template <int kThreads, int kRows>
-  static void fetch(T* to, const T* from, int64_t lead, int first, int end) {
-    constexpr int kEach = kBytes / int(sizeof(T)), kAcross = kPadded / kEach, kAll = kRows * kAcross;
-    constexpr bool kSameColumns = kThreads % kAcross == 0;  // of all copies of a thread
-    constexpr int kRounds = (kAll + kThreads - 1) / kThreads;
-#pragma unroll(kRounds <= 16 ? kRounds : 4)
-    for (int u = 0; u < kRounds; ++u) {
-      const int at = threadIdx.x + u * kThreads;
-      if (kAll % kThreads != 0 && at >= kAll) break;
-      const int row = kSameColumns ? threadIdx.x / kAcross + u * (kThreads / kAcross) : at / kAcross;
-      const int col = (kSameColumns ? threadIdx.x % kAcross : at % kAcross) * kEach;
-      const bool in = first + row < end && (kPadded == kFeatures || col < kFeatures);
-      const T* const source = in ? from + (first + row) * lead + col : from;
-      if constexpr (kBytes >= 4)
-        copy_async<kBytes>(to + row * kStep + col, source, in);
-      else
-        to[row * kStep + col] = in ? *source : T{};
-    }
-  }
+struct AttentionFeatures {
+  static constexpr int kPadded = (kFeatures + 15) / 16 * 16;
 
   // Writes rows of a head, each multiplied by factor(i, half). `row`: the thread's first one.
   template <int kTall, int kWide, class Factor>
@@ -89,6 +65,37 @@ struct AttentionTile {
           }
         }
       }
+  }
+};
+
+// A tile of kRows rows of an array [rows, heads, kFeatures] in shared memory. Rows are padded by 16 bytes, so that eight
+// adjacent rows are in different banks.
+template <class T, int kFeatures, int kRows>
+struct AttentionTile : AttentionFeatures<T, kFeatures> {
+  static constexpr int kPadded = AttentionFeatures<T, kFeatures>::kPadded, kStep = kPadded + 16 / int(sizeof(T));
+  static constexpr int kRowBytes = kFeatures * int(sizeof(T)), kSize = kRows * kStep;
+  static constexpr int kBytes = kRowBytes % 16 == 0 ? 16 : kRowBytes % 4 == 0 ? 4 : int(sizeof(T));  // of a copy
+
+  // Starts to copy the rows from row `first` on; complete after commit() and wait_for(). `from`: row 0 of a head, whose
+  // rows are `lead` elements apart. Rows from `end` on become zero.
+  template <int kThreads>
+  static void fetch(T* to, const T* from, int64_t lead, int first, int end) {
+    constexpr int kEach = kBytes / int(sizeof(T)), kAcross = kPadded / kEach, kAll = kRows * kAcross;
+    constexpr bool kSameColumns = kThreads % kAcross == 0;  // of all copies of a thread
+    constexpr int kRounds = (kAll + kThreads - 1) / kThreads;
+#pragma unroll(kRounds <= 16 ? kRounds : 4)
+    for (int u = 0; u < kRounds; ++u) {
+      const int at = threadIdx.x + u * kThreads;
+      if (kAll % kThreads != 0 && at >= kAll) break;
+      const int row = kSameColumns ? threadIdx.x / kAcross + u * (kThreads / kAcross) : at / kAcross;
+      const int col = (kSameColumns ? threadIdx.x % kAcross : at % kAcross) * kEach;
+      const bool in = first + row < end && (kPadded == kFeatures || col < kFeatures);
+      const T* const source = in ? from + (first + row) * lead + col : from;
+      if constexpr (kBytes >= 4)
+        copy_async<kBytes>(to + row * kStep + col, source, in);
+      else
+        to[row * kStep + col] = in ? *source : T{};
+    }
   }
 };
 
@@ -241,6 +248,48 @@ struct AttentionRows {
   void load(uint32_t (&a)[kTall][4], int d) const {
 #pragma unroll
     for (int i = 0; i < kTall; ++i) Product::load_a(a[i], from + i * 16 * kStep, d);
+  }
+};
+
+// How a thread block multiplies tiles: each warp its own 16 kTall rows, by one instruction after the other.
+// AttentionWarpgroups (attention_warpgroup.cuh) has the same members.
+template <class T, bool kFull>
+struct AttentionWarps {
+  using Product = AttentionProduct<T, kFull>;
+  template <int kFeatures, int kRows>
+  using Tile = AttentionTile<T, kFeatures, kRows>;
+  // The rows of a warp of such a tile, as the first operand.
+  template <class Tile, int kTall, bool kHold>
+  using Rows = AttentionRows<Product, T, kTall, Tile::kPadded / Product::kDeep, Tile::kStep, kHold>;
+  // Scores as the first operand.
+  template <class Scores>
+  struct Packed {
+    const Scores& scores;
+    explicit Packed(const Scores& from) : scores(from) {}
+  };
+
+  // Rows that are multiplied together.
+  static constexpr int rows_together(int tall) { return 16 * tall; }
+  // Makes copies to shared memory visible, together with a following __syncthreads().
+  static void publish() {}
+
+  // Between begin() and finish(), products may be in flight. set_rows() computes c = a b, and add_scores() c += p b.
+  static void begin() {}
+  template <class... Registers>
+  static void finish(Registers&...) {}
+  template <class Tile, int kTall, int kWide, class Rows>
+  static void set_rows(float (&c)[kTall][kWide][4], const Rows& a, const T* b) {
+#pragma unroll
+    for (int i = 0; i < kTall * kWide; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) c[i / kWide][i % kWide][e] = 0;
+    Product::template multiply_rows<Tile::kPadded, Tile::kStep>(
+        c, a, b + Product::template lane_rows_b<Tile::kStep>(threadIdx.x % 32));
+  }
+  template <class Tile, int kTall, int kWide, class Scores>
+  static void add_scores(float (&c)[kTall][kWide][4], const Packed<Scores>& p, const T* b) {
+    Product::template multiply_scores<Tile::kStep>(
+        c, p.scores, b + Product::template lane_columns_b<Tile::kStep>(threadIdx.x % 32));
   }
 };
 

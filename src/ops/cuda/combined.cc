@@ -49,7 +49,8 @@ constinit const Op combined_op = {
 };
 
 std::span<const CombinedKernel* const> combined_kernels() {
-  static constexpr const CombinedKernel* kAll[] = {&combined_cross_entropy, &combined_norm_grad, &combined_column_sums};
+  static constexpr const CombinedKernel* kAll[] = {&combined_cross_entropy, &combined_norm_grad, &combined_column_sums,
+                                                   &combined_packed_attention};
   return kAll;
 }
 

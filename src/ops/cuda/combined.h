@@ -40,7 +40,7 @@ class ValueUses {
 
 // Equations to be combined.
 struct CombinedEqns {
-  std::vector<size_t> eqns;        // in order; fewer than two: none
+  std::vector<size_t> eqns;        // in order; with the views fewer than two: none
   std::vector<size_t> views = {};  // that the kernel applies to its operands; others may use them, too
 };
 
@@ -72,6 +72,6 @@ class CombinedBody {
   const Program& body_;
 };
 
-extern const CombinedKernel combined_cross_entropy, combined_norm_grad, combined_column_sums;
+extern const CombinedKernel combined_cross_entropy, combined_norm_grad, combined_column_sums, combined_packed_attention;
 
 }  // namespace lockstep

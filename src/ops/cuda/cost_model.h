@@ -223,6 +223,8 @@ constexpr int64_t kMostBlocksPerProcessor = 8;
 constexpr double kMostJoinedOperations = 1.5e9;
 // Pointers of a kernel: 4 KiB of parameters. A copy of them fits into kReservedSharedBytes.
 constexpr size_t kMostPointers = 480;
+// Elements of an equation up to which it is moved next to others (gather_small()).
+constexpr int64_t kMostGatheredElements = 8192;
 // Bytes of the arena up to which memory is not reused: reuse would order tasks that could otherwise share a phase.
 constexpr int64_t kNoReuseBytes = int64_t{64} << 20;
 

@@ -1,6 +1,7 @@
 #include "plan/cuda/combine.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,6 +29,7 @@ class Combiner {
     for (size_t i = 0; i < p_.eqns.size(); ++i)
       for (const CombinedKernel* kernel : combined_kernels()) {
         if (group_of_[i] >= 0) break;
+        if (const char* skip = std::getenv("LOCKSTEP_TRY_SKIP"); skip && std::string_view(skip).find(kernel->name) != std::string_view::npos) continue;
         add_group(*kernel, kernel->find(uses_, i));
       }
     return groups_.empty() ? p_ : emitted();
@@ -40,7 +42,7 @@ class Combiner {
   };
 
   void add_group(const CombinedKernel& kernel, CombinedEqns found) {
-    if (found.eqns.size() < 2) return;
+    if (found.eqns.size() + found.views.size() < 2) return;
     if (std::any_of(found.eqns.begin(), found.eqns.end(), [&](size_t i) { return group_of_[i] >= 0; })) return;
     for (const size_t i : found.eqns) group_of_[i] = static_cast<int>(groups_.size());
     groups_.push_back({&kernel, std::move(found)});

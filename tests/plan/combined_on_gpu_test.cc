@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <tuple>
@@ -29,7 +28,6 @@ class CombinedOnGpu : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
-    ::setenv("LOCKSTEP_CUDA_MATH", "full", 0);  // before the first plan
   }
 
   static HostArray normal(const Type& type, uint32_t seed, double deviation = 1) {
@@ -140,7 +138,7 @@ TEST_F(CombinedOnGpu, SumsOfColumnsOfAProductWithAnEpilogue) {
 
 // Slices and concatenations in any order, fewer heads of keys, and slices that are used elsewhere.
 TEST_F(CombinedOnGpu, AttentionReadsSlicesAndWritesConcatenations) {
-  for (const auto& [dtype, features] : {std::pair{DType::f32, 16}, {DType::bf16, 64}, {DType::f16, 24}})
+  for (const auto& [dtype, features] : {std::pair{DType::bf16, 64}, {DType::f16, 24}})
     for (const bool other_order : {false, true}) {
       SCOPED_TRACE(fmt::format("{} of {}", features, name(dtype)));
       const int64_t batch = 2, tokens = 70, heads = 4, of_keys = 2, all = heads + 2 * of_keys;

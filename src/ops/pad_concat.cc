@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
@@ -10,6 +11,7 @@
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 #include "ops/view_copy.h"
+#include "program/definitions.h"
 
 namespace lockstep {
 namespace {
@@ -192,6 +194,62 @@ Value concatenate_fold(const Fold& f) {
   return concatenate(filled, axis);
 }
 
+// The gradient of slices that divide an array is a sum of slices padded with zeros: their concatenation. (The sum turns
+// -0 into 0.)
+
+// The terms of a sum to which each equation adds a padded array. Empty if it is not such a sum.
+std::vector<DefinedValue> padded_terms(DefinedValue sum) {
+  const auto is_padded = [](const DefinedValue& x) { return x.eqn() && x.eqn()->op == &pad_op; };
+  std::vector<DefinedValue> out;
+  while (sum.eqn() && sum.eqn()->op == &add_op) {
+    const DefinedValue a = sum.operand(0), b = sum.operand(1);
+    if (!is_padded(a) && !is_padded(b)) return {};
+    out.push_back(is_padded(b) ? b : a);
+    sum = is_padded(b) ? a : b;
+  }
+  if (!is_padded(sum)) return {};
+  out.push_back(sum);
+  return out;
+}
+
+// The only dimension in which the array is padded, by zeros before and after its elements.
+std::optional<size_t> zero_padded_axis(const DefinedValue& padded) {
+  const Attrs& attrs = padded.eqn()->attrs;
+  const Dims &lo = attrs.ints("lo"), &hi = attrs.ints("hi"), &interior = attrs.ints("interior");
+  std::optional<size_t> axis;
+  for (size_t d = 0; d < lo.size(); ++d) {
+    if (lo[d] < 0 || hi[d] < 0 || interior[d] != 0) return {};
+    if (lo[d] == 0 && hi[d] == 0) continue;
+    if (axis) return {};
+    axis = d;
+  }
+  const Attr* value = constant_value(padded.operand(1).eqn());
+  if (!value) return {};
+  const auto* integer = std::get_if<int64_t>(value);
+  return (integer ? *integer == 0 : std::get<double>(*value) == 0) ? axis : std::nullopt;
+}
+
+Value recognize_concatenate(const Recognition& r) {
+  if (r.eqn.op != &add_op) return {};
+  std::vector<DefinedValue> terms = padded_terms(r.definitions.value(r.eqn.out[0]));
+  if (terms.empty()) return {};
+  const std::optional<size_t> axis = zero_padded_axis(terms[0]);
+  if (!axis) return {};
+  const auto begin = [&](const DefinedValue& each) { return each.eqn()->attrs.ints("lo")[*axis]; };
+  std::sort(terms.begin(), terms.end(),
+            [&](const DefinedValue& a, const DefinedValue& b) { return begin(a) < begin(b); });
+  int64_t end = 0;
+  for (const DefinedValue& each : terms) {
+    if (each.where != &r.definitions || zero_padded_axis(each) != axis || begin(each) != end) return {};
+    end += each.operand(0).type().shape[*axis];
+  }
+  if (end != terms[0].type().shape[*axis]) return {};
+  if (r.map.empty()) return Value(&r.builder, r.eqn.out[0]);  // possible
+  Values parts;
+  for (const DefinedValue& each : terms) parts.push_back(r.map[each.eqn()->in[0]]);
+  return concatenate(parts, static_cast<int64_t>(*axis));
+}
+
 Kernel concatenate_cpu(const KernelSpec& spec) {
   const auto axis = static_cast<size_t>(spec.attrs.integer("axis"));
   const int64_t bytes = size_of(spec.out[0].dtype);
@@ -230,6 +288,7 @@ constinit const Op concatenate_op = {.name = "concatenate",
                                      .vjp = concatenate_vjp,
                                      .dim_attrs = {{"axis", DimAttr::dims}},
                                      .fold = concatenate_fold,
+                                     .recognize = recognize_concatenate,
                                      .cpu = concatenate_cpu,
                                      .cuda = LOCKSTEP_CUDA(concatenate_cuda),
                                      .cuda_task = LOCKSTEP_CUDA(&concatenate_task)};

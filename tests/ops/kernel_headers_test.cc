@@ -236,17 +236,16 @@ struct Rows {
   using T = bf16;
   using P = float;
   using R = float;
-  using PR = float;
   static constexpr uint64_t kD = 1000, kRows = 50, kTotal = 100, kOwn = 8, kBlocks = 7;
   static constexpr uint32_t kVector = 8, kPacks = 4, kTeam = kWidth, kThreads = 256;
-  static constexpr bool kKept = kWidth == 32, kCentered = kWidth == 32;
+  static constexpr bool kKept = kWidth == 32, kCentered = kWidth == 32, kResidual = kCentered, kSums = kCentered;
   static constexpr double kEpsilon = 1e-5;
 };
 template <class S>
 inline void norms(const bf16* x, const float* p, const bf16* dy, bf16* y, float* sums, float* out) {
   Norm<S>::forward(x, p, p, y, sums, sums);
-  Norm<S>::backward(x, p, p, p, dy, y, sums, sums);
-  Norm<S>::add_blocks(sums, out);
+  Norm<S>::backward({x, p, p, p, dy, x, y, sums, sums, sums});
+  Norm<S>::add_blocks(0, sums, out);
 }
 __global__ void f(const bf16* x, const float* p, const bf16* dy, bf16* y, float* sums, float* out) {
   norms<Rows<32>>(x, p, dy, y, sums, out);
@@ -330,16 +329,18 @@ struct Rows {
   static constexpr uint64_t kRows = 700;
   static constexpr uint32_t kClasses = kCount, kWidth = kThreadsOfRow, kThreads = 512;
   static constexpr double kSmoothing = kWhole ? 0.1 : 0;
-  static constexpr bool kAligned = kWhole;
+  static constexpr bool kAligned = kWhole, kApproximate = kWhole, kHeld = kWhole && kThreadsOfRow > 32;
 };
 template <class C>
 inline void both(const typename C::T* logits, const int32_t* labels, typename C::R* loss, typename C::R* lse,
                  typename C::T* out) {
   CrossEntropy<C>::loss(logits, labels, loss, lse);
   CrossEntropy<C>::gradient(logits, labels, lse, loss, out);
+  extern __shared__ __align__(16) char shared[];
+  CrossEntropy<C>::loss_and_gradient(logits, labels, loss, loss, nullptr, out, shared);
 }
 extern "C" __global__ void f(bf16* x, double* y, const int32_t* labels, float* loss, double* wide) {
-  both<Rows<bf16, float, 50257, 512, true>>(x, labels, loss, loss, x);
+  both<Rows<bf16, float, 50304, 512, true>>(x, labels, loss, loss, x);
   both<Rows<double, double, 65, 32, false>>(y, labels, wide, wide, y);
 })"},
       {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},

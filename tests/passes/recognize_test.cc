@@ -159,6 +159,34 @@ TEST(Recognize, FindsAttentionInNestedProgramsWithTheMaskOutside) {
   EXPECT_NE(out.find("causal=true"), std::string::npos) << out;
 }
 
+// A sum of %0, %1 and %2 padded along dimension 1, as the gradient of slices is. %3 is the padding.
+std::string padded_sum(std::string_view first, std::string_view second, std::string_view third,
+                       std::string_view value = "0.0") {
+  const auto padded = [](int id, std::string_view amounts) {
+    return fmt::format("  %{}:f32[2,9] = pad[{}] %{} %3\n", id + 4, amounts, id);
+  };
+  return fmt::format(
+      "program(%0:f32[2,2], %1:f32[2,4], %2:f32[2,3]) {{\n  %3:f32[] = full[dtype=f32, shape=[], value={}]\n{}{}{}"
+      "  %7:f32[2,9] = add %5 %4\n  %8:f32[2,9] = add %7 %6\n  return %8\n}}",
+      value, padded(0, first), padded(1, second), padded(2, third));
+}
+
+TEST(Recognize, FindsConcatenationsInSumsOfPaddedArrays) {
+  const char *first = "hi=[0,7], interior=[0,0], lo=[0,0]", *second = "hi=[0,3], interior=[0,0], lo=[0,2]",
+             *third = "hi=[0,0], interior=[0,0], lo=[0,6]";
+  for (const char* zero : {"0.0", "-0.0"})
+    EXPECT_EQ(recognized(padded_sum(first, second, third, zero)), R"(program(%0:f32[2,2], %1:f32[2,4], %2:f32[2,3]) {
+  %3:f32[2,9] = concatenate[axis=1] %0 %1 %2
+  return %3
+}
+)");
+  const auto expect_kept = [](const std::string& text) { EXPECT_EQ(recognize(parsed(text)), parsed(text)) << text; };
+  expect_kept(padded_sum(first, second, third, "1.0"));
+  expect_kept(padded_sum(first, "hi=[0,4], interior=[0,0], lo=[0,1]", third));    // they overlap
+  expect_kept(padded_sum("hi=[0,2], interior=[0,5], lo=[0,0]", second, third));   // not adjacent elements
+  expect_kept(padded_sum("hi=[0,8], interior=[0,0], lo=[0,-1]", second, third));  // elements are cut off
+}
+
 TEST(Recognize, ReturnsOtherProgramsUnchanged) {
   const Program p = parsed(R"(program(%0:f32[2,3]) {
   %1:f32[2,3] = tanh %0

@@ -37,7 +37,7 @@ cublasLtEpilogue_t cublas_epilogue(const GemmEpilogue& epilogue) {
       if (epilogue.keeps_argument) return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     case GemmEpilogue::gelu_slope:
-      return CUBLASLT_EPILOGUE_DGELU;
+      return epilogue.sums_columns ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
     case GemmEpilogue::none:
       break;
   }
@@ -210,7 +210,7 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
   // Allocated now, not during a graph capture. The proposals depend on the bias's alignment: use a pointer with no more
   // than the required alignment.
   auto* const space = static_cast<std::byte*>(lane.blas_workspace());
-  state->set_extras({.bias = space + kBiasAlignment, .argument = space});
+  state->set_extras({.bias = space + kBiasAlignment, .argument = space, .sums = space + kBiasAlignment});
   const DType out = spec.out.value_or(spec.dtype);
   state->describe_matrices(spec, out);
   state->result_bytes =
@@ -233,6 +233,7 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
 
 void CudaGemm::State::set_extras(const Extras& extras) const {
   if (epilogue.bias) set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, extras.bias);
+  if (epilogue.sums_columns) set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, extras.sums);
   if (epilogue.has_argument()) set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, extras.argument);
 }
 
@@ -348,6 +349,7 @@ void CudaGemm::run(const void* a, const void* b, void* c, const Extras& extras) 
   LOCKSTEP_CHECK(s.epilogue.bias == (extras.bias != nullptr));
   LOCKSTEP_CHECK(s.epilogue.residual == (extras.residual != nullptr));
   LOCKSTEP_CHECK(s.epilogue.has_argument() == (extras.argument != nullptr));
+  LOCKSTEP_CHECK(s.epilogue.sums_columns == (extras.sums != nullptr));
   LOCKSTEP_CHECK(!extras.argument || extras.argument != c);
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(extras.bias) % kBiasAlignment == 0);
   s.set_extras(extras);

@@ -25,6 +25,7 @@ struct GemmEpilogue {
   Activation activation = none;
   bool residual = false;        // only without an activation
   bool keeps_argument = false;  // gelu: its argument is a second result
+  bool sums_columns = false;    // gelu_slope: the sums of the columns of the result are a second result
 
   bool has_argument() const { return keeps_argument || activation == gelu_slope; }
 };
@@ -52,6 +53,7 @@ class CudaGemm {
     const void* bias = nullptr;      // n elements, shared by the batch, aligned to kBiasAlignment bytes
     const void* residual = nullptr;  // may be C; then a 16-bit product may be rounded before it is added
     void* argument = nullptr;        // of gelu: written; of gelu_slope: read. Not C
+    void* sums = nullptr;            // n elements, aligned to kBiasAlignment bytes
   };
 
   // Enqueues the product. While the lane is capturing, nothing is timed: uses the cached algorithm, or else the first

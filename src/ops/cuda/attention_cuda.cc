@@ -8,6 +8,7 @@
 #include "lane/cuda/code.h"
 #include "lane/cuda/gemm_cuda.h"
 #include "ops/attention.h"
+#include "ops/cuda/attention_cuda.h"
 #include "ops/cuda/cost_model.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/text.h"
@@ -40,9 +41,10 @@ struct AttentionKernel {
 // The kernels of an equation.
 class AttentionKernels {
  public:
-  AttentionKernels(const KernelSpec& spec, bool gradient)
+  AttentionKernels(const KernelSpec& spec, bool gradient, const AttentionLeads& leads)
       : a_(attention_attrs(spec.attrs, gradient)),
         n_(spec.in),
+        leads_(leads),
         dtype_(spec.in[0].dtype),
         full_(cuda_math() == CudaMath::full),
         warpgroups_(spec.cuda->info().major == 9 && half() && is_chunked(n_.e) && is_chunked(n_.f)) {}
@@ -95,6 +97,7 @@ class AttentionKernels {
 
   const AttentionAttrs a_;
   const AttentionSizes n_;
+  const AttentionLeads leads_;
   const DType dtype_;
   const bool full_;
   const bool warpgroups_;
@@ -182,12 +185,14 @@ AttentionBlocks AttentionKernels::warpgroup_queries_blocks() const {
 
 // The type A of attention.cuh.
 std::string AttentionKernels::description() const {
+  const auto lead = [](int64_t given, int64_t heads, int64_t features) { return given > 0 ? given : heads * features; };
   return fmt::format(
       R"(struct Attention {{
   using T = {memory};
   static constexpr bool kFull = {full}, kCausal = {causal}, kSegments = {segments};
   static constexpr int kB = {b}, kT = {t}, kH = {h}, kE = {e}, kS = {s}, kG = {g}, kF = {f};
-  static constexpr int kLeadQ = kH * kE, kLeadK = kG * kE, kLeadV = kG * kF, kLeadDq = kLeadQ, kLeadDk = kLeadK, kLeadDv = kLeadV;
+  static constexpr int kLeadQ = {lead_q}, kLeadK = {lead_k}, kLeadV = {lead_v};
+  static constexpr int kLeadDq = {lead_dq}, kLeadDk = {lead_dk}, kLeadDv = {lead_dv};
   static constexpr int64_t kWindow = {window}, kFirstQuery = {query};
   static constexpr uint32_t kFirstExample = {example}u, kFirstHead = {head}u, kDropout = {dropout}u;
   static constexpr float kScale = float({scale:.9g}), kSoftcap = float({softcap:.9g}), kKeep = float({keep:.9g});
@@ -196,6 +201,9 @@ std::string AttentionKernels::description() const {
       fmt::arg("memory", memory_type(dtype_)), fmt::arg("full", full_), fmt::arg("causal", a_.causal),
       fmt::arg("segments", a_.query_segments >= 0), fmt::arg("b", n_.b), fmt::arg("t", n_.t), fmt::arg("h", n_.h),
       fmt::arg("e", n_.e), fmt::arg("s", n_.s), fmt::arg("g", n_.g), fmt::arg("f", n_.f),
+      fmt::arg("lead_q", lead(leads_.q, n_.h, n_.e)), fmt::arg("lead_k", lead(leads_.k, n_.g, n_.e)),
+      fmt::arg("lead_v", lead(leads_.v, n_.g, n_.f)), fmt::arg("lead_dq", lead(leads_.dq, n_.h, n_.e)),
+      fmt::arg("lead_dk", lead(leads_.dk, n_.g, n_.e)), fmt::arg("lead_dv", lead(leads_.dv, n_.g, n_.f)),
       fmt::arg("window", std::min(a_.window, kMostPosition)), fmt::arg("query", a_.first[2]),
       fmt::arg("example", static_cast<uint32_t>(a_.first[0])), fmt::arg("head", static_cast<uint32_t>(a_.first[1])),
       fmt::arg("dropout", a_.dropout > 0 ? a_.dropout_threshold() : 0), fmt::arg("scale", a_.scale),
@@ -339,16 +347,19 @@ const void* operand_or_null(const void* const* in, int number) { return number <
 }  // namespace
 
 std::vector<std::string> attention_texts(const KernelSpec& spec, bool gradient) {
-  const AttentionKernels all(spec, gradient);
+  const AttentionKernels all(spec, gradient, {});
   std::vector<std::string> out;
   for (const AttentionKernel& kernel : gradient ? grad_kernels(all) : std::vector{all.forward()})
     out.push_back(kernel.text);
   return out;
 }
 
-Kernel attention_cuda(const KernelSpec& spec) {
+Kernel attention_cuda(const KernelSpec& spec) { return attention_cuda(spec, AttentionLeads()); }
+Kernel attention_grad_cuda(const KernelSpec& spec) { return attention_grad_cuda(spec, AttentionLeads()); }
+
+Kernel attention_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
   if (!supports_attention(spec)) return {};
-  const AttentionKernels all(spec, false);
+  const AttentionKernels all(spec, false, leads);
   const AttentionAttrs a = all.attrs();
   AttentionKernel forward = all.forward();
   if (!fits_shared(spec, forward)) return {};
@@ -360,9 +371,9 @@ Kernel attention_cuda(const KernelSpec& spec) {
   };
 }
 
-Kernel attention_grad_cuda(const KernelSpec& spec) {
+Kernel attention_grad_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
   if (!supports_attention(spec)) return {};
-  const AttentionKernels all(spec, true);
+  const AttentionKernels all(spec, true, leads);
   const AttentionAttrs a = all.attrs();
   const AttentionSizes n = all.sizes();
   auto kernels = std::make_shared<std::vector<LoadedKernel>>();

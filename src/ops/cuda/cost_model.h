@@ -151,6 +151,9 @@ constexpr int64_t kReduceBlocks = 512, kReduceVectorBlocks = 128;
 constexpr int64_t kReduceElementsPerThread = 16;
 // Elements too few for another thread block.
 constexpr int64_t kReduceElementsPerBlock = kStepThreads * kReduceElementsPerThread;
+// Sums of columns that are computed with the elements: bytes of the matrix from which on this is faster than reading it
+// again, since a cache does not hold it; and thread blocks, two for each multiprocessor of a large GPU.
+constexpr int64_t kFewestBytesForColumnSums = int64_t{32} << 20, kColumnSumBlocks = 264;
 // Elements for which one thread block is enough.
 constexpr int64_t kReduceInOneBlock = 4096;
 // Elements of a row from which on a thread block reduces one row at a time; 8 rows from kReduceShortRow on, else 32.
@@ -164,6 +167,8 @@ constexpr int64_t kArgElementsPerThread = 16;
 
 // Classes up to which a warp computes a row: at most 16 vectors of 16 bytes of f32 for each of its threads.
 constexpr int64_t kWarpClasses = 2048;
+// Bytes of a row of logits that a thread block keeps in shared memory: two thread blocks fit a multiprocessor.
+constexpr int64_t kHeldLogitsBytes = 112 << 10;
 
 // Updates of tables (scatter_add).
 
@@ -218,6 +223,8 @@ constexpr int64_t kMostBlocksPerProcessor = 8;
 constexpr double kMostJoinedOperations = 1.5e9;
 // Pointers of a kernel: 4 KiB of parameters. A copy of them fits into kReservedSharedBytes.
 constexpr size_t kMostPointers = 480;
+// Elements of an equation up to which it is moved next to others (gather_small()).
+constexpr int64_t kMostGatheredElements = 8192;
 // Bytes of the arena up to which memory is not reused: reuse would order tasks that could otherwise share a phase.
 constexpr int64_t kNoReuseBytes = int64_t{64} << 20;
 

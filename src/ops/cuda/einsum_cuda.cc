@@ -8,6 +8,7 @@
 #include "ops/cuda/elementwise_cuda.h"
 #include "ops/cuda/gemm_epilogue.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/product_cuda.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -120,18 +121,22 @@ Kernel by_epilogue(const KernelSpec& spec, const Program& body) {
 
 }  // namespace
 
+std::function<void(const void* const* in, void* out)> product_cuda(const KernelSpec& spec, const Type& result) {
+  return [product = std::make_shared<const CudaProduct>(spec, result)](const void* const* in, void* out) {
+    product->run(in, out);
+  };
+}
+
 Kernel einsum_cuda(const KernelSpec& spec) {
   if (!CudaGemm::supports(spec.in[0].dtype)) return {};
-  auto product = std::make_shared<const CudaProduct>(spec, spec.out[0]);
-  return [product](const void* const* in, void* const* out) { product->run(in, out[0]); };
+  return [product = product_cuda(spec, spec.out[0])](const void* const* in, void* const* out) { product(in, out[0]); };
 }
 
 Kernel einsum_fused_cuda(const KernelSpec& spec) {
   if (!CudaGemm::supports(spec.in[0].dtype)) return {};
   const Program& body = spec.attrs.program("body");
   if (Kernel kernel = by_epilogue(spec, body)) return kernel;
-  auto product = std::make_shared<const CudaProduct>(spec, body.types[body.inputs[0]]);
-  return then_body([product](const void* const* in, void* out) { product->run(in, out); }, 2, body, spec);
+  return then_body(product_cuda(spec, body.types[body.inputs[0]]), 2, body, spec);
 }
 
 }  // namespace lockstep

@@ -1,15 +1,29 @@
+#include <cstdlib>
 #include "plan/cuda/cuda_plan.h"
 
 #include "hardware/gpu_launch.h"
 #include "passes/passes.h"
+#include "plan/cuda/combine.h"
 #include "plan/cuda/cuda_planner.h"
+#include "plan/cuda/gather_small.h"
 
 namespace lockstep {
+
+namespace {
+
+// Programs in which nothing is combined stay as they are: most are one persistent kernel.
+Program prepared(const Program& program) {
+  Program combined = combine(program);
+  return combined == program || getenv("LOCKSTEP_TRY_NOGATHER") ? combined : gather_small(combined);
+}
+
+}  // namespace
 
 CudaPlan::CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options)
     : Plan(options.arena), stream_(stream), inputs_(program.inputs.size()) {
   stream.enter();
-  CudaPlanner(program, pool, options, *this).run();
+  const Program ordered = prepared(program);
+  CudaPlanner(ordered, pool, options, *this).run();
 }
 
 void CudaPlan::reserve_arena() {

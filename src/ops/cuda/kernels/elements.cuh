@@ -67,6 +67,19 @@ template <>
 struct Store<f16> {
   static f16 of(float x) { return {to_half(x)}; }
 };
+// Converts consecutive elements.
+template <class T, int kCount, class R>
+inline void store_side(Side<T, kCount>& to, const R (&x)[kCount]) {
+  if constexpr (sizeof(T) == 2 && kCount % 2 == 0) {
+    Side<uint32_t, kCount / 2> words;
+#pragma unroll
+    for (int q = 0; q < kCount / 2; ++q) words.v[q] = rounded_pair(T{}, math::bits(x[2 * q]), math::bits(x[2 * q + 1]));
+    reinterpret_cast<Side<uint32_t, kCount / 2>&>(to) = words;
+  } else {
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) to.v[q] = Store<T>::of(x[q]);
+  }
+}
 // Rounds to the type in memory.
 template <class T, class R>
 inline R rounded(R x) {

@@ -9,7 +9,8 @@ namespace lockstep {
 // S describes the rows (norm_cuda.cc): T is the element of x, P that of scale and bias, R the type of arithmetic. There
 // are kRows rows of kD elements for each of several batch elements, which have their own scale and bias. A team has
 // kTeam threads, each with kPacks packs of kVector elements; the last ones may be outside of the row. kKept: they stay
-// in registers. kCentered: layer norm, else RMS norm.
+// in registers. kCentered: layer norm, else RMS norm. Of a gradient: kResidual, whether an array is added to dx, and
+// kSums, whether the columns of the result are summed.
 template <class S>
 struct Norm {
   using T = typename S::T;
@@ -18,6 +19,7 @@ struct Norm {
   static constexpr uint32_t kVector = S::kVector, kPacks = S::kPacks, kTeam = S::kTeam, kThreads = S::kThreads,
                             kTeams = kThreads / kTeam;
   static constexpr uint64_t kD = S::kD;
+  static constexpr uint32_t kSharedSumBytes = 24 << 10;
   using Values = R[kVector];
 
   static uint32_t team() { return threadIdx.x / kTeam; }
@@ -25,16 +27,19 @@ struct Norm {
   static uint64_t place(uint32_t pack) { return (uint64_t(pack) * kTeam + threadIdx.x % kTeam) * kVector; }
 
   template <class E>
-  static void load_pack(const E* from, uint64_t i, Values& to) {
-    Side<E, kVector> pack;
-    load_vector(pack, from, i);
+  static void convert(const Side<E, kVector>& pack, Values& to) {
 #pragma unroll
     for (uint32_t q = 0; q < kVector; ++q) to[q] = R(load(pack.v[q]));
   }
+  template <class E>
+  static void load_pack(const E* from, uint64_t i, Values& to) {
+    Side<E, kVector> pack;
+    load_vector(pack, from, i);
+    convert(pack, to);
+  }
   static void store_pack(T* to, uint64_t i, const Values& values) {
     Side<T, kVector> pack;
-#pragma unroll
-    for (uint32_t q = 0; q < kVector; ++q) pack.v[q] = Store<T>::of(values[q]);
+    store_side(pack, values);
     store_vector(to, i, pack);
   }
 
@@ -54,18 +59,16 @@ struct Norm {
   // This thread's elements of a row.
   struct Own {
     const T* from;
-    R kept[S::kKept ? kPacks : 1][kVector];
+    Side<T, kVector> kept[S::kKept ? kPacks : 1];
 
     explicit Own(const T* row) : from(row) {
-      if constexpr (S::kKept) for_packs([&](uint32_t p, uint64_t i) { load_pack(from, i, kept[p]); });
+      if constexpr (S::kKept) for_packs([&](uint32_t p, uint64_t i) { load_vector(kept[p], from, i); });
     }
     void get(uint32_t p, uint64_t i, Values& to) const {
-      if constexpr (S::kKept) {
-#pragma unroll
-        for (uint32_t q = 0; q < kVector; ++q) to[q] = kept[p][q];
-      } else {
+      if constexpr (S::kKept)
+        convert(kept[p], to);
+      else
         load_pack(from, i, to);
-      }
     }
   };
 
@@ -124,18 +127,18 @@ struct Norm {
     });
   }
 
-  // The sums for dscale or dbias over the rows of a thread block: in registers if elements are, else in their place in
-  // global memory. Null: there are none.
-  struct ParameterSums {
+  // The sums of columns over the rows of a thread block: in registers if elements are, else in their place in global
+  // memory.
+  struct ColumnSums {
     R* to;
     R kept[S::kKept ? kPacks : 1][kVector];
 
-    explicit ParameterSums(R* global) : to(global) {
+    explicit ColumnSums(R* global) : to(global) {
       if constexpr (S::kKept) {
 #pragma unroll
         for (uint32_t p = 0; p < kPacks; ++p)
           for (uint32_t q = 0; q < kVector; ++q) kept[p][q] = 0;
-      } else if (to) {
+      } else {
         for_packs([&](uint32_t, uint64_t i) {
           for (uint32_t q = 0; q < kVector; ++q) to[i + q] = 0;
         });
@@ -154,36 +157,67 @@ struct Norm {
           for (uint32_t q = 0; q < kVector; ++q) to[i + q] = kept[p][q];
         });
       } else if constexpr (S::kKept) {
-        __shared__ R sums[kD];
-        for (uint32_t t = 0; t < kTeams; ++t) {
+        constexpr uint32_t kFit = kSharedSumBytes / (kD * sizeof(R));
+        constexpr uint32_t kTogether = kFit == 0 ? 1 : kFit < kTeams ? kFit : kTeams;
+        constexpr uint32_t kColumns = (kD + kThreads - 1) / kThreads;  // of a thread
+        __shared__ __align__(16) R sums[kTogether][kD];
+        R all[kColumns] = {};
+        for (uint32_t first = 0; first < kTeams; first += kTogether) {
           __syncthreads();
-          if (team() != t) continue;
-          for_packs([&](uint32_t p, uint64_t i) {
-            for (uint32_t q = 0; q < kVector; ++q) sums[i + q] = t == 0 ? kept[p][q] : sums[i + q] + kept[p][q];
-          });
+          if (team() - first < kTogether)
+            for_packs([&](uint32_t p, uint64_t i) {
+              Side<R, kVector> pack;
+#pragma unroll
+              for (uint32_t q = 0; q < kVector; ++q) pack.v[q] = kept[p][q];
+              constexpr uint32_t kPart = kVector * sizeof(R) > 16 ? 16 / sizeof(R) : kVector;  // of 16 bytes
+#pragma unroll
+              for (uint32_t q = 0; q < kVector; q += kPart)
+                *reinterpret_cast<Side<R, kPart>*>(&sums[team() - first][i + q]) =
+                    *reinterpret_cast<const Side<R, kPart>*>(&pack.v[q]);
+            });
+          __syncthreads();
+#pragma unroll
+          for (uint32_t c = 0; c < kColumns; ++c)
+            if (const uint64_t i = threadIdx.x + c * kThreads; i < kD)
+              for (uint32_t t = 0; t < kTogether && first + t < kTeams; ++t) all[c] += sums[t][i];
         }
-        __syncthreads();
-        for (uint64_t i = threadIdx.x; i < kD; i += kThreads) to[i] = sums[i];
-        __syncthreads();
+#pragma unroll
+        for (uint32_t c = 0; c < kColumns; ++c)
+          if (const uint64_t i = threadIdx.x + c * kThreads; i < kD) to[i] = all[c];
       }
     }
   };
 
+  // Memory of a gradient. `residual` and `result_sums` are null if there are none.
+  struct Backward {
+    const T* x;
+    const P* scale;
+    const R *mean, *rstd;
+    const T *dy, *residual;
+    T* dx;
+    R *scale_sums, *bias_sums, *result_sums;  // of each thread block
+  };
+
   // dx, and the sums for dscale and dbias over the kOwn rows of the thread block. A batch element has kBlocks thread
-  // blocks.
-  static void backward(const T* x, const P* scale, const R* mean, const R* rstd, const T* dy, T* dx, R* dscale,
-                       R* dbias) {
+  // blocks. dx may be written over x, dy or the residual.
+  static void backward(const Backward& a) {
     const uint64_t group = blockIdx.x / S::kBlocks, first = blockIdx.x % S::kBlocks * S::kOwn;
     const uint64_t end = first + S::kOwn < S::kRows ? first + S::kOwn : S::kRows;
-    const P* const scales = scale + group * kD;
-    ParameterSums scale_sums(dscale + blockIdx.x * kD);
-    ParameterSums bias_sums(S::kCentered ? dbias + blockIdx.x * kD : nullptr);
+    const P* const scales = a.scale + group * kD;
+    struct None {
+      explicit None(R*) {}
+      void add(uint32_t, uint64_t, uint32_t, R) {}
+      void finish() {}
+    };
+    ColumnSums scale_sums(a.scale_sums + blockIdx.x * kD);
+    std::conditional_t<S::kCentered, ColumnSums, None> bias_sums(a.bias_sums + blockIdx.x * kD);
+    std::conditional_t<S::kSums, ColumnSums, None> result_sums(a.result_sums + blockIdx.x * kD);
     for (uint64_t r = first + team(); r < end; r += kTeams) {
       const uint64_t row = group * S::kRows + r;
       R center = 0;
-      if constexpr (S::kCentered) center = mean[row];
-      const R factor = rstd[row];
-      const Own own(x + row * kD), sent(dy + row * kD);
+      if constexpr (S::kCentered) center = a.mean[row];
+      const R factor = a.rstd[row];
+      const Own own(a.x + row * kD), sent(a.dy + row * kD), more((S::kResidual ? a.residual : a.dy) + row * kD);
       // Calls f(pack, i, normalized elements, dy, dy * scale).
       const auto each = [&](const auto& f) {
         for_packs([&](uint32_t p, uint64_t i) {
@@ -191,6 +225,7 @@ struct Norm {
           own.get(p, i, n);
           sent.get(p, i, d);
           load_pack(scales, i, g);
+#pragma unroll
           for (uint32_t q = 0; q < kVector; ++q) {
             n[q] = (n[q] - center) * factor;
             g[q] *= d[q];
@@ -200,6 +235,7 @@ struct Norm {
       };
       R sum = 0, normal_sum = 0;
       each([&](uint32_t p, uint64_t i, const Values& n, const Values& d, const Values& g) {
+#pragma unroll
         for (uint32_t q = 0; q < kVector; ++q) {
           if constexpr (S::kCentered) {
             sum += g[q];
@@ -212,32 +248,41 @@ struct Norm {
       R g_mean = 0;
       if constexpr (S::kCentered) g_mean = team_sum(sum) / R(kD);
       const R normal_mean = team_sum(normal_sum) / R(kD);
-      each([&](uint32_t, uint64_t i, Values& n, const Values&, const Values& g) {
-        for (uint32_t q = 0; q < kVector; ++q) n[q] = factor * (g[q] - g_mean - n[q] * normal_mean);
-        store_pack(dx, row * kD + i, n);
+      each([&](uint32_t p, uint64_t i, Values& n, const Values&, const Values& g) {
+        Values added;
+        if constexpr (S::kResidual) more.get(p, i, added);
+#pragma unroll
+        for (uint32_t q = 0; q < kVector; ++q) {
+          n[q] = factor * (g[q] - g_mean - n[q] * normal_mean);
+          if constexpr (S::kResidual) n[q] += added[q];
+          result_sums.add(p, i, q, n[q]);
+        }
+        store_pack(a.dx, row * kD + i, n);
       });
     }
     scale_sums.finish();
-    if constexpr (S::kCentered) bias_sums.finish();
+    bias_sums.finish();
+    result_sums.finish();
   }
 
-  // Adds up the sums of the thread blocks [groups, kBlocks, kD]. A thread block has 32 columns of one batch element;
-  // its warps add up a part of the rows each.
-  static void add_blocks(const R* sums, P* to) {
+  // Adds up sums of the thread blocks [groups, kBlocks, kD]: 32 columns of one batch element by the thread block
+  // `block`. Its warps add up a part of the rows each.
+  template <class E>
+  static void add_blocks(uint32_t block, const R* sums, E* to) {
     constexpr uint32_t kParts = kThreads / 32;
     constexpr uint64_t kAcross = (kD + 31) / 32;
     __shared__ R parts[kThreads];
-    const uint64_t group = blockIdx.x / kAcross, column = blockIdx.x % kAcross * 32 + threadIdx.x % 32;
+    const uint64_t group = block / kAcross, column = block % kAcross * 32 + threadIdx.x % 32;
     const uint32_t part = threadIdx.x / 32;
     R sum = 0;
     if (column < kD)
+#pragma unroll 8
       for (uint64_t b = part; b < S::kBlocks; b += kParts) sum += sums[(group * S::kBlocks + b) * kD + column];
-    __syncthreads();
     parts[threadIdx.x] = sum;
     __syncthreads();
     if (part > 0 || column >= kD) return;
     for (uint32_t p = 1; p < kParts; ++p) sum += parts[p * 32 + threadIdx.x];
-    to[group * kD + column] = Store<P>::of(typename S::PR(sum));
+    to[group * kD + column] = Store<E>::of(sum);
   }
 };
 

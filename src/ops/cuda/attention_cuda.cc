@@ -41,13 +41,14 @@ struct AttentionKernel {
 // The kernels of an equation.
 class AttentionKernels {
  public:
-  AttentionKernels(const KernelSpec& spec, bool gradient, const AttentionLeads& leads)
+  // `major`: of the GPU's compute capability.
+  AttentionKernels(const KernelSpec& spec, bool gradient, const AttentionLeads& leads, int major)
       : a_(attention_attrs(spec.attrs, gradient)),
         n_(spec.in),
         leads_(leads),
         dtype_(spec.in[0].dtype),
         full_(cuda_math() == CudaMath::full),
-        warpgroups_(spec.cuda->info().major == 9 && half() && is_chunked(n_.e) && is_chunked(n_.f)) {}
+        warpgroups_(major == 9 && half() && is_chunked(n_.e) && is_chunked(n_.f)) {}
 
   AttentionKernel forward() const;
   AttentionKernel row_sums() const;
@@ -346,8 +347,8 @@ const void* operand_or_null(const void* const* in, int number) { return number <
 
 }  // namespace
 
-std::vector<std::string> attention_texts(const KernelSpec& spec, bool gradient) {
-  const AttentionKernels all(spec, gradient, {});
+std::vector<std::string> attention_texts(const KernelSpec& spec, bool gradient, int major) {
+  const AttentionKernels all(spec, gradient, {}, major);
   std::vector<std::string> out;
   for (const AttentionKernel& kernel : gradient ? grad_kernels(all) : std::vector{all.forward()})
     out.push_back(kernel.text);
@@ -359,7 +360,7 @@ Kernel attention_grad_cuda(const KernelSpec& spec) { return attention_grad_cuda(
 
 Kernel attention_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
   if (!supports_attention(spec)) return {};
-  const AttentionKernels all(spec, false, leads);
+  const AttentionKernels all(spec, false, leads, spec.cuda->info().major);
   const AttentionAttrs a = all.attrs();
   AttentionKernel forward = all.forward();
   if (!fits_shared(spec, forward)) return {};
@@ -373,7 +374,7 @@ Kernel attention_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
 
 Kernel attention_grad_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
   if (!supports_attention(spec)) return {};
-  const AttentionKernels all(spec, true, leads);
+  const AttentionKernels all(spec, true, leads, spec.cuda->info().major);
   const AttentionAttrs a = all.attrs();
   const AttentionSizes n = all.sizes();
   auto kernels = std::make_shared<std::vector<LoadedKernel>>();

@@ -115,6 +115,6 @@ std::string pool_text(PoolPass, const KernelSpec&);
 std::vector<std::string> norm_texts(NormPass, const KernelSpec&);
 std::string rotary_text(const KernelSpec&);
 std::string cross_entropy_text(bool gradient, const KernelSpec&);
-std::vector<std::string> attention_texts(const KernelSpec&, bool gradient);
+std::vector<std::string> attention_texts(const KernelSpec&, bool gradient, int major);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // GPU instructions as functions: conversions, asynchronous copies, tensor cores, and communication between thread
-// blocks. The only kernel header with PTX. The emulated GPU replaces it (tests/emulated/machine.cuh).
+// blocks. Only this header and warpgroup.cuh have PTX. The emulated GPU replaces them (tests/emulated).
 //
 // # Communication between thread blocks
 //

@@ -382,6 +382,18 @@ extern "C" __global__ void f(bf16* x, double* y, const int32_t* labels, float* l
   both<Rows<bf16, float, 50304, 512, true>>(x, labels, loss, loss, x);
   both<Rows<double, double, 65, 32, false>>(y, labels, wide, wide, y);
 })"},
+      {"column_sums.cuh", R"(
+struct Columns {
+  using Index = uint32_t;
+  static constexpr uint32_t kRows = 700, kColumns = 96, kOwn = 100, kAcross = 8, kThreads = 512, kWide = 8, kTogether = 2;
+};
+extern "C" __global__ void f(const bf16* x, bf16* y, float* partial, bf16* sums) {
+  using Read = Side<bf16, 8>;
+  ColumnSums<Columns>::run<Read>(
+      blockIdx.x, partial, [&](uint32_t i, Read& r) { load_vector(r, x, i); },
+      [&](uint32_t i, const Read& r, float (&all)[8]) { store_vector(SummedColumns<bf16, 8>{y, all}, i, r); });
+  add_column_sums<7, 96>(threadIdx.x, partial, sums);
+})"},
       {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},
   };
   return kernels;

@@ -38,9 +38,9 @@ class CombinedOnGpu : public testing::Test {
     return out;
   }
 
-  static void expect_combined(const Program& p, const HostArrays& in, bool combined = true) {
+  static void expect_combined(const Program& p, const HostArrays& in, bool is_combined = true) {
     const std::string text = compile(p, test_pool(), CudaStream::local())->describe();
-    EXPECT_EQ(text.find("combined ") != std::string::npos, combined) << text;
+    EXPECT_EQ(text.find("combined[") != std::string::npos, is_combined) << text;
     const HostArrays wanted = eager(p, in);
     for (const bool donated : {false, true}) {
       const HostArrays got = planned_on_gpu(p, in, std::vector<bool>(in.size(), donated));
@@ -125,11 +125,9 @@ TEST_F(CombinedOnGpu, SumsOfColumnsOfAProductWithAnEpilogue) {
       attrs.set("body", std::make_shared<const Program>(epilogue.take(results)));
       Values out = body.emit(einsum_fused_op, in, attrs);
       out.push_back(reduce_sum(out[results.size() - 1], {0, 1}));
-      Attrs combined{{"kernel", std::string("product_and_column_sums")}};
-      combined.set("body", std::make_shared<const Program>(body.take(out)));
       Builder b;
-      const Value operands[] = {b.input(left), b.input(right), b.input(result)};
-      const Program p = b.take(b.emit(combined_op, operands, combined));
+      const Values operands{b.input(left), b.input(right), b.input(result)};
+      const Program p = b.take(combined(b, "product_and_column_sums", operands, body.take(out)));
       HostArrays arrays;
       for (const Type& type : p.input_types()) arrays.push_back(normal(type, static_cast<uint32_t>(columns)));
       expect_combined(p, arrays);

@@ -152,7 +152,7 @@ Kernel by_library(const KernelSpec& spec) {
   const std::optional<MatchedEpilogue> matched = epilogue_of(product.attrs.program("body"), plan.gemm.n);
   if (!matched || !matched->argument || plan.copy_a || plan.copy_b || plan.copy_c) return {};
   GemmEpilogue epilogue = matched->epilogue;
-  epilogue.sums_columns = true;
+  epilogue.sums = GemmEpilogue::of_result;
   std::optional<CudaGemm> gemm = CudaGemm::with_epilogue(*spec.cuda, plan.gemm, cuda_math(), epilogue);
   if (!gemm) return {};
   const size_t a = places.operand(product.in[plan.swapped ? 1 : 0]), b = places.operand(product.in[plan.swapped ? 0 : 1]),

@@ -1,7 +1,9 @@
 #include "ops/cuda/combined.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 
@@ -48,9 +50,15 @@ constinit const Op combined_op = {
     .cuda = combined_cuda,
 };
 
+Values combined(Builder& builder, std::string_view kernel, const Values& operands, Program body) {
+  Attrs attrs{{"kernel", std::string(kernel)}};
+  attrs.set("body", std::make_shared<const Program>(std::move(body)));
+  return builder.emit(combined_op, operands, std::move(attrs));
+}
+
 std::span<const CombinedKernel* const> combined_kernels() {
   static constexpr const CombinedKernel* kAll[] = {&combined_cross_entropy, &combined_norm_grad, &combined_column_sums,
-                                                   &combined_packed_attention};
+                                                   &combined_packed_attention, &combined_operand_sums};
   return kAll;
 }
 

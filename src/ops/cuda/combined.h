@@ -14,6 +14,8 @@ namespace lockstep {
 
 // Attributes: "kernel", the name of a CombinedKernel, and "body", the program.
 extern const Op combined_op;
+// Adds an equation of the row.
+Values combined(Builder& builder, std::string_view kernel, const Values& operands, Program body);
 
 // Which equations define and use the values of a program.
 class ValueUses {
@@ -72,6 +74,7 @@ class CombinedBody {
   const Program& body_;
 };
 
-extern const CombinedKernel combined_cross_entropy, combined_norm_grad, combined_column_sums, combined_packed_attention;
+extern const CombinedKernel combined_cross_entropy, combined_norm_grad, combined_column_sums, combined_packed_attention,
+    combined_operand_sums;
 
 }  // namespace lockstep

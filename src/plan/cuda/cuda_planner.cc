@@ -66,6 +66,7 @@ Kernel CudaPlanner::prepare_kernel(const Op& op, const KernelSpec& host, std::st
                         return std::move(made->kernel);
                       }};
   };
+  if (const Attr* name = host.attrs.find("kernel")) text += fmt::format("[{}]", std::get<std::string>(*name));
   Kernel kernel;
   if (op.cuda)
     kernel = op.cuda(spec);

@@ -220,6 +220,7 @@ constinit const Op pad_op = {
     .batch = pad_batch,
     .dim_attrs = {{"lo", DimAttr::offsets}, {"hi", DimAttr::offsets}, {"interior", DimAttr::offsets}},
     .fold = pad_fold,
+    .takes_float8 = true,
     .cpu = pad_cpu,
     .cuda = LOCKSTEP_CUDA(pad_cuda),
     .cuda_task = LOCKSTEP_CUDA(&pad_task)};
@@ -230,6 +231,7 @@ constinit const Op concatenate_op = {.name = "concatenate",
                                      .vjp = concatenate_vjp,
                                      .dim_attrs = {{"axis", DimAttr::dims}},
                                      .fold = concatenate_fold,
+                                     .takes_float8 = true,
                                      .cpu = concatenate_cpu,
                                      .cuda = LOCKSTEP_CUDA(concatenate_cuda),
                                      .cuda_task = LOCKSTEP_CUDA(&concatenate_task)};

@@ -209,7 +209,8 @@ int64_t emulated_algorithm() { return emulated::last_algorithm; }
 int64_t emulated_epilogue() { return emulated::last_epilogue; }
 int64_t emulated_adds() { return emulated::last_adds; }
 
-// Matrices are column-major. alpha is always one; beta is one or zero.
+// Matrices are column-major. alpha is always one; beta is one or zero. LOCKSTEP_EMULATED_SCALES=ignored: the scales of
+// 8-bit floats are not applied.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const void*, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
@@ -232,6 +233,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
   emulated::last_algorithm = static_cast<int64_t>(algorithm);
   emulated::last_epilogue = description.epilogue;
   emulated::last_adds = adds;
+  const char* const scales = std::getenv("LOCKSTEP_EMULATED_SCALES");
+  const bool ignores_scales = scales && std::strcmp(scales, "ignored") == 0;
   const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
   emulated::enqueue(stream, [=] {
     // Longer than the time slice of another process.
@@ -247,8 +250,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
           for (int64_t k = 0; k < depth; ++k)
             sum += emulated::read(a, la.type, p * la.stride + at(la, description.a != CUBLAS_OP_N, m, k)) *
                    emulated::read(b, lb.type, p * lb.stride + at(lb, description.b != CUBLAS_OP_N, k, n));
-          if (description.scale_a) sum *= *description.scale_a;
-          if (description.scale_b) sum *= *description.scale_b;
+          if (description.scale_a && !ignores_scales) sum *= *description.scale_a;
+          if (description.scale_b && !ignores_scales) sum *= *description.scale_b;
           const int64_t place = p * ld.stride + m + n * ld.line;
           const int64_t beside = p * description.argument_stride + m + n * description.argument_line;
           if (has_bias) sum += emulated::read(description.bias, ld.type, m);

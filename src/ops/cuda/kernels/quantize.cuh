@@ -11,6 +11,7 @@ template <class S>
 struct Quantize {
   using T = typename S::T;
   using E = typename S::E;
+  using Codes = Side<uint8_t, S::kVector>;
   static constexpr uint32_t kTile = 128, kThreads = 256, kVector = S::kVector, kTurned = S::kTurned;
   static constexpr uint64_t kRows = S::kRows, kColumns = S::kColumns, kAcross = (kColumns + kTile - 1) / kTile;
   // A row of the tile in shared memory. Four more bytes distribute a column over the banks.
@@ -38,7 +39,7 @@ struct Quantize {
       const uint64_t at = (row0 + r) * kColumns + column0 + c;
       Side<T, kVector> pack;
       load_vector(pack, x, at);
-      Side<uint8_t, kVector> codes;
+      Codes codes;
       float values[kVector];
 #pragma unroll
       for (uint32_t q = 0; q < kVector; ++q) {
@@ -58,10 +59,21 @@ struct Quantize {
         }
       }
       store_vector(y, at, codes);
-#pragma unroll
-      for (uint32_t q = 0; q < kVector; ++q) tile[r * kPitch + c + q] = codes.v[q];
+      store_in_tile(tile + r * kPitch + c, codes);
     }
     return most;
+  }
+
+  // Rows of the tile are aligned to words.
+  static void store_in_tile(uint8_t* to, const Codes& codes) {
+    constexpr uint32_t kPart = kVector < 4 ? kVector : 4;
+#pragma unroll
+    for (uint32_t q = 0; q < kVector; q += kPart) {
+      Side<uint8_t, kPart> part;
+#pragma unroll
+      for (uint32_t i = 0; i < kPart; ++i) part.v[i] = codes.v[q + i];
+      store_vector(to, q, part);
+    }
   }
 
   // Neighboring threads have neighboring columns of the tile, which are in the same words or banks.

@@ -398,7 +398,7 @@ std::string Array::to_string() const {
     using T = decltype(zero);
     const T* data = buffer->as<T>();
     print_elements(shape(), 0, 0, size(), out, [&](int64_t i) {
-      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+      if constexpr (is_half<T> || is_float8_type<T>)
         return fmt::format("{:.4g}", static_cast<float>(data[i]));
       else if constexpr (std::is_floating_point_v<T>)
         return fmt::format("{:.7g}", data[i]);

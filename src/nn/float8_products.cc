@@ -1,11 +1,8 @@
 #include "lockstep/float8_products.h"
 
-#include <limits>
-
 #include "base/check.h"
 #include "lockstep/create.h"
 #include "lockstep/grad.h"
-#include "lockstep/indexing.h"
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
 #include "lockstep/quantize.h"
@@ -32,10 +29,7 @@ Float8History create_float8_history(const Precision& precision, int64_t products
 std::vector<Array> float8_scales(const Float8History& history) {
   if (history.largest.empty()) return {};
   const Array limits = concatenate({full({2}, Float8E4M3::kMax), full({1}, Float8E5M2::kMax)});
-  const Array scales = power_of_two_above(max(history.largest[0], 2) / limits);
-  std::vector<Array> out;
-  for (int64_t i = 0; i < scales.shape(0); ++i) out.push_back(at(scales, i));
-  return out;
+  return unstack(power_of_two_above(max(history.largest[0], 2) / limits));
 }
 
 Float8History advanced(const Float8History& history, const std::vector<Array>& largest) {

@@ -54,7 +54,8 @@ Value scaled_by(Value x, Value factor) {
 Batched quantize_batch(const Batch& b) {
   const Value x = cast(with_batch(b, 0), DType::f32), scale = b.in[1];
   const Value narrow = cast(scaled_by(x, full_like(scale, 1.0) / scale), b.attrs.get<DType>("dtype"));
-  return Values{narrow, transpose(narrow, {0, 2, 1}), reduce_max(abs(x), {1, 2})};
+  const Value largest = reduce_max(abs(x), {1, 2});  // -inf for no elements
+  return Values{narrow, transpose(narrow, {0, 2, 1}), maximum(largest, zeros_like(largest))};
 }
 
 Batched scaled_product_batch(const Batch& b) {

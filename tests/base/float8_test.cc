@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLargerThanAll = std::numeric_limits<float>::infinity();
 
 // The value of a code by the definition of the formats: (-1)^s 2^(e - bias) 1.m, or 2^(1 - bias) 0.m for e = 0.
 float defined_value(uint32_t code, int mantissa_bits, int bias) {
@@ -47,7 +47,7 @@ TEST(Float8, All256CodesOfE5M2HaveTheirDefinedValues) {
     if (size > 0x7cu)
       EXPECT_TRUE(std::isnan(x)) << code;
     else
-      EXPECT_EQ(std::abs(x), size == 0x7cu ? kInfinity : std::abs(defined_value(code, 2, 15))) << code;
+      EXPECT_EQ(std::abs(x), size == 0x7cu ? kLargerThanAll : std::abs(defined_value(code, 2, 15))) << code;
     EXPECT_EQ(std::signbit(x), code >= 128) << code;
   }
   EXPECT_EQ(static_cast<float>(of_code<Float8E5M2>(0x7b)), 57344.0f);
@@ -74,11 +74,11 @@ TEST(Float8, E4M3RoundsToNearestEven) { check_rounding<Float8E4M3>(0x7e); }
 TEST(Float8, E5M2RoundsToNearestEven) { check_rounding<Float8E5M2>(0x7b); }
 
 TEST(Float8, TooLargeBecomesTheLargestFinite) {
-  for (const float x : {449.0f, 464.0f, 1e30f, kInfinity}) {
+  for (const float x : {449.0f, 464.0f, 1e30f, kLargerThanAll}) {
     EXPECT_EQ(static_cast<float>(Float8E4M3(x)), 448.0f);
     EXPECT_EQ(static_cast<float>(Float8E4M3(-x)), -448.0f);
   }
-  for (const float x : {57345.0f, 61440.0f, 65536.0f, kInfinity}) {
+  for (const float x : {57345.0f, 61440.0f, 65536.0f, kLargerThanAll}) {
     EXPECT_EQ(static_cast<float>(Float8E5M2(x)), 57344.0f);
     EXPECT_EQ(static_cast<float>(Float8E5M2(-x)), -57344.0f);
   }

@@ -104,6 +104,15 @@ TEST(CudaRowTexts, RotaryPositionsCompile) {
                       {{"base", 10000.0}, {"inverse", inverse}}, texts);
 }
 
+TEST(CudaRowTexts, QuantizationCompiles) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  const auto texts = [](const KernelSpec& spec) { return std::vector<std::string>{quantize_text(spec)}; };
+  for (const DType from : {DType::bf16, DType::f32})
+    for (const DType to : {DType::f8_e4m3, DType::f8_e5m2})
+      for (const Shape& shape : {Shape{64, 256}, Shape{130, 301}, Shape{6, 20}})
+        expect_compiles(quantize_op, {{from, shape}, {DType::f32, {}}}, {{"dtype", to}}, texts);
+}
+
 // The widths at which tiles change. All kernels are named after the row.
 TEST(CudaRowTexts, AttentionCompiles) {
   LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();

@@ -23,19 +23,16 @@ int64_t pack_of(int64_t n, int64_t most) {
   return most;
 }
 
-// An operand of a product as bf16, times its scale.
+// An operand of a product as bf16, which represents every 8-bit float exactly.
 class DecodedMatrix {
  public:
   DecodedMatrix(const KernelSpec& spec, const Type& type) : buffer_(spec.cuda->allocate(count(type.shape) * 2)) {
     Builder b;
-    const Value codes = b.input(type), scale = b.input({DType::f32, {}});
-    const Value wide = cast(codes, DType::f32) * broadcast(scale, type.shape, {});
-    kernel_ = elementwise_program_cuda(b.take(Values{cast(wide, DType::bf16)}), spec);
+    kernel_ = elementwise_program_cuda(b.take(Values{cast(b.input(type), DType::bf16)}), spec);
   }
-  const void* decode(const void* codes, const void* scale) const {
-    const void* in[] = {codes, scale};
+  const void* decode(const void* codes) const {
     void* out = buffer_->data();
-    kernel_(in, &out);
+    kernel_(&codes, &out);
     return out;
   }
 
@@ -44,10 +41,19 @@ class DecodedMatrix {
   Kernel kernel_;
 };
 
-GemmSpec product_of(const KernelSpec& spec, DType dtype) {
+// Multiplies f32 sums by both scales and rounds them to the result.
+Kernel scaling_kernel(const KernelSpec& spec) {
+  Builder b;
+  const Value sums = b.input({DType::f32, spec.out[0].shape}), scale_a = b.input({DType::f32, {}}),
+              scale_b = b.input({DType::f32, {}});
+  const Value scaled = sums * broadcast(scale_a, sums.shape(), {}) * broadcast(scale_b, sums.shape(), {});
+  return elementwise_program_cuda(b.take(Values{cast(scaled, spec.out[0].dtype)}), spec);
+}
+
+GemmSpec product_of(const KernelSpec& spec, DType dtype, DType out) {
   const int64_t m = spec.in[0].shape[0], n = spec.in[1].shape[0], k = spec.in[0].shape[1];
   return {.dtype = dtype,
-          .out = spec.out[0].dtype,
+          .out = out,
           .m = m,
           .n = n,
           .k = k,
@@ -64,12 +70,18 @@ Kernel decoded_product(const KernelSpec& spec) {
   struct State {
     DecodedMatrix a, b;
     CudaGemm gemm;
+    BufferPtr sums;
+    Kernel scale;
   };
-  auto state = std::make_shared<const State>(State{DecodedMatrix(spec, spec.in[0]), DecodedMatrix(spec, spec.in[1]),
-                                                   CudaGemm(*spec.cuda, product_of(spec, DType::bf16), cuda_math())});
+  auto state = std::make_shared<const State>(
+      State{DecodedMatrix(spec, spec.in[0]), DecodedMatrix(spec, spec.in[1]),
+            CudaGemm(*spec.cuda, product_of(spec, DType::bf16, DType::f32), cuda_math()),
+            spec.cuda->allocate(count(spec.out[0].shape) * size_of(DType::f32)), scaling_kernel(spec)});
   return [state](const void* const* in, void* const* out) {
-    const void* const a = state->a.decode(in[0], in[2]);
-    state->gemm.run(a, state->b.decode(in[1], in[3]), out[0]);
+    const void* const a = state->a.decode(in[0]);
+    state->gemm.run(a, state->b.decode(in[1]), state->sums->data());
+    const void* operands[] = {state->sums->data(), in[2], in[3]};
+    state->scale(operands, out);
   };
 }
 
@@ -115,7 +127,8 @@ Kernel scaled_product_cuda(const KernelSpec& spec) {
   CudaStream* const lane = spec.cuda;
   if (bytes == 0 || spec.in[0].shape[1] == 0)
     return [lane, bytes](const void* const*, void* const* out) { lane->clear(out[0], bytes); };
-  std::optional<CudaGemm> gemm = CudaGemm::float8(*lane, product_of(spec, spec.in[0].dtype), spec.in[1].dtype);
+  std::optional<CudaGemm> gemm =
+      CudaGemm::float8(*lane, product_of(spec, spec.in[0].dtype, spec.out[0].dtype), spec.in[1].dtype);
   if (!gemm) return decoded_product(spec);
   auto shared = std::make_shared<const CudaGemm>(std::move(*gemm));
   return [shared](const void* const* in, void* const* out) {

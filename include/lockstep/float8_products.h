@@ -48,7 +48,7 @@ class Float8Products {
  public:
   explicit Float8Products(std::vector<Array> scales) : scales_(std::move(scales)) {}
 
-  // The scales of the next product. Throws Error if there are no more.
+  // The scales of the next product. Throws Error if all are in use.
   const Array& next();
   size_t used() const { return used_; }
 

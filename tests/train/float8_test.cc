@@ -10,6 +10,7 @@
 #include "base/throws.h"
 #include "lockstep/gpt.h"
 #include "lockstep/quantize.h"
+#include "train/config.h"
 #include "train/eight_devices.h"
 #include "train/state.h"
 
@@ -38,14 +39,14 @@ EngineOptions float8_options(const char* precision = "float8") {
   return {.optimizer = {.schedule = {.peak = 1e-2}}, .precision = precision_of(precision), .seed = 5};
 }
 
-struct Run {
+struct TrainedRun {
   std::vector<double> losses;
   TrainState state;
 
   std::vector<float> history() const { return state.float8.largest.at(0).to_vector<float>(); }
 };
-Run run_of(EngineOptions with, int64_t steps = 5) {
-  Run out;
+TrainedRun run_of(EngineOptions with, int64_t steps = 5) {
+  TrainedRun out;
   Engine engine(linear_model(), std::move(with));
   out.state = engine.create_state();
   Loader loader(synthetic_digits(230, 1, 1).train, {.batch_size = 50, .seed = 3});
@@ -59,7 +60,7 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& wanted
 }
 
 TEST(Float8Training, LossesAreThoseOfBfloat16) {
-  const Run wide = run_of(float8_options("bfloat16"), 60), narrow = run_of(float8_options(), 60);
+  const TrainedRun wide = run_of(float8_options("bfloat16"), 60), narrow = run_of(float8_options(), 60);
   EXPECT_LT(wide.losses.back(), wide.losses.front() / 2);
   for (size_t i = 0; i < wide.losses.size(); ++i) EXPECT_NEAR(narrow.losses[i], wide.losses[i], 0.1) << i;
 }
@@ -67,7 +68,7 @@ TEST(Float8Training, LossesAreThoseOfBfloat16) {
 TEST(Float8Training, HistoryHasTheLargestValuesOfEachStep) {
   EngineOptions with = float8_options();
   with.precision.float8_history = 4;
-  const Run run = run_of(with, 2);
+  const TrainedRun run = run_of(with, 2);
   ASSERT_EQ(run.state.float8.largest[0].shape(), (Shape{2, 3, 4}));
   const std::vector<float> history = run.history();
   const TrainState before = Engine(linear_model(), with).create_state();
@@ -78,16 +79,16 @@ TEST(Float8Training, HistoryHasTheLargestValuesOfEachStep) {
 
 TEST(Float8Training, HistoryDoesNotDependOnMicroBatches) {
   EngineOptions with = float8_options();
-  const Run whole = run_of(with, 1);
+  const TrainedRun whole = run_of(with, 1);
   with.accumulate = 5;
   expect_near(run_of(with, 1).history(), whole.history(), 1e-6f);
 }
 
 TEST(Float8Training, DoesNotDependOnRematerialization) {
   EngineOptions with = float8_options();
-  const Run stored = run_of(with);
+  const TrainedRun stored = run_of(with);
   with.remat = true;
-  const Run again = run_of(with);
+  const TrainedRun again = run_of(with);
   EXPECT_EQ(again.history(), stored.history());
   EXPECT_EQ(again.losses, stored.losses);
 }
@@ -95,12 +96,12 @@ TEST(Float8Training, DoesNotDependOnRematerialization) {
 TEST(Float8Training, DoesNotDependOnDevices) {
   EngineOptions with = float8_options();
   with.mesh = make_mesh({{"data", 1}});
-  const Run alone = run_of(with);
+  const TrainedRun alone = run_of(with);
   for (const int zero : {0, 3}) {
     SCOPED_TRACE(zero);
     with.mesh = make_mesh({{"data", 8}});
     with.plan = {.zero = zero};
-    const Run shared = run_of(with);
+    const TrainedRun shared = run_of(with);
     expect_near(shared.history(), alone.history(), 0.02f);  // sums over lanes round differently
     for (size_t i = 0; i < alone.losses.size(); ++i) EXPECT_NEAR(shared.losses[i], alone.losses[i], 0.01) << i;
   }
@@ -129,7 +130,7 @@ TEST(Float8Training, CheckpointsHaveTheHistory) {
 
 TEST(Float8Training, ResumesFromBfloat16WithAnEmptyHistory) {
   const Task task = image_task(linear_model());
-  const Run wide = run_of(float8_options("bfloat16"), 1);
+  const TrainedRun wide = run_of(float8_options("bfloat16"), 1);
   const Checkpoint stored = detail::to_checkpoint(wide.state, task, {});
   const TrainState state = detail::from_checkpoint(stored, task, float8_options());
   EXPECT_EQ(max(state.float8.largest.at(0)).item<float>(), 0);
@@ -158,19 +159,20 @@ TEST(Float8Training, ModelsWithoutLinearLayersAreErrors) {
   EXPECT_THROWS(validate(config), Error, "float8_history: 4 has no effect with precision float32");
 }
 
+struct GptState {
+  Gpt gpt;
+  OptimizerState optimizer;
+  Float8History float8;
+};
+
 // A small character model learns its text, in both precisions alike.
 TEST(Float8Training, LanguageModelLearnsAsInBfloat16) {
   GptConfig config{.vocabulary = 16, .context = 16, .layers = 2, .heads = 2, .width = 32, .bias = false};
   const auto loss_after = [&](const Precision& precision, int64_t steps) {
-    struct State {
-      Gpt gpt;
-      OptimizerState optimizer;
-      Float8History float8;
-    };
     const Optimizer optimizer{.kind = Optimizer::Kind::adamw, .schedule = {.peak = 3e-3}};
-    State state{create_gpt(config, random::key(1)), {}, create_float8_history(precision, 12)};
-    state.optimizer = create_state(optimizer, tree_leaves(state.gpt));
-    const auto step = jit([&](const State& s, const Array& starts) {
+    GptState state{create_gpt(config, random::key(1)), {}, create_float8_history(precision, 12)};
+    state.optimizer = create_state(optimizer, state.gpt);
+    const auto step = jit([&](const GptState& s, const Array& starts) {
       const Array tokens = (expand_dims(starts, 1) + arange(17, i32) * 3) % 16;  // every fourth token follows
       const auto loss = [&](const Gpt& gpt, const std::vector<Array>& scales) {
         nn::Float8Products float8(scales);
@@ -180,9 +182,8 @@ TEST(Float8Training, LanguageModelLearnsAsInBfloat16) {
         return mean(softmax_cross_entropy(logits, slice(tokens, {0, 1}, {8, 17})));
       };
       auto [value, grads] = value_and_grad<0, 1>(loss)(s.gpt, float8_scales(s.float8));
-      const auto& [of_gpt, largest] = grads;
-      Update next = update(optimizer, tree_leaves(s.gpt), tree_leaves(of_gpt), s.optimizer);
-      return std::pair{State{tree_unflatten(s.gpt, next.params), next.state, advanced(s.float8, largest)}, value};
+      auto [next, next_state] = update(optimizer, s.gpt, std::get<0>(grads), s.optimizer);
+      return std::pair{GptState{next, next_state, advanced(s.float8, std::get<1>(grads))}, value};
     });
     double last = 0;
     for (int64_t i = 0; i < steps; ++i) {

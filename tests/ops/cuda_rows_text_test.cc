@@ -110,6 +110,15 @@ TEST(CudaRowTexts, RotaryPositionsCompile) {
                       {{"base", 10000.0}, {"inverse", inverse}}, texts);
 }
 
+TEST(CudaRowTexts, QuantizationCompiles) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  const auto texts = [](const KernelSpec& spec) { return std::vector<std::string>{quantize_text(spec)}; };
+  for (const DType from : {DType::bf16, DType::f32})
+    for (const DType to : {DType::f8_e4m3, DType::f8_e5m2})
+      for (const Shape& shape : {Shape{64, 256}, Shape{130, 301}, Shape{6, 20}})
+        expect_compiles(quantize_op, {{from, shape}, {DType::f32, {}}}, {{"dtype", to}}, texts);
+}
+
 // The widths at which tiles change. All kernels are named after the row.
 void expect_attention_compiles(DType dtype, int64_t tokens, int64_t width, int major) {
   const Type q{dtype, {2, tokens, 4, width}}, k{dtype, {2, tokens, 2, width}}, lse{DType::f32, {2, 4, tokens}};

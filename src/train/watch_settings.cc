@@ -34,11 +34,13 @@ std::pair<int64_t, int64_t> parse_trace_steps(const std::string& text) {
   throw_error("trace_steps: \"{}\" is not FIRST..LAST; give two step numbers from 1 on, such as 10..20", text);
 }
 
-// The port before the rank is added; 0: any free one. REQUIRES: metrics_port is not empty.
+bool serves_metrics(const TrainConfig& config) { return !config.metrics_port.empty() && config.metrics_port != "0"; }
+
+// The port before the rank is added; 0: any free one. REQUIRES: serves_metrics().
 int metrics_port(const TrainConfig& config) {
   if (config.metrics_port == "auto") return 0;
   if (const auto port = number_in(config.metrics_port, 1, kLargestPort)) return static_cast<int>(*port);
-  throw_error("metrics_port: \"{}\" is not a port; give a number from 1 to {}, or auto for a free one",
+  throw_error("metrics_port: \"{}\" is not a port; give a number from 1 to {}, auto for a free one, or 0 for none",
               config.metrics_port, kLargestPort);
 }
 
@@ -62,14 +64,14 @@ void check_watch_settings(const TrainConfig& config) {
   parse_trace_steps(config.trace_steps);
   if (config.trace.empty() && config.trace_steps != defaults.trace_steps)
     throw_error("trace_steps: there is no trace; give --trace FILE, too");
-  if (!config.metrics_port.empty())
+  if (serves_metrics(config))
     metrics_port(config);
   else if (config.metrics_host != defaults.metrics_host)
     throw_error("metrics_host: no metrics are served; give --metrics-port, too");
 }
 
 std::shared_ptr<MetricsServer> open_metrics_server(const TrainConfig& config) {
-  if (config.metrics_port.empty()) return nullptr;
+  if (!serves_metrics(config)) return nullptr;
   const int first = metrics_port(config), offset = rank_on_host();
   if (first > 0 && first + offset > kLargestPort)
     throw SettingsError("metrics_port", fmt::format("train: process {} of this host would listen on port {}; give a "

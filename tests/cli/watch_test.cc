@@ -79,12 +79,11 @@ TEST(TrainMetrics, APortInUseEndsTheRunBeforeItStarts) {
 }
 
 TEST(TrainMetrics, WrongSettingsAreUsageErrors) {
-  for (const char* port : {"0", "x", "65536", "-1"})
-    expect_usage_error(
-        {"train", "--metrics-port", port},
-        fmt::format("train: metrics_port: \"{}\" is not a port; give a number from 1 to 65535, or auto for "
-                    "a free one",
-                    port));
+  for (const char* port : {"x", "65536", "-1"})
+    expect_usage_error({"train", "--metrics-port", port},
+                       fmt::format("train: metrics_port: \"{}\" is not a port; give a number from 1 to 65535, auto for "
+                                   "a free one",
+                                   port));
   expect_usage_error({"train", "--metrics-host", "0.0.0.0"},
                      "train: metrics_host: no metrics are served; give --metrics-port, too");
   for (const char* steps : {"5", "5..", "..5", "0..5", "6..5", "1..x"})

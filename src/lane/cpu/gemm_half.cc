@@ -154,6 +154,7 @@ void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Opera
   }
 }
 
+template void pack_right(const HalfKernel&, const Operand<float>&, int64_t, int64_t, void*);
 template void pack_right(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, void*);
 template void pack_right(const HalfKernel&, const Operand<Float16>&, int64_t, int64_t, void*);
 template void multiply_half(const HalfKernel&, Pool&, int, const Operand<BFloat16>&, const Right<BFloat16>&, int64_t,

@@ -17,8 +17,8 @@ class MetricsText {
   // `labels`: of every sample.
   explicit MetricsText(Labels labels = {}) : labels_(std::move(labels)) {}
 
-  // Begins a metric. `type`: counter, gauge, summary or histogram. REQUIRES: a name that was not begun before, of letters,
-  // digits and '_'.
+  // Begins a metric. `type`: counter, gauge, summary or histogram. REQUIRES: a name that was not begun before, of
+  // letters, digits and '_'.
   void begin(std::string_view name, std::string_view type, std::string_view help);
   // A sample of this metric. `suffix`: such as "_sum" of a summary.
   void add(double value, const Labels& labels = {}, std::string_view suffix = {});

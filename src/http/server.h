@@ -1,9 +1,9 @@
 // Server: an HTTP/1.1 server with bounds on everything that a client can occupy.
 //
-// One thread reads all requests and writes all answers, so a slow client holds no thread. Threads of a fixed number call
-// the handlers. A request and an answer have a deadline each: the timeout, and the time that the slowest client takes for
-// that many bytes. A stream may wait as long for its client. Above the limit of connections the longest idle one is
-// closed; if all are in use, the new one is answered with status 503.
+// One thread reads all requests and writes all answers, so a slow client holds no thread. A fixed number of threads
+// calls the handlers. A request and an answer have a deadline each: the timeout, and the time that the slowest client
+// takes for that many bytes. A stream may wait as long for its client. Above the limit of connections the longest idle
+// one is closed; if all are in use, the new one is answered with status 503.
 //
 // Handlers are called from several threads. Add them before run(); everything else is safe from any thread.
 #pragma once

@@ -7,8 +7,8 @@
 
 namespace lockstep::detail {
 
-// Dense floating-point operations per second of the products of a GPU with this name ("NVIDIA H200"), whose operands are
-// computed in `compute`. `tf32`: products of f32 use TF32. 0: unknown.
+// Dense floating-point operations per second of a GPU with this name ("NVIDIA H200") in products of `compute`. `tf32`:
+// those of f32 use TF32. 0: unknown.
 double peak_of_gpu(std::string_view name, DType compute, bool tf32);
 
 }  // namespace lockstep::detail

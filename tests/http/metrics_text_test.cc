@@ -13,7 +13,7 @@ namespace lockstep::http {
 namespace {
 
 TEST(MetricsText, HasTheFormatOfPrometheus) {
-  MetricsText out({{"run", "a\"b\\c\nd"}});
+  MetricsText out(Labels{{"run", "a\"b\\c\nd"}});
   out.gauge("loss", "The loss, with a \\ and\na new line.", 0.1);
   out.begin("size_bytes", "gauge", "Sizes.");
   out.add(1e300, {{"part", "a"}});

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "array/lane_memory.h"
+#include "array/lane_pieces.h"
 #include "base/check.h"
 #include "base/live_line.h"
 #include "base/names.h"
@@ -43,28 +44,36 @@ struct StepFunctions {
   std::function<double(const TrainState&, const Loader&, int64_t batch_size)> multiply_adds;
 };
 
-// Peak operations per second of the lanes of this process; 0: unknown.
-double peak_of_lanes(const EngineOptions& options) {
+// The lanes of this process that compute the steps. Others may not have been made, and stay so.
+std::vector<Lane*> used_lanes(const Mesh& mesh) {
+  const detail::MeshLanes where = detail::lanes_of(mesh);
   Lanes& lanes = Lanes::current();
-  const LaneInfo& info = lanes.main().info();
+  if (where.grid.axes.empty() || where.local_count == 1) return {&lanes.main()};
+  std::vector<Lane*> out;
+  for (int64_t i = 0; i < where.local_count; ++i) out.push_back(&lanes.lane(i));
+  return out;
+}
+
+// Peak operations per second of the lanes of this process; 0: unknown.
+double peak_of(const std::vector<Lane*>& lanes, const EngineOptions& options) {
+  const LaneInfo& info = lanes[0]->info();
   double each = options.peak;
   if (each == 0 && info.platform == "cuda")
     each = detail::peak_of_gpu(info.name, options.precision.compute,
                                detail::runtime_option(&RuntimeOptions::gpu_math) != "full");
-  return each * static_cast<double>(lanes.count());
+  return each * static_cast<double>(lanes.size());
 }
 
 // Appends the bytes that are in use on the lanes with memory of their own, else the largest resident set of the process.
-void append_memory(Scalars& out) {
-  Lanes& lanes = Lanes::current();
-  if (lanes.main().info().space == MemorySpace::host) {
+void append_memory(Scalars& out, const std::vector<Lane*>& lanes) {
+  if (lanes[0]->info().space == MemorySpace::host) {
     out.emplace_back("memory", static_cast<double>(detail::largest_resident_set()));
     return;
   }
   double most = 0;
   std::vector<double> each;
-  for (int64_t i = 0; i < lanes.count(); ++i) {
-    each.push_back(static_cast<double>(lanes.lane(i).memory_in_use()));
+  for (const Lane* lane : lanes) {
+    each.push_back(static_cast<double>(lane->memory_in_use()));
     most = std::max(most, each.back());
   }
   out.emplace_back("memory", most);
@@ -272,17 +281,18 @@ class FitRun {
   }
   void report_finished() {
     if (finished_.empty()) return;
-    if (!peak_) measure_work();
+    if (lanes_.empty()) measure_work();
     memory_.clear();
-    append_memory(memory_);
+    append_memory(memory_, lanes_);
     report_checkpoints();
     for (const StepMetrics& metrics : std::exchange(finished_, {})) report(++reported_, metrics);
   }
 
   // For the metric "mfu". The step was compiled when it ran.
   void measure_work() {
-    peak_ = peak_of_lanes(options_);
-    if (*peak_ > 0) step_operations_ = 2 * steps_.multiply_adds(state_, train_, train_.batch_size());
+    lanes_ = used_lanes(options_.mesh);
+    peak_ = peak_of(lanes_, options_);
+    if (peak_ > 0) step_operations_ = 2 * steps_.multiply_adds(state_, train_, train_.batch_size());
   }
 
   // Passes checkpoints that are complete by now to the loggers.
@@ -314,7 +324,7 @@ class FitRun {
     last_step_.insert(last_step_.end(), memory_.begin(), memory_.end());
     if (step_operations_ > 0) {
       const double seconds = report.recent_step_seconds;  // 0 before the first counted step
-      last_step_.emplace_back("mfu", seconds > 0 ? step_operations_ / seconds / *peak_ : 0);
+      last_step_.emplace_back("mfu", seconds > 0 ? step_operations_ / seconds / peak_ : 0);
     }
     for (const auto& logger : options_.loggers) {
       logger->timing(report);
@@ -453,7 +463,8 @@ class FitRun {
   Jit<std::function<Array(const std::vector<Array>&)>> stack_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
   Scalars last_step_, last_eval_, memory_;
-  std::optional<double> peak_;  // operations per second of the lanes; unknown before the first report
+  std::vector<Lane*> lanes_;    // that compute the steps; empty before the first report
+  double peak_ = 0;             // operations per second of the lanes; 0: unknown
   double step_operations_ = 0;  // of a full batch; 0 if the peak is not known
   size_t saves_begun_ = 0, saves_reported_ = 0;
   size_t task_metrics_ = 0;           // the first elements of last_step_: the loss and the metrics of the task

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -17,11 +18,12 @@
 #include "hardware/nvml.h"
 #include "http/metrics_text.h"
 #include "http/server.h"
+#include "lane/buffer.h"
+#include "lane/lane.h"
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
 #include "lockstep/loggers.h"
 #include "lockstep/version.h"
-#include "plan/lanes.h"
 #include "train/process_memory.h"
 
 namespace lockstep {
@@ -100,16 +102,27 @@ void add_job(http::MetricsText& out) {
   out.add(1, {{"version", LOCKSTEP_VERSION}});
 }
 
-void add_memory(http::MetricsText& out, bool lanes_exist) {
+// As of the last report. CPU lanes share the memory of the process.
+void add_lane_memory(http::MetricsText& out, const RunMetrics& run) {
+  std::vector<double> lanes;
+  if (platform() == Platform::cpu) {
+    lanes.assign(static_cast<size_t>(local_lane_count()), static_cast<double>(Allocator::host().stats().in_use));
+  } else {
+    std::optional<double> most;
+    for (const auto& [name, value] : run.last_step) {
+      if (name == "memory") most = value;
+      if (name.starts_with("memory/lane_")) lanes.push_back(value);
+    }
+    if (lanes.empty() && most) lanes.push_back(*most);
+  }
+  out.begin("lockstep_lane_memory_bytes", "gauge", "Memory of the lane that is in use.");
+  for (size_t i = 0; i < lanes.size(); ++i) out.add(lanes[i], {{"lane", std::to_string(i)}});
+}
+
+void add_memory(http::MetricsText& out, const RunMetrics& run) {
   out.gauge("lockstep_resident_memory_max_bytes", "The largest resident set of the process so far.",
             static_cast<double>(detail::largest_resident_set()));
-  if (lanes_exist) {
-    Lanes& lanes = Lanes::current();
-    out.begin("lockstep_lane_memory_bytes", "gauge", "Memory of the lane that is in use; CPU lanes share it.");
-    for (int64_t i = 0; i < lanes.count(); ++i)
-      out.add(static_cast<double>(lanes.lane(i).memory_in_use()),
-              {{"lane", std::to_string(i)}, {"platform", lanes.lane(i).info().platform}});
-  }
+  if (!run.last_step.empty()) add_lane_memory(out, run);
   const std::vector<GpuLoad> gpus = gpu_loads();
   if (gpus.empty()) return;
   const auto add = [&](const char* name, const char* help, const auto& value) {
@@ -220,7 +233,7 @@ class HttpMetricsServer final : public MetricsServer {
     http::MetricsText out(run.labels);
     add_progress(out, run);
     add_job(out);
-    add_memory(out, !run.last_step.empty());
+    add_memory(out, run);
     add_scalars(out, run);
     return out.text();
   }

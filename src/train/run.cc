@@ -63,7 +63,6 @@ class AlarmsOnly final : public Logger {
 bool logs_to_console(const TrainConfig& config) { return logger_names(config).find("console") != std::string::npos; }
 bool logs_batches(const TrainConfig& config) { return logger_names(config).find("batches") != std::string::npos; }
 
-// Those of the first process, or of another one.
 Loggers loggers_of(const TrainConfig& config, RunRecorder* recorder) {
   if (!is_first_process()) return logs_batches(config) ? Loggers{batch_logger()} : Loggers{};
   const std::string names = logger_names(config);

@@ -82,7 +82,7 @@ TEST(TrainMetrics, WrongSettingsAreUsageErrors) {
   for (const char* port : {"x", "65536", "-1"})
     expect_usage_error({"train", "--metrics-port", port},
                        fmt::format("train: metrics_port: \"{}\" is not a port; give a number from 1 to 65535, auto for "
-                                   "a free one",
+                                   "a free one, or 0 for none",
                                    port));
   expect_usage_error({"train", "--metrics-host", "0.0.0.0"},
                      "train: metrics_host: no metrics are served; give --metrics-port, too");
@@ -121,7 +121,7 @@ TEST(TrainTrace, OfAJobHasAllRanks) {
 
 TEST(TrainTrace, AFileThatCannotBeWrittenEndsTheRunBeforeItStarts) {
   const TempDir dir;
-  write_text(dir.path() + "/file", "");
+  FileSystem::real().write(dir.path() + "/file", {});
   const RunningProgram::Result result =
       train({"--steps", "2", "--trace", dir.path() + "/file/t.json", "--run-dir", dir.path() + "/run"});
   EXPECT_EQ(result.exit_code, 1) << result.err;

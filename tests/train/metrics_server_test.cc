@@ -24,7 +24,7 @@ TEST(MetricsServer, ShowsWhatWasLogged) {
   const PrometheusText before(get(*server, "/metrics"));
   EXPECT_EQ(before.value("lockstep_step"), 0);
   EXPECT_FALSE(before.has("lockstep_loss"));
-  EXPECT_FALSE(before.has("lockstep_lane_memory_bytes"));  // lanes are not made for this
+  EXPECT_FALSE(before.has("lockstep_lane_memory_bytes"));
   server->begin({.task = "mlp", .total_steps = 50, .first_step = 5, .steps_per_epoch = 10});
   server->timing({.counted_steps = 2, .seconds = 0.3, .data_seconds = 0.1});
   server->step(7, {{"loss", 1.5}, {"accuracy", 0.5}, {"epoch", 0.7}, {"step", 3}, {"two/names", 1}, {"two_names", 2}});

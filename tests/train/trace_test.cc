@@ -164,7 +164,7 @@ TEST(FitTrace, DoesNotChangeTheResult) {
 
 TEST(FitTrace, FilesThatCannotBeWrittenAreReported) {
   const TempDir dir;
-  write_text(dir.path() + "/file", "");
+  FileSystem::real().write(dir.path() + "/file", {});
   const std::vector<std::string> texts =
       traced_run({.file = dir.path() + "/file/t.json", .first_step = 1, .last_step = 1}, "", 1);
   ASSERT_EQ(texts.size(), 2u);

@@ -103,6 +103,8 @@ struct EngineOptions {
   FileSystem* files = nullptr;  // null: the real file system
   Loggers loggers = {};
   Hooks hooks = {};
+  // Peak operations per second of a lane (a GPU, or the CPU), for the metric "mfu"; 0: that of known GPUs.
+  double peak = 0;
   bool strict = false;                             // the first alarm ends the run
   std::map<std::string, std::string> config = {};  // stored in checkpoints and passed to loggers
 };
@@ -118,6 +120,14 @@ struct LaneMemory {
   bool operator==(const LaneMemory&) const = default;
 };
 
+// Records what every process does in some steps, in the trace-event format of Chrome and ui.perfetto.dev. Outside of
+// these steps it costs a branch per instruction.
+struct TraceOptions {
+  std::string file = {};                    // of all processes, written by the first one at the end; empty: no trace
+  std::string folder = {};                  // rank n writes rank_<n>.json in it; empty: file + ".ranks"
+  int64_t first_step = 10, last_step = 20;  // counted from 1
+};
+
 struct FitOptions {
   int64_t steps = 0;       // the run ends when TrainState::step reaches this
   int64_t eval_every = 0;  // steps; 0: once an epoch
@@ -127,6 +137,7 @@ struct FitOptions {
   SourcePtr test = nullptr;
   int64_t patience = 0;  // end the run after this many evaluations without a lower validation loss; 0: never
   int64_t eval_batch = 1000;
+  TraceOptions trace = {};
   // Polled after every step. A GPU may run up to 16 steps between two polls. True ends the run after a checkpoint.
   std::function<bool()> stop = {};
 };

@@ -98,6 +98,13 @@ class Jit {
     return inspect(detail::instruction_count, args...);
   }
 
+  // The multiplications of a call, each with an addition, on all lanes of this process: of its matrix products,
+  // convolutions and attention, without regard to masks. Twice as many are its floating-point operations.
+  template <class... Args>
+  double multiply_adds(const Args&... args) const {
+    return inspect(detail::multiply_adds, args...);
+  }
+
   // The number of versions compiled so far.
   size_t compiled() const { return cache_->size(); }
 

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/meter.h"
+
 namespace lockstep {
 
 class FileSystem;
@@ -22,6 +24,7 @@ using Scalars = std::vector<std::pair<std::string, double>>;  // "loss", "accura
 struct RunInfo {
   std::map<std::string, std::string> config = {};
   std::string title = {};   // "mlp on mnist, 8 devices"
+  std::string task = {};    // "mlp"
   int64_t total_steps = 0;  // including steps before a restart
   int64_t first_step = 0;   // > 0 for a resumed run
   int64_t steps_per_epoch = 0;
@@ -37,6 +40,10 @@ class Logger {
   // After every step. The loss and the metrics of the task come first, then "learning_rate" and others. Terminal loggers
   // show only some of them.
   virtual void step(int64_t step, const Scalars&) = 0;
+  // Before step(): where the time of the run has gone.
+  virtual void timing(const Meter::Report&) {}
+  // After a checkpoint is complete.
+  virtual void checkpoint(int64_t step) { (void)step; }
   // After every evaluation of a set. Names start with "test_" or "validation_".
   virtual void evaluation(int64_t step, const Scalars&) = 0;
   // A message for the user, such as an alarm (`alarm` is true).
@@ -66,6 +73,20 @@ std::shared_ptr<Logger> batch_logger(std::FILE* stream = stderr);
 // Reports progress to Kubeflow Trainer from a background thread, at most every five seconds. Null unless
 // KUBEFLOW_TRAINER_SERVER_URL is set, as in the pods of a TrainJob; null with a warning if it is not an https URL.
 std::shared_ptr<Logger> trainer_status_logger();
+// Serves the newest metrics at http://HOST:PORT/metrics in the text format of Prometheus, and /healthz, from a thread of
+// its own. Port 0: a free one. Listens at once; throws Error when that is not possible. `labels`: of every sample, such
+// as {"run", "2026-01-31"}; "model" and "rank" are added. Every process of a job may have one, at a port of its own.
+struct MetricsServerOptions {
+  int port = 0;
+  std::string host = "127.0.0.1";
+  std::map<std::string, std::string> labels = {};
+};
+class MetricsServer : public Logger {
+ public:
+  virtual int port() const = 0;
+  virtual void set_label(const std::string& name, const std::string& value) = 0;
+};
+std::shared_ptr<MetricsServer> metrics_server(const MetricsServerOptions& options);
 // Write metrics.jsonl, metrics.csv or events.out.tfevents.* in `dir`, which is created. A resumed run appends; CSV and
 // JSON lines first drop lines of steps after RunInfo::first_step. A new run renames existing files to
 // metrics.jsonl.previous and metrics.csv.previous. Throw IoError immediately when the folder is not writable. `files`

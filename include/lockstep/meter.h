@@ -46,6 +46,8 @@ class Meter {
     double examples_per_second = 0;  // recent
     double mean_examples_per_second = 0;
     double data = 0, compute = 0, communication = 0;  // shares of the time, 0 to 1
+    int64_t counted_steps = 0;                        // without warm-up
+    double seconds = 0, data_seconds = 0;             // of all counted steps
   };
   Report report() const;
 

@@ -106,6 +106,7 @@ std::string schedule_text(const Executable&);
 std::string explain_text(const Executable&);
 std::vector<int64_t> work_bytes(const Executable&);  // per lane
 size_t instruction_count(const Executable&);
+double multiply_adds(const Executable&);  // on all lanes of this process
 void compile_kernels_in_background(const Executable&);  // see Jit::prepare
 
 std::string print_program(const ProgramPtr&);

@@ -28,6 +28,8 @@ class Executable {
   // Bytes of temporaries and constants on each lane of this process.
   virtual std::vector<int64_t> work_bytes() const = 0;
   virtual size_t instructions() const = 0;  // summed over all lanes
+  // Of products, convolutions and attention, on all lanes of this process; see count_multiply_adds().
+  virtual double multiply_adds() const = 0;
   // Starts compiling kernels in background threads. run() waits for them.
   virtual void compile_kernels_in_background() const = 0;
   // The sharding of every value over lanes, the reason for it, and the communication, as text.

@@ -65,6 +65,7 @@ class OneLaneExecutable final : public Executable {
   std::string schedule_text() const override { return local_.plan().schedule(); }
   std::vector<int64_t> work_bytes() const override { return {local_.plan().arena_bytes()}; }
   size_t instructions() const override { return local_.plan().instructions(); }
+  double multiply_adds() const override { return count_multiply_adds(local_.lowered()); }
   void compile_kernels_in_background() const override { local_.plan().compile_in_background(); }
   std::string explain() const override { return "one lane: nothing is sharded, no communication\n"; }
 
@@ -117,6 +118,7 @@ std::string schedule_text(const Executable& executable) { return executable.sche
 std::string explain_text(const Executable& executable) { return executable.explain(); }
 std::vector<int64_t> work_bytes(const Executable& executable) { return executable.work_bytes(); }
 size_t instruction_count(const Executable& executable) { return executable.instructions(); }
+double multiply_adds(const Executable& executable) { return executable.multiply_adds(); }
 void compile_kernels_in_background(const Executable& executable) { executable.compile_kernels_in_background(); }
 std::string print_program(const ProgramPtr& program) { return print(*program); }
 const void* sharding_address(const Array& array) {

@@ -91,6 +91,12 @@ class MultiLaneExecutable final : public Executable {
     for_each_plan([&](const LanePlan& plan) { out += plan.instructions(); });
     return out;
   }
+  double multiply_adds() const override {
+    const std::lock_guard lock(Lanes::current().run_mutex());
+    double out = 0;
+    for (const auto& local : lanes_) out += count_multiply_adds(local->lowered());
+    return out;
+  }
   std::string explain() const override;
 
  private:

@@ -21,6 +21,8 @@ BufferPtr Lane::download(const BufferPtr& buffer) {
   return copy;
 }
 
+int64_t Lane::memory_in_use() const { return Allocator::host().stats().in_use; }
+
 BufferPtr Lane::copy_of(const Buffer& buffer, int64_t begin, int64_t bytes) {
   BufferPtr out = allocate(bytes);
   copy(out->data(), buffer.data() + begin, bytes);

@@ -99,6 +99,9 @@ class Lane {
   // The plan does not refer to `program` later. REQUIRES: `program` came from lower().
   virtual std::unique_ptr<LanePlan> compile(const Program& program, const PlanOptions& options) = 0;
 
+  // Bytes of its memory that are in use. Lanes whose programs use host memory share that of the process.
+  virtual int64_t memory_in_use() const;
+
   // The Comm for memory of this lane, on top of a Comm of the host; not null. Called only if that memory is not the
   // host's. A collective call: all lanes of the group make it.
   virtual std::shared_ptr<Comm> device_comm(Comm& host) = 0;

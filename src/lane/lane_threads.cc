@@ -1,6 +1,7 @@
 #include "lane/lane_threads.h"
 
 #include "base/start_thread.h"
+#include "lane/trace.h"
 
 namespace lockstep {
 
@@ -20,6 +21,7 @@ LaneThreads::~LaneThreads() {
 }
 
 void LaneThreads::serve(size_t lane) {
+  Trace::set_lane(static_cast<int>(lane));
   uint64_t seen = 0;
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -260,6 +260,18 @@ AttentionAttrs attention_attrs(const Attrs& attrs, bool gradient) {
   return a;
 }
 
+namespace {
+
+// The products of queries with keys and of weights with values, without regard to masks; backwards twice as many.
+template <bool kBackward>
+double attention_multiply_adds(Types in, Types, const Attrs&, double (*)(const Program&)) {
+  const Type &q = in[0], &k = in[1], &v = in[2];
+  const double scores = static_cast<double>(q.shape[0] * q.shape[1] * q.shape[2]) * static_cast<double>(k.shape[1]);
+  return scores * static_cast<double>(q.shape[3] + v.shape[3]) * (kBackward ? 2 : 1);
+}
+
+}  // namespace
+
 constinit const Op attention_op = {.name = "attention",
                                    .rule = attention_rule,
                                    .type = attention_type,
@@ -267,6 +279,7 @@ constinit const Op attention_op = {.name = "attention",
                                    .batch = attention_batch<false>,
                                    .local = attention_local,
                                    .recognize = recognize_attention,
+                                   .multiply_adds = attention_multiply_adds<false>,
                                    .cpu = attention_cpu,
                                    .cuda = LOCKSTEP_CUDA(attention_cuda)};
 constinit const Op attention_grad_op = {.name = "attention_grad",
@@ -276,6 +289,7 @@ constinit const Op attention_grad_op = {.name = "attention_grad",
                                         .vjp = attention_grad_vjp,
                                         .batch = attention_batch<true>,
                                         .local = attention_local,
+                                        .multiply_adds = attention_multiply_adds<true>,
                                         .cpu = attention_grad_cpu,
                                         .cuda = LOCKSTEP_CUDA(attention_grad_cuda)};
 

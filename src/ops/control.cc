@@ -195,6 +195,10 @@ constinit const Op cond_op = {
     .takes_float8 = true,
     .own_varying = true,
     .operand_of_input = last_operands,
+    .multiply_adds =
+        [](Types, Types, const Attrs& attrs, double (*of)(const Program&)) {
+          return std::max(of(attrs.program("if_true")), of(attrs.program("if_false")));
+        },
     .cpu = cond_cpu,
     .cuda = LOCKSTEP_CUDA(cond_cuda),
 };

@@ -256,6 +256,23 @@ Batched filter_grad_batch(const Batch& b) {
   return split_out(conv2d_filter_grad(join_in(x, 3), join_in(dy, 3), times(shape, 3, b.size), o), 3, b.size);
 }
 
+// ---- the work: the window of the filter for each element of y or dy
+
+double conv_multiply_adds(const Type& y, const Type& w) {
+  double out = static_cast<double>(count(y.shape));
+  for (size_t d = 0; d < 3; ++d) out *= static_cast<double>(w.shape[d]);
+  return out;
+}
+double conv2d_multiply_adds(Types in, Types out, const Attrs&, double (*)(const Program&)) {
+  return conv_multiply_adds(out[0], in[1]);
+}
+double input_grad_multiply_adds(Types in, Types, const Attrs&, double (*)(const Program&)) {
+  return conv_multiply_adds(in[0], in[1]);
+}
+double filter_grad_multiply_adds(Types in, Types out, const Attrs&, double (*)(const Program&)) {
+  return conv_multiply_adds(in[1], out[0]);
+}
+
 // ---- conv2d_fused: conv2d followed by an elementwise program of its result
 
 std::vector<Type> conv2d_fused_type(Types in, const Attrs& attrs) {
@@ -273,6 +290,7 @@ constinit const Op conv2d_fused_op = {
     .name = "conv2d_fused",
     .type = conv2d_fused_type,
     .alias = conv2d_fused_alias,
+    .multiply_adds = conv2d_multiply_adds,
     .cpu = conv2d_fused_cpu,
     .cuda = LOCKSTEP_CUDA(conv2d_fused_cuda),
 };
@@ -287,6 +305,7 @@ constinit const Op conv2d_op = {
     .batch = conv2d_batch,
     .fixed_rank = true,
     .local = local_groups,
+    .multiply_adds = conv2d_multiply_adds,
     .with_epilogue = &conv2d_fused_op,
     .cpu = conv2d_cpu,
     .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::forward>),
@@ -302,6 +321,7 @@ constinit const Op conv2d_input_grad_op = {
     .batch = input_grad_batch,
     .fixed_rank = true,
     .local = local_groups,
+    .multiply_adds = input_grad_multiply_adds,
     .cpu = conv2d_input_grad_cpu,
     .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::input_grad>),
 };
@@ -315,6 +335,7 @@ constinit const Op conv2d_filter_grad_op = {
     .vjp = filter_grad_vjp,
     .batch = filter_grad_batch,
     .local = local_groups,
+    .multiply_adds = filter_grad_multiply_adds,
     .cpu = conv2d_filter_grad_cpu,
     .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::filter_grad>),
 };

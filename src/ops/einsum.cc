@@ -95,6 +95,17 @@ Value einsum_fold(const Fold& f) {
   return einsum(r.in[0] + "," + r.in[1] + "->" + r.out[0], in[0], in[1]);
 }
 
+// The extents of all letters, multiplied.
+double einsum_multiply_adds(Types in, Types, const Attrs& attrs, double (*)(const Program&)) {
+  const Rule rule = parse_rule(attrs.get<std::string>("spec"));
+  std::map<char, int64_t> extents;
+  for (size_t t = 0; t < rule.in.size(); ++t)
+    for (size_t d = 0; d < rule.in[t].size(); ++d) extents[rule.in[t][d]] = in[t].shape[d];
+  double out = 1;
+  for (const auto& [letter, extent] : extents) out *= static_cast<double>(extent);
+  return out;
+}
+
 }  // namespace
 
 Kernel einsum_cpu(const KernelSpec&);
@@ -115,6 +126,7 @@ constinit const Op einsum_fused_op = {
     .name = "einsum_fused",
     .type = einsum_fused_type,
     .alias = einsum_fused_alias,
+    .multiply_adds = einsum_multiply_adds,
     .cpu = einsum_fused_cpu,
     .cuda = LOCKSTEP_CUDA(einsum_fused_cuda),
     .cuda_task = LOCKSTEP_CUDA(&einsum_task),
@@ -129,6 +141,7 @@ constinit const Op einsum_op = {
     .vjp = einsum_vjp,
     .dim_attrs = {{"spec", DimAttr::rule}},
     .fold = einsum_fold,
+    .multiply_adds = einsum_multiply_adds,
     .with_epilogue = &einsum_fused_op,
     .cpu = einsum_cpu,
     .cuda = LOCKSTEP_CUDA(einsum_cuda),

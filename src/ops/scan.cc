@@ -334,6 +334,10 @@ constinit const Op scan_op = {
     .takes_float8 = true,
     .own_varying = true,
     .operand_of_input = scan_operand,
+    .multiply_adds =
+        [](Types, Types, const Attrs& attrs, double (*of)(const Program&)) {
+          return static_cast<double>(attrs.integer("length")) * of(attrs.program("body"));
+        },
     .cpu = scan_cpu,
     .cuda = LOCKSTEP_CUDA(scan_cuda),
 };

@@ -33,6 +33,10 @@ Program simplify(const Program&, bool merge = true);
 // `contents`: of inputs that are constants, such as a mask.
 Program recognize(const Program&, const InputContents& contents = {});
 
+// The multiplications, each with an addition, of all products, convolutions and attention of a program (the column
+// `multiply_adds`), with those of nested programs.
+double count_multiply_adds(const Program&);
+
 // Removes equations that no output depends on. Keeps all inputs and collectives.
 Program drop_dead(const Program&);
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "comm/in_flight.h"
+#include "lane/trace.h"
 #include "passes/passes.h"
 #include "plan/planner.h"
 
@@ -35,11 +36,25 @@ void Plan::run(const void* const* in, void* const* out) {
   if (work_bytes_ > 0) move_arena(arena_->reserve(work_bytes_));
   set_pointers(in, out);
   try {
+    if (Trace::is_on()) [[unlikely]]
+      return run_traced();
     for (const Instruction& instruction : instructions_)
       instruction.kernel(instruction.in.data(), instruction.out.data());
   } catch (...) {
     abandon();
     throw;
+  }
+}
+
+std::string_view Plan::name_of(const Instruction& instruction) {
+  return instruction.op ? instruction.op->name : instruction.label;
+}
+
+void Plan::run_traced() const {
+  for (const Instruction& each : instructions_) {
+    const auto kind = each.op && each.op->is_collective() ? TraceSpan::Kind::collective : TraceSpan::Kind::compute;
+    const TracedScope scope(kind, name_of(each), Trace::lane());
+    each.kernel(each.in.data(), each.out.data());
   }
 }
 
@@ -56,14 +71,14 @@ bool Plan::waits() const {
 
 std::string Plan::describe() const {
   std::string out;
-  for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", i.op ? i.op->name : i.label, i.text);
+  for (const Instruction& i : instructions_) out += fmt::format("{}{}\n", name_of(i), i.text);
   return out + fmt::format("arena and constants: {} bytes\n", arena_bytes_);
 }
 
 std::string Plan::schedule() const {
   std::string out;
   for (const Instruction& i : instructions_) {
-    out += fmt::format("{}{}\n", i.op ? i.op->name : i.label, i.text);
+    out += fmt::format("{}{}\n", name_of(i), i.text);
     for (const std::string& body : i.bodies) {
       out += "  body:\n";
       std::istringstream lines(body);

@@ -73,6 +73,9 @@ class Plan : public LanePlan {
   void set(const PointerRef&, void* pointer);
   void set_pointers(const void* const* in, void* const* out);
   void move_arena(std::byte* base);
+  // Runs the instructions, and records when each began and ended.
+  void run_traced() const;
+  static std::string_view name_of(const Instruction& instruction);
   // Lanes must not write to the caller's memory any more, since a kernel has thrown.
   void abandon();
 

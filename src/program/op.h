@@ -312,6 +312,9 @@ struct Op {
   Annotation (*annotation)(const Type& result, const Attrs&) = nullptr;
   // For a collective between lanes: it is never dropped or merged, and collectives keep their order. null: not one.
   const LaneCollective* collective = nullptr;
+  // The multiplications of an equation, each with an addition, that count as its work: of products, convolutions and
+  // attention. `of` counts those of a program. null: those of the programs in the attributes, each once.
+  double (*multiply_adds)(Types in, Types out, const Attrs&, double (*of)(const Program&)) = nullptr;
   // The row that computes this single-result op followed, tile by tile, by an elementwise program of its
   // result. It has the same attributes plus a `body` whose input 0 is the result. Its operands are this op's,
   // then the body's other inputs. null: none.

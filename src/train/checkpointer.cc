@@ -11,6 +11,7 @@
 #include "base/start_thread.h"
 #include "cluster/session.h"
 #include "lane/memory.h"
+#include "lane/trace.h"
 #include "lockstep/checkpoint.h"
 #include "plan/lanes.h"
 #include "train/checkpoint_folder.h"
@@ -103,6 +104,7 @@ struct Checkpointer::Impl {
     if (const auto at = contents.info.metrics.find(options.best_metric); at != contents.info.metrics.end())
       metric = at->second;
     try {
+      const TracedScope scope(TraceSpan::Kind::checkpoint, "write checkpoint", TraceSpan::kWriter);
       for (const std::string& problem : write(std::move(contents)).problems)
         report("checkpoint of step {} is saved, but cleaning up failed: {}", step, problem);
     } catch (const std::exception& error) {

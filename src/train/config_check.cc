@@ -13,6 +13,7 @@
 #include "sharding/device_table.h"
 #include "train/config.h"
 #include "train/remat.h"
+#include "train/watch_settings.h"
 
 namespace lockstep {
 namespace {
@@ -332,6 +333,7 @@ void validate(const TrainConfig& config) {
   check_checkpoints(config);
   check_loggers(config);
   check_expectations(config);
+  check_watch_settings(config);
 }
 
 std::vector<std::pair<std::string, int64_t>> parse_mesh(std::string_view text) {

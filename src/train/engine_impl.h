@@ -46,13 +46,17 @@ struct Engine::Impl {
   // epoch, and evaluations.
   void prepare(const TrainState& state, const Loader& loader, const FitOptions& fit) const;
 
+  // The multiplications of a step, each with an addition, on the lanes of this process; see Jit::multiply_adds. Compiles
+  // the step if necessary.
+  double multiply_adds(const TrainState& state, const Loader& loader, int64_t batch_size) const;
+
   // Replaces the state's arrays by those that compute(arrays) returns; returns its second result. The arrays may be
   // donated. If compute throws, the state is unchanged.
   template <class Compute>
   auto replace_arrays(TrainState& state, const Compute& compute) const;
 
   Task task;
-  EngineOptions options;  // checked, with a mesh
+  EngineOptions options;              // checked, with a mesh
   std::vector<ParameterSpecs> specs;  // one per parameter
   detail::TrainShardings shardings;
   detail::CompiledSteps steps;  // compiled for these shardings

@@ -15,16 +15,21 @@
 #include <utility>
 
 #include "array/lane_memory.h"
+#include "array/lane_pieces.h"
 #include "base/check.h"
 #include "base/live_line.h"
 #include "base/names.h"
+#include "base/runtime_settings.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
 #include "lockstep/jit.h"
 #include "lockstep/rearrange.h"
 #include "plan/lanes.h"
 #include "train/engine_impl.h"
+#include "train/peak.h"
+#include "train/process_memory.h"
 #include "train/state.h"
+#include "train/step_trace.h"
 
 namespace lockstep {
 namespace {
@@ -36,7 +41,45 @@ struct StepFunctions {
   std::function<bool(const TrainState&, const Loader&, int64_t batch_size)> can_start_several;
   std::function<Array(TrainState&, const Loader&, const LoaderBatches&)> start_several;
   std::function<void(const TrainState&, const Loader&, const FitOptions&)> prepare;
+  std::function<double(const TrainState&, const Loader&, int64_t batch_size)> multiply_adds;
 };
+
+// The lanes of this process that compute the steps. Others may not have been made, and stay so.
+std::vector<Lane*> used_lanes(const Mesh& mesh) {
+  const detail::MeshLanes where = detail::lanes_of(mesh);
+  Lanes& lanes = Lanes::current();
+  if (where.grid.axes.empty() || where.local_count == 1) return {&lanes.main()};
+  std::vector<Lane*> out;
+  for (int64_t i = 0; i < where.local_count; ++i) out.push_back(&lanes.lane(i));
+  return out;
+}
+
+// Peak operations per second of the lanes of this process; 0: unknown.
+double peak_of(const std::vector<Lane*>& lanes, const EngineOptions& options) {
+  const LaneInfo& info = lanes[0]->info();
+  double each = options.peak;
+  if (each == 0 && info.platform == "cuda")
+    each = detail::peak_of_gpu(info.name, options.precision.compute,
+                               detail::runtime_option(&RuntimeOptions::gpu_math) != "full");
+  return each * static_cast<double>(lanes.size());
+}
+
+// Appends the bytes that are in use on the lanes with memory of their own, else the largest resident set of the process.
+void append_memory(Scalars& out, const std::vector<Lane*>& lanes) {
+  if (lanes[0]->info().space == MemorySpace::host) {
+    out.emplace_back("memory", static_cast<double>(detail::largest_resident_set()));
+    return;
+  }
+  double most = 0;
+  std::vector<double> each;
+  for (const Lane* lane : lanes) {
+    each.push_back(static_cast<double>(lane->memory_in_use()));
+    most = std::max(most, each.back());
+  }
+  out.emplace_back("memory", most);
+  for (size_t i = 0; i < each.size() && each.size() > 1; ++i)
+    out.emplace_back(fmt::format("memory/lane_{}", i), each[i]);
+}
 
 // One call of fit().
 class FitRun {
@@ -49,6 +92,7 @@ class FitRun {
         fit_(options),
         options_(engine.options()),
         eval_every_(options.eval_every > 0 ? options.eval_every : 0),
+        trace_(options.trace),
         alarms_({.total_steps = options.steps, .paths = detail::trained_of(engine.task(), engine.task().paths)}) {
     if (!options_.checkpoint_dir.empty())
       checkpointer_ = std::make_unique<Checkpointer>(CheckpointerOptions{.dir = options_.checkpoint_dir,
@@ -71,6 +115,7 @@ class FitRun {
       const bool due = options_.checkpoint_every > 0 ? state_.step % options_.checkpoint_every == 0 : evaluated;
       // The state after a fatal alarm must not be resumed, so it is not saved.
       if ((due || state_.step == fit_.steps || ended()) && !result_.ended_by_alarm) save(evaluated);
+      trace_.after_step(state_.step);
     }
     return end();
   }
@@ -94,6 +139,7 @@ class FitRun {
     first_step_ = reported_ = state_.step;
     const RunInfo info{.config = options_.config,
                        .title = fmt::format("{} on {}", engine_.task().name, counted(options_.mesh.size(), "device")),
+                       .task = engine_.task().name,
                        .total_steps = fit_.steps,
                        .first_step = state_.step,
                        .steps_per_epoch = train_.batches_per_epoch(),
@@ -133,6 +179,7 @@ class FitRun {
     int64_t left = std::min(fit_.steps - state_.step, train_.full_batches_left());
     for (const int64_t every : {eval_every_, options_.checkpoint_every})
       if (every > 0) left = std::min(left, every - state_.step % every);
+    left = std::min(left, trace_.steps_until(state_.step));
     if (left < static_cast<int64_t>(kStepsAhead)) return false;
     if (!several_) several_ = steps_.can_start_several(state_, train_, train_.batch_size());
     return *several_;
@@ -143,6 +190,7 @@ class FitRun {
     const bool several = can_start_several();
     LoaderBatches batches = [&] {
       const auto timer = meter_.time(Meter::Phase::data);
+      const TracedScope scope(TraceSpan::Kind::data, "next batch");
       if (several) return train_.next(kStepsAhead);
       LoaderBatches one;
       one.each.push_back(train_.next());
@@ -155,6 +203,7 @@ class FitRun {
     const bool first = compiled_.emplace(several, batches.each[0].global_size).second;
     if (first) meter_.pause();
     const auto timer = meter_.time(Meter::Phase::compute);
+    const TracedScope scope(TraceSpan::Kind::dispatch, "launch");
     if (several) {
       LOCKSTEP_CHECK(running_.empty(), "{} steps are running", running_.size());
       several_stats_ = steps_.start_several(state_, train_, batches);
@@ -167,14 +216,21 @@ class FitRun {
     return std::move(batches.each);
   }
 
-  // Launches the next step or steps, and reports those that are due. Returns whether the epoch is over.
   bool step() {
+    trace_.before_step(state_.step);
+    const std::string name = Trace::is_on() ? fmt::format("step {}", state_.step + 1) : std::string();
+    const TracedScope scope(TraceSpan::Kind::step, name);
+    return run_step();
+  }
+
+  // Launches the next step or steps, and reports those that are due. Returns whether the epoch is over.
+  bool run_step() {
     const std::vector<LoaderBatch> batches = start();
     const LoaderBatch& batch = batches.back();
     bool requested = false;
     {
       const auto timer = meter_.time(Meter::Phase::compute);
-      const bool needed_now = batch.last_of_epoch || state_.step == fit_.steps ||
+      const bool needed_now = batch.last_of_epoch || state_.step == fit_.steps || trace_.is_boundary(state_.step) ||
                               (eval_every_ > 0 && state_.step % eval_every_ == 0) ||
                               (options_.checkpoint_every > 0 && state_.step % options_.checkpoint_every == 0);
       const bool full = running_.size() >= ahead();
@@ -198,6 +254,7 @@ class FitRun {
   // Reads back the statistics of the running steps: requests those of the running steps, and waits only for those
   // requested by the previous call. `all`: waits for all steps.
   void read_back(bool all) {
+    const TracedScope scope(TraceSpan::Kind::dispatch, "read results");
     if (ahead() == 1) return finish(running_, running_[0].outputs.stats.to_vector<double>());
     const Array stats = several_stats_ ? *std::exchange(several_stats_, {}) : stack_stats();
     std::optional<detail::ArrayReadback> requested;
@@ -223,7 +280,27 @@ class FitRun {
     steps.clear();
   }
   void report_finished() {
+    if (finished_.empty()) return;
+    if (lanes_.empty()) measure_work();
+    memory_.clear();
+    append_memory(memory_, lanes_);
+    report_checkpoints();
     for (const StepMetrics& metrics : std::exchange(finished_, {})) report(++reported_, metrics);
+  }
+
+  // For the metric "mfu". The step was compiled when it ran.
+  void measure_work() {
+    lanes_ = used_lanes(options_.mesh);
+    peak_ = peak_of(lanes_, options_);
+    if (peak_ > 0) step_operations_ = 2 * steps_.multiply_adds(state_, train_, train_.batch_size());
+  }
+
+  // Passes checkpoints that are complete by now to the loggers.
+  void report_checkpoints() {
+    if (saves_begun_ == saves_reported_) return;
+    const std::vector<int64_t> saved = checkpointer_->saved();
+    for (; saves_reported_ < saved.size(); ++saves_reported_)
+      for (const auto& logger : options_.loggers) logger->checkpoint(saved[saves_reported_]);
   }
 
   void report(int64_t step, const StepMetrics& metrics) {
@@ -244,7 +321,15 @@ class FitRun {
       last_step_.emplace_back(unit_rate(), report.examples_per_second * static_cast<double>(task.units_per_example));
     task_metrics_ = 1 + metrics.metrics.size();
     if (options_.precision.loss_scaling) last_step_.emplace_back("loss_scale", metrics.loss_scale);
-    for (const auto& logger : options_.loggers) logger->step(step, last_step_);
+    last_step_.insert(last_step_.end(), memory_.begin(), memory_.end());
+    if (step_operations_ > 0) {
+      const double seconds = report.recent_step_seconds;  // 0 before the first counted step
+      last_step_.emplace_back("mfu", seconds > 0 ? step_operations_ / seconds / peak_ : 0);
+    }
+    for (const auto& logger : options_.loggers) {
+      logger->timing(report);
+      logger->step(step, last_step_);
+    }
     raise(alarms_.check(StepFacts{step, metrics.loss, metrics.grad_norms, metrics.skipped}));
     if (options_.hooks.on_step && !options_.hooks.on_step(state_, metrics)) result_.ended_early = true;
     stop_if(process_count() == 1 ? stop_requested() : metrics.stop);
@@ -252,6 +337,7 @@ class FitRun {
 
   void evaluate() {
     World::current().progress(state_.step, "evaluation");
+    const TracedScope scope(TraceSpan::Kind::evaluation, "evaluate");
     meter_.pause();
     last_eval_.clear();
     const EvalResult result = measure(watched(), fit_.validation ? "validation_" : "test_");
@@ -297,6 +383,7 @@ class FitRun {
   // `evaluated`: last_eval_ was measured on the current state, so it is stored in the checkpoint.
   void save(bool evaluated) {
     if (!checkpointer_) return;
+    const TracedScope scope(TraceSpan::Kind::checkpoint, "save");
     meter_.pause();
     Checkpoint checkpoint = detail::to_checkpoint(state_, engine_.task(), options_.optimizer);
     checkpoint.config = options_.config;
@@ -304,7 +391,9 @@ class FitRun {
     if (evaluated)
       for (const auto& [name, value] : last_eval_) checkpoint.metrics[name] = value;
     checkpointer_->save(std::move(checkpoint));
+    ++saves_begun_;
     report_failures();
+    report_checkpoints();
     meter_.resume();
   }
 
@@ -332,6 +421,7 @@ class FitRun {
     if (checkpointer_) {
       checkpointer_->wait();
       report_failures();
+      report_checkpoints();
       const std::vector<int64_t> saved = checkpointer_->saved();
       const bool is_saved = state_.step == first_step_ || (!saved.empty() && saved.back() == state_.step);
       result_.unsaved = !is_saved && !result_.ended_by_alarm;
@@ -345,6 +435,7 @@ class FitRun {
         value = report.mean_examples_per_second * static_cast<double>(engine_.task().units_per_example);
     }
     result_.metrics.insert(result_.metrics.end(), last_eval_.begin(), last_eval_.end());
+    trace_.write([this](const std::string& text, bool problem) { log_message(text, problem); });
     for (const auto& logger : options_.loggers) logger->end(state_.step, result_.metrics);
     if (options_.hooks.on_end) options_.hooks.on_end(state_);
     return std::move(result_);
@@ -357,6 +448,7 @@ class FitRun {
   const FitOptions& fit_;
   const EngineOptions& options_;
   const int64_t eval_every_;
+  detail::StepTrace trace_;
   Alarms alarms_;
   Meter meter_;
   std::unique_ptr<Checkpointer> checkpointer_;
@@ -370,7 +462,11 @@ class FitRun {
   std::optional<detail::ArrayReadback> readback_;  // the statistics of pending_
   Jit<std::function<Array(const std::vector<Array>&)>> stack_ =
       jit(std::function<Array(const std::vector<Array>&)>([](const std::vector<Array>& rows) { return stack(rows); }));
-  Scalars last_step_, last_eval_;
+  Scalars last_step_, last_eval_, memory_;
+  std::vector<Lane*> lanes_;    // that compute the steps; empty before the first report
+  double peak_ = 0;             // operations per second of the lanes; 0: unknown
+  double step_operations_ = 0;  // of a full batch; 0 if the peak is not known
+  size_t saves_begun_ = 0, saves_reported_ = 0;
   size_t task_metrics_ = 0;           // the first elements of last_step_: the loss and the metrics of the task
   std::optional<Activity> starting_;  // until the first step is reported
   FitResult result_;
@@ -387,7 +483,8 @@ FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& option
       [this](const StartedStep& step, std::span<const double> stats) { return impl_->metrics(step, stats); },
       [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->can_start_several(s, l, size); },
       [this](TrainState& s, const Loader& l, const LoaderBatches& b) { return impl_->start(s, l, b); },
-      [this](const TrainState& s, const Loader& l, const FitOptions& f) { impl_->prepare(s, l, f); }};
+      [this](const TrainState& s, const Loader& l, const FitOptions& f) { impl_->prepare(s, l, f); },
+      [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->multiply_adds(s, l, size); }};
   return FitRun(*this, steps, state, train, options)();
 }
 

@@ -1,4 +1,4 @@
-// Engine::memory(), Engine::schedule() and Engine::describe().
+// Engine::memory(), Engine::schedule(), Engine::describe(), and the work of a step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& lo
   const detail::StepState trained = detail::arrays_of(state);
   const int64_t micro_batches = impl_->options.accumulate;
   // The first micro-batch is the largest.
-  const detail::StepBatch batch = impl_->example_batch(loader.source(), shard_range(batch_size, micro_batches, 0).size());
+  const detail::StepBatch batch =
+      impl_->example_batch(loader.source(), shard_range(batch_size, micro_batches, 0).size());
   std::vector<int64_t> work;
   if (micro_batches == 1) {
     work = steps.step_work(trained, batch, batch_size);
@@ -31,6 +32,16 @@ std::vector<LaneMemory> Engine::memory(const TrainState& state, const Loader& lo
   return out;
 }
 
+double Engine::Impl::multiply_adds(const TrainState& state, const Loader& loader, int64_t batch_size) const {
+  const detail::StepState trained = detail::arrays_of(state);
+  const int64_t micro_batches = options.accumulate;
+  const detail::StepBatch batch = example_batch(loader.source(), shard_range(batch_size, micro_batches, 0).size());
+  if (micro_batches == 1) return steps.step_multiply_adds(trained, batch, batch_size);
+  const detail::AccumulatedGrads sum = steps.zero_sum(trained, batch, batch_size);
+  return static_cast<double>(micro_batches) * steps.accumulate_multiply_adds(sum, trained, batch, batch_size) +
+         steps.finish_multiply_adds(trained, sum);
+}
+
 std::string Engine::schedule(const TrainState& state, const Loader& loader) const {
   const detail::CompiledSteps& steps = impl_->steps;
   const detail::StepState trained = detail::arrays_of(state);
@@ -40,8 +51,7 @@ std::string Engine::schedule(const TrainState& state, const Loader& loader) cons
     const detail::StepBatch batch = impl_->example_batch(loader.source(), size);
     const detail::AccumulatedGrads sum = steps.zero_sum(trained, batch, batch_size);
     return fmt::format("a micro-batch of {}:\n{}the update:\n{}", counted(size, "example"),
-                       steps.accumulate_schedule(sum, trained, batch, batch_size),
-                       steps.finish_schedule(trained, sum));
+                       steps.accumulate_schedule(sum, trained, batch, batch_size), steps.finish_schedule(trained, sum));
   }
   std::string out = fmt::format("a step of {}:\n{}", counted(batch_size, "example"),
                                 steps.schedule(trained, impl_->example_batch(loader.source(), batch_size), batch_size));

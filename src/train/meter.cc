@@ -60,6 +60,9 @@ Meter::Report Meter::report() const {
   out.data = share(Phase::data);
   out.compute = share(Phase::compute);
   out.communication = share(Phase::communication);
+  out.counted_steps = counted_;
+  out.seconds = total_;
+  out.data_seconds = phases_[static_cast<int>(Phase::data)];
   return out;
 }
 

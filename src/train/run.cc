@@ -32,6 +32,7 @@
 #include "train/shared_run_folder.h"
 #include "train/startup.h"
 #include "train/user_program.h"
+#include "train/watch_settings.h"
 
 namespace lockstep {
 namespace {
@@ -186,6 +187,8 @@ class Run {
  private:
   RunOutcome train() {
     const Mesh mesh = make_devices(config_);
+    const std::shared_ptr<MetricsServer> metrics = open_metrics_server(config_);
+    check_trace_file(config_);
     if (is_first_process() && !config_.quiet) {
       report_platform();
       report_ineffective_settings(config_, mesh);
@@ -208,8 +211,8 @@ class Run {
     if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
     TrainState state = start(make_checked_engine(config_, problem.task, train, mesh), total);
     const std::string remat = with_remat(config_, state, train, [&](const TrainConfig& config) {
-      return make_checked_engine(config, problem.task, train, mesh);
-    }).remat;
+                                return make_checked_engine(config, problem.task, train, mesh);
+                              }).remat;
     make_run_folder();
     lock_folder(std::chrono::seconds(0));
     move_old_checkpoints(state.step);
@@ -217,7 +220,12 @@ class Run {
     if (is_first_process()) write_config(config_, problem.files);
     TrainConfig chosen = config_;
     chosen.remat = remat;
-    Engine engine = make_engine(chosen, problem.task, mesh, total, loggers_of(config_, recorder_.get()));
+    Loggers loggers = loggers_of(config_, recorder_.get());
+    if (metrics) {
+      metrics->set_label("run", run_name());
+      loggers.push_back(metrics);
+    }
+    Engine engine = make_engine(chosen, problem.task, mesh, total, std::move(loggers));
     report_start(config_, problem, engine, train, state, total);
 
     const auto began = Clock::now();
@@ -229,6 +237,7 @@ class Run {
                                    .test = problem.test,
                                    .patience = config_.patience,
                                    .eval_batch = config_.eval_batch,
+                                   .trace = trace_options(config_),
                                    .stop = options_.stop});
     report_examples_read(train);
     trained_ = state.step > first;
@@ -239,6 +248,13 @@ class Run {
                              .step = state.step,
                              .total_steps = total};
     return conclude(outcome, result, train.batches_per_epoch(), seconds_since(began));
+  }
+
+  // Of the folder; empty if the run has none.
+  std::string run_name() const {
+    const std::string& folder = config_.run_dir;
+    const size_t end = folder.find_last_not_of('/');
+    return folder.substr(0, end + 1).substr(folder.find_last_of('/', end) + 1);
   }
 
   bool makes_run_folder() const { return options_.keep && config_.run_dir.empty() && has_run_folder(config_); }

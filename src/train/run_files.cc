@@ -50,6 +50,9 @@ std::string move_steps(const std::string& dir, int64_t above) {
 }  // namespace
 
 TrainConfig stored_settings(TrainConfig config) {
+  const TrainConfig defaults;
+  config.trace = defaults.trace;  // of this start of the run only
+  config.trace_steps = defaults.trace_steps;
   if (config.run_dir.empty()) return config;
   config.checkpoint_dir.clear();
   config.log_dir.clear();

@@ -55,6 +55,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .checkpoint_every = config.checkpoint_every,
                                   .keep_last = config.keep_last,
                                   .loggers = std::move(loggers),
+                                  .peak = config.peak_tflops * 1e12,
                                   .strict = config.strict,
                                   .config = to_map(stored_settings(config))});
 }

@@ -167,6 +167,18 @@ class CompiledSteps {
     return finish_.work_bytes(state, sum, shardings_.votes(false));
   }
 
+  // The work of step(), accumulate() and finish() on this process; see Jit::multiply_adds.
+  double step_multiply_adds(const StepState& state, const StepBatch& batch, int64_t global_size) const {
+    return step_.multiply_adds(state, batch, global_size, shardings_.votes(false));
+  }
+  double accumulate_multiply_adds(const AccumulatedGrads& sum, const StepState& state, const StepBatch& batch,
+                                  int64_t global_size) const {
+    return accumulate_.multiply_adds(sum, state, batch, global_size, Array(0));
+  }
+  double finish_multiply_adds(const StepState& state, const AccumulatedGrads& sum) const {
+    return finish_.multiply_adds(state, sum, shardings_.votes(false));
+  }
+
   // Compile in the background; see Jit::prepare.
   void prepare_step(const StepState& state, const StepBatch& batch, int64_t global_size) const {
     step_.prepare(state, batch, global_size, shardings_.votes(false));

@@ -6,6 +6,7 @@
 
 #include "board/access.h"
 #include "board/running_board.h"
+#include "http/access.h"
 #include "support/text.h"
 
 namespace lockstep {
@@ -51,9 +52,9 @@ TEST(BoardAccess, TokensAreRandomAndCompared) {
   const std::string token = board::new_token();
   EXPECT_EQ(token.size(), 32u);
   EXPECT_NE(token, board::new_token());
-  EXPECT_TRUE(board::same_token(token, token));
-  EXPECT_FALSE(board::same_token(token.substr(1), token));
-  EXPECT_FALSE(board::same_token("", token));
+  EXPECT_TRUE(http::same_token(token, token));
+  EXPECT_FALSE(http::same_token(token.substr(1), token));
+  EXPECT_FALSE(http::same_token("", token));
   EXPECT_TRUE(board::is_valid_token("aZ0-_."));
   for (const char* wrong : {"", "a b", "a;b", "a\r\nb", "a\xff"}) EXPECT_FALSE(board::is_valid_token(wrong));
 }
@@ -62,8 +63,8 @@ TEST(BoardAccess, CookiesAndHostsAreParsed) {
   EXPECT_EQ(board::cookie_value("a=1; board=x; b=2", "board"), "x");
   EXPECT_EQ(board::cookie_value("xboard=1; board2=x", "board"), "");
   EXPECT_EQ(board::cookie_value("", "board"), "");
-  EXPECT_EQ(board::bearer_token("Bearer x"), "x");
-  EXPECT_EQ(board::bearer_token("Basic x"), "");
+  EXPECT_EQ(http::bearer_token("Bearer x"), "x");
+  EXPECT_EQ(http::bearer_token("Basic x"), "");
   for (const char* allowed : {"localhost", "localhost:80", "127.0.0.1:1", "[::1]:5", "node7:8080"})
     EXPECT_TRUE(board::host_is_allowed(allowed, "node7")) << allowed;
   for (const char* refused : {"", "evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]"})
@@ -255,8 +256,10 @@ TEST(BoardCommand, PortsInUseAreNamed) {
   const RunningBoard board(runs.path());
   const ProcessResult second = run_lockstep({"board", "--runs", runs.path(), "--port", std::to_string(board.port)});
   EXPECT_EQ(second.exit_code, 1);
-  expect_contains(second.output,
-                  fmt::format("board: cannot listen on 127.0.0.1:{}; another program has the port", board.port));
+  expect_contains(
+      second.output,
+      fmt::format("board: cannot listen on 127.0.0.1:{}: Address already in use; choose another --port or --host",
+                  board.port));
 }
 
 }  // namespace

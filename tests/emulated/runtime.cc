@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -54,6 +55,8 @@ struct Event {
   std::atomic<int> looks = 0;
   Stream* stream = nullptr;
   size_t after = 0;  // number of deferred works enqueued before it
+  // When that work had run: steady-clock nanoseconds.
+  std::shared_ptr<std::atomic<int64_t>> time = std::make_shared<std::atomic<int64_t>>(0);
 };
 
 // Guards the deferred work of all streams, because streams wait for one another.
@@ -399,8 +402,21 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   emulated::Stream& on = stream_of(stream);
   const std::lock_guard lock(emulated::deferred_mutex());
   event_of(event).stream = &on;
+  const auto stamp = [time = event_of(event).time] {
+    *time = std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  };
+  if (on.late.empty())
+    stamp();
+  else
+    emulated::defer(on, stamp);
   event_of(event).after = on.done + on.late.size();
   event_of(event).looks = 2;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (*event_of(begin).time == 0 || *event_of(end).time == 0) return cudaErrorNotReady;
+  *milliseconds = static_cast<float>(*event_of(end).time - *event_of(begin).time) / 1e6F;
   return cudaSuccess;
 }
 

@@ -163,6 +163,7 @@ void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Opera
   }
 }
 
+template void pack_right(const HalfKernel&, const Operand<float>&, int64_t, int64_t, void*);
 template void pack_right(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, void*);
 template void pack_right(const HalfKernel&, const Operand<Float16>&, int64_t, int64_t, void*);
 template void pack_right_columns(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, int64_t, int64_t,

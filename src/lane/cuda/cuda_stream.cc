@@ -146,6 +146,12 @@ bool CudaStream::try_enter() const noexcept {
   }
 }
 
+int64_t CudaStream::memory_in_use() const {
+  uint64_t held = 0;
+  cuda().cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &held);
+  return static_cast<int64_t>(held);
+}
+
 BufferPtr CudaStream::allocate(int64_t bytes, const char* purpose) {
   enter();
   auto enqueue_lock = this->enqueue_lock();
@@ -164,11 +170,9 @@ BufferPtr CudaStream::allocate(int64_t bytes, const char* purpose) {
   }
   if (error == cudaErrorMemoryAllocation) {
     size_t free = 0, total = 0;
-    uint64_t held = 0;
     cuda().cudaMemGetInfo(&free, &total);
-    cuda().cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &held);
     throw OutOfMemory(gpu_out_of_memory_text(bytes, purpose, static_cast<int64_t>(free), static_cast<int64_t>(total),
-                                             static_cast<int64_t>(held), info_.name));
+                                             memory_in_use(), info_.name));
   }
   check_cuda(error, "allocate memory");
   Block* const block = acquire_block();

@@ -52,6 +52,8 @@ class CudaStream {
 
   // Device memory. Throws OutOfMemory with the size, the purpose and the free memory.
   BufferPtr allocate(int64_t bytes, const char* purpose = "an array");
+  // Bytes of device memory that this process has allocated on the GPU.
+  int64_t memory_in_use() const;
   // Pinned host memory, for copies from and to any GPU without staging.
   BufferPtr allocate_pinned(int64_t bytes);
 

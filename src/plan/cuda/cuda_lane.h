@@ -25,6 +25,7 @@ class CudaLane final : public Lane {
   std::unique_ptr<Readback> read_back(const BufferPtr& buffer) override;
   void wait() override;
   std::unique_ptr<LanePlan> compile(const Program& program, const PlanOptions& options) override;
+  int64_t memory_in_use() const override { return stream_.memory_in_use(); }
   std::shared_ptr<Comm> device_comm(Comm& host) override;
 
  private:

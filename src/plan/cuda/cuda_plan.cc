@@ -5,6 +5,7 @@
 #include "passes/passes.h"
 #include "plan/cuda/combine.h"
 #include "plan/cuda/cuda_planner.h"
+#include "plan/cuda/cuda_trace.h"
 #include "plan/cuda/gather_small.h"
 
 namespace lockstep {
@@ -63,19 +64,25 @@ void CudaPlan::run(const void* const* in, void* const* out) {
   }
 }
 
+void CudaPlan::enqueue_one_by_one(const Section& section, const std::function<void(size_t, size_t)>& enqueue) {
+  for (size_t i = section.begin; i < section.end; ++i) {
+    const Op* const op = instructions_[i].op;
+    const auto kind = op && op->is_collective() ? TraceSpan::Kind::collective : TraceSpan::Kind::compute;
+    enqueue_traced(stream_, kind, std::string(name_of(instructions_[i])), [&] { enqueue(i, i + 1); });
+  }
+}
+
 void CudaPlan::enqueue_all(const void* const* in, void* const* out) {
   stream_.enter();
   if (!ran_ && instructions_.size() > 1) compile_in_background();  // in parallel, not one by one as they are enqueued
-  const auto name = [](const Instruction& instruction) {
-    return instruction.op ? instruction.op->name : instruction.label;
-  };
-  GpuLaunch launch(instructions_.size(), name(instructions_.front()), name(instructions_.back()));
+  GpuLaunch launch(instructions_.size(), name_of(instructions_.front()), name_of(instructions_.back()));
   const auto enqueue = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
-      launch.set_current_op(i, name(instructions_[i]));
+      launch.set_current_op(i, name_of(instructions_[i]));
       instructions_[i].kernel(instructions_[i].in.data(), instructions_[i].out.data());
     }
   };
+  const bool traces = Trace::is_on() && !stream_.capturing();
   if (stream_.capturing()) {
     set_pointers(in, out);
     return enqueue(0, instructions_.size());
@@ -92,7 +99,9 @@ void CudaPlan::enqueue_all(const void* const* in, void* const* out) {
   set_pointers(pointers_.data(), outs_.data());
   pointers_.push_back(arena_base_);
   for (const Section& section : sections_) {
-    if (section.graphs)
+    if (traces) [[unlikely]]
+      enqueue_one_by_one(section, enqueue);
+    else if (section.graphs)
       section.graphs->run(pointers_, [&] { enqueue(section.begin, section.end); });
     else
       enqueue(section.begin, section.end);

@@ -3,6 +3,7 @@
 // enqueued. Run it from one thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -50,6 +51,8 @@ class CudaPlan final : public Plan {
   bool make_sections();
   // Points the instructions to the arena, which grows if needed.
   void reserve_arena();
+  // For a trace: without a graph, and timed.
+  void enqueue_one_by_one(const Section& section, const std::function<void(size_t, size_t)>& enqueue);
   void enqueue_all(const void* const* in, void* const* out);
 
   CudaStream& stream_;

@@ -182,7 +182,7 @@ void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const 
   if (!watched || steps_left <= 0) return;
   const int64_t count = watched->count(), most = std::min(fit.eval_batch, count);
   for (const int64_t size : {most, most > 0 ? count % most : 0})
-    if (size > 0) steps.prepare_evaluate(evaluated_params(state), example_batch(watched, size));
+    if (size > 0) steps.prepare_evaluate(detail::evaluated_params(task, state), example_batch(watched, size));
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {
@@ -260,15 +260,6 @@ void check_labels(const EvalResult& result) {
 
 }  // namespace
 
-std::vector<Array> Engine::Impl::evaluated_params(const TrainState& state) const {
-  if (state.average.empty()) return state.params;
-  std::vector<Array> out = state.params;
-  auto average = state.average.begin();
-  for (size_t i = 0; i < out.size(); ++i)
-    if (task.trained[i]) out[i] = *average++;
-  return out;
-}
-
 double EvalResult::metric(std::string_view name) const {
   std::string known;
   for (const auto& [each, value] : metrics) {
@@ -285,7 +276,7 @@ EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, in
   if (process_count() > 1 && source->resident().empty())
     options.part = [this](int64_t n) { return process_range(impl_->shardings.examples, n); };
   Loader loader(source, options);
-  const std::vector<Array> params = impl_->evaluated_params(state);
+  const std::vector<Array> params = detail::evaluated_params(impl_->task, state);
   EvalResult result;
   result.examples = source->count();
   std::vector<double> sums, weights;

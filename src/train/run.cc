@@ -28,6 +28,7 @@
 #include "train/remat.h"
 #include "train/run_files.h"
 #include "train/run_recorder.h"
+#include "train/run_reports.h"
 #include "train/shared_facts.h"
 #include "train/shared_run_folder.h"
 #include "train/startup.h"
@@ -194,6 +195,7 @@ class Run {
       const auto reading = activity(is_user_program() ? "reading data" : "reading " + config_.dataset);
       return open_problem(make_, config_);
     }();
+    check_reports(config_, problem);
     task_ = problem.task.name;
     Loader train = open_loader(config_, problem, mesh);
     const int64_t total = total_steps(config_, train);
@@ -208,8 +210,8 @@ class Run {
     if (FileSystem::real().exists(config_.checkpoint_dir)) lock_folder(std::chrono::seconds(5));
     TrainState state = start(make_checked_engine(config_, problem.task, train, mesh), total);
     const std::string remat = with_remat(config_, state, train, [&](const TrainConfig& config) {
-      return make_checked_engine(config, problem.task, train, mesh);
-    }).remat;
+                                return make_checked_engine(config, problem.task, train, mesh);
+                              }).remat;
     make_run_folder();
     lock_folder(std::chrono::seconds(0));
     move_old_checkpoints(state.step);
@@ -217,7 +219,10 @@ class Run {
     if (is_first_process()) write_config(config_, problem.files);
     TrainConfig chosen = config_;
     chosen.remat = remat;
-    Engine engine = make_engine(chosen, problem.task, mesh, total, loggers_of(config_, recorder_.get()));
+    RunReports reports(config_, problem, state.step);
+    Engine engine =
+        make_engine(chosen, problem.task, mesh, total, loggers_of(config_, recorder_.get()), reports.hooks());
+    reports.store_mesh_of(engine);
     report_start(config_, problem, engine, train, state, total);
 
     const auto began = Clock::now();
@@ -229,10 +234,12 @@ class Run {
                                    .test = problem.test,
                                    .patience = config_.patience,
                                    .eval_batch = config_.eval_batch,
+                                   .predictions = reports.predictions(),
                                    .stop = options_.stop});
     report_examples_read(train);
     trained_ = state.step > first;
     if (!trained_ && !result.stopped) add_evaluation(result, engine, state, problem);
+    reports.store_last_evaluation(state.step, result.metrics);
     const RunOutcome outcome{.ended_by_alarm = result.ended_by_alarm,
                              .stopped = result.stopped,
                              .unsaved = result.unsaved,

@@ -248,7 +248,7 @@ Trace make_trace(std::vector<RankTrace> ranks) {
   return out;
 }
 
-Trace read_traces(const std::string& run_folder) {
+Trace read_traces(const std::string& run_folder, int64_t most) {
   constexpr std::string_view kPrefix = "rank_", kSuffix = ".json";
   std::map<int64_t, std::string> paths;
   std::error_code error;
@@ -262,12 +262,18 @@ Trace read_traces(const std::string& run_folder) {
   }
   if (paths.empty()) throw_error("the run has no trace/rank_0.json; `lockstep train --trace` writes it");
   std::vector<RankTrace> ranks;
-  for (const auto& [rank, path] : paths)
-    if (ranks.size() < kMaxTracedRanks) ranks.push_back(read_trace(path, rank));
+  int64_t bytes = 0;
+  for (const auto& [rank, path] : paths) {
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
+    bytes += error || size > kMaxTraceBytes ? 0 : size;
+    if (bytes > most || ranks.size() == kMaxTracedRanks) break;
+    ranks.push_back(read_trace(path, rank));
+  }
+  const auto read = std::ssize(ranks);
   Trace out = make_trace(std::move(ranks));
-  if (paths.size() > kMaxTracedRanks)
-    out.problems.push_back(
-        fmt::format("the first {} of {} are shown", kMaxTracedRanks, counted(std::ssize(paths), "rank")));
+  if (read < std::ssize(paths))
+    out.problems.push_back(fmt::format("the first {} of {} are shown: the board reads at most {} ranks and {} MB", read,
+                                       counted(std::ssize(paths), "rank"), kMaxTracedRanks, most >> 20));
   return out;
 }
 

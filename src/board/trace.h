@@ -54,8 +54,10 @@ struct Trace {
 Trace make_trace(std::vector<RankTrace> ranks);
 
 inline constexpr size_t kMaxTracedRanks = 256;
+inline constexpr int64_t kMaxTracedBytes = int64_t{512} << 20;  // of all ranks
 
-// Reads trace/rank_<n>.json of a run. Throws Error when there are none.
-Trace read_traces(const std::string& run_folder);
+// Reads trace/rank_<n>.json of a run, up to `most` bytes. A problem says which ranks are left out. Throws Error when there
+// are no such files.
+Trace read_traces(const std::string& run_folder, int64_t most = kMaxTracedBytes);
 
 }  // namespace lockstep::board

@@ -19,6 +19,7 @@ namespace {
 constexpr std::string_view kCategoryNames[] = {"step",       "data",       "dispatch",   "compute",
                                                "collective", "checkpoint", "evaluation", "other"};
 constexpr double kSecondsPerUnit = 1e-6;  // the format counts in microseconds
+constexpr double kMaxTime = 1e18, kMaxLane = 1e9;
 constexpr size_t kMaxNames = 100'000, kMaxNameBytes = 200;
 
 TraceCategory category_of(std::string_view name) {
@@ -93,8 +94,8 @@ class TraceReader : public nlohmann::json_sax<nlohmann::json> {
 
   void add() {
     if (!event_.complete) return;  // names of processes and threads
-    const bool good = std::isfinite(event_.begin) && std::isfinite(event_.duration) && event_.duration >= 0 &&
-                      std::abs(event_.lane) < 1e9;
+    const bool good = std::abs(event_.begin) < kMaxTime && event_.duration >= 0 && event_.duration < kMaxTime &&
+                      std::abs(event_.lane) < kMaxLane;  // false for NaN
     if (!good || (names_.size() >= kMaxNames && !names_.contains(event_.name))) {
       ++ignored_;
       return;
@@ -163,7 +164,8 @@ RankTrace parse_trace(std::string_view text, int64_t rank, const std::string& na
     out.problems.push_back(
         fmt::format("{} has more than {} events; the others are not shown; trace fewer steps", name, kMaxTraceEvents));
   else if (reader.error_at())
-    out.problems.push_back(fmt::format("{} is damaged at byte {} of {}; {}", name, *reader.error_at(), text.size(),
+    out.problems.push_back(fmt::format("{} is damaged at byte {} of {}; {}", name,
+                                       std::min(*reader.error_at(), text.size()), text.size(),
                                        out.events.empty() ? "nothing of it is shown" : "the events before are shown"));
   else if (!reader.found_events())
     out.problems.push_back(fmt::format("{} has no list \"traceEvents\"", name));

@@ -18,7 +18,7 @@ class TraceStore {
   std::shared_ptr<const Trace> get(const std::string& run_folder, const std::string& version);
 
  private:
-  static constexpr size_t kMost = 3;  // the trace used least recently is dropped
+  static constexpr size_t kMost = 2;  // the trace used least recently is dropped
   struct Entry {
     std::string version;
     std::shared_ptr<const Trace> trace;

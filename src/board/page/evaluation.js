@@ -34,8 +34,8 @@ function matrixCell(report, row, column) {
 
 function matrix(report) {
   const names = report.classes.map(each => each.name), vertical = names.some(name => name.length > kShortName);
-  const element = make("table", undefined, { class: "confusion", tabindex: "0" });
-  element.append(make("caption", "Confusion matrix: rows are labels, columns are predictions"));
+  const element = make("table", undefined, { class: "confusion", tabindex: "0", "aria-labelledby": "confusion-title" });
+  const title = make("p", "Confusion matrix: rows are labels, columns are predictions", { class: "note", id: "confusion-title" });
   const head = make("tr");
   head.append(make("td"), ...names.map(name => make("th", name, { scope: "col", ...(vertical ? { class: "vertical" } : {}) })));
   element.append(head);
@@ -48,7 +48,7 @@ function matrix(report) {
   listen(element, report, value);
   const wide = make("div", undefined, { class: "wide" });
   wide.append(element);
-  return [wide, value];
+  return [title, wide, value];
 }
 
 function listen(element, report, value) {
@@ -112,7 +112,7 @@ function mistakes(report, run) {
   const out = [make("h3", "Worst mistakes")];
   if (list.length === 0) return [...out, make("p", "Every example is correct.", { class: "note" })];
   const element = make("details");
-  element.append(make("summary", `${list.length} mistakes with the highest probability`),
+  element.append(make("summary", list.length === 1 ? "1 mistake" : `${list.length} mistakes with the highest probability`),
     table(["example", "label", "predicted", "probability"],
       list.map(each => [`#${each.example}`, name(each.label), name(each.predicted), percent(each.probability)])));
   if (report.picture) out.push(picture(run));

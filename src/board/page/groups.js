@@ -12,7 +12,11 @@ const kOthers = "Other metrics";
 
 export const groupNames = kGroups.map(group => group.name);
 export const sectionNames = [...groupNames, kOthers];
-export const groupOf = tag => kGroups.find(group => group.has(tag))?.name ?? kOthers;
+const found = new Map();  // a run may have tens of thousands of metrics
+export function groupOf(tag) {
+  if (!found.has(tag)) found.set(tag, kGroups.find(group => group.has(tag))?.name ?? kOthers);
+  return found.get(tag);
+}
 
 // The metrics of a group among those that are known, at most `most`.
 export function tagsOfGroup(name, known, most) {

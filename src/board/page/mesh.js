@@ -1,6 +1,6 @@
 // The devices of a mesh, and which part of a parameter each of them holds.
 import { getJson } from "/api.js";
-import { seriesColor } from "/chart.js";
+import { seriesVariable } from "/chart.js";
 import { make } from "/compare.js";
 import { TagList } from "/tag_list.js";
 
@@ -85,7 +85,7 @@ class MeshView {
     const processes = [...new Set(this.data.devices.map(each => each.process))].sort((a, b) => a - b);
     for (const process of processes.slice(0, 32)) {
       const item = make("li"), swatch = make("span", undefined, { class: "swatch", "aria-hidden": "true" });
-      swatch.style.background = seriesColor(process);
+      swatch.style.background = seriesVariable(process);
       item.append(swatch, `process ${process}`);
       element.append(item);
     }
@@ -154,7 +154,7 @@ class MeshView {
 
   cell(parameter, i, part, texts) {
     const device = this.data.devices[i], cell = make("td"), name = `device ${device.id}`;
-    cell.style.borderColor = seriesColor(device.process);
+    cell.style.borderColor = seriesVariable(device.process);
     cell.title = `${name}, process ${device.process}: ${texts[i]}`;
     cell.append(partBox(parameter.shape, part), make("b", name), make("span", `process ${device.process}`, { class: "note" }), make("span", texts[i]));
     // Shows which devices hold the same part.

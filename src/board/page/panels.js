@@ -88,6 +88,8 @@ export class Panels {
       element.replaceChildren(make("p", run ? panel.missing(run.name) : "Select a run.", { class: "note" }));
       return;
     }
+    if (element.dataset.run !== run.id) element.replaceChildren(make("p", "Reading ...", { class: "note" }));
+    element.dataset.run = run.id;
     const current = () => this.shown.get(panel.id) === state;
     try {
       await panel.show(element, run, current);

@@ -29,7 +29,7 @@ export const samples = {
     if (!current()) return;
     const newest = all.reverse(), count = newest.length === 1 ? "1 text" : `${newest.length} texts`;
     element.replaceChildren(make("h2", `${count}, the newest first`), ...newest.slice(0, kShownAtFirst).map(sampleElement));
-    if (skipped > 0) element.append(make("p", `${skipped} damaged lines of samples.jsonl were skipped`, { class: "note" }));
+    if (skipped > 0) element.append(make("p", `${skipped === 1 ? "1 damaged line" : `${skipped} damaged lines`} of samples.jsonl skipped`, { class: "note" }));
     if (newest.length <= kShownAtFirst) return;
     const more = make("button", `Show ${newest.length - kShownAtFirst} older texts`, { type: "button" });
     more.addEventListener("click", () => more.replaceWith(...newest.slice(kShownAtFirst).map(sampleElement)));

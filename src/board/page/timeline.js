@@ -5,7 +5,7 @@ const kRowHeight = 16, kRankGap = 8, kAxisHeight = 22, kLeft = 76, kLeast = 1e-6
 const kColors = { step: "--grid", data: "--series-1", dispatch: "--series-7", compute: "--series-0", collective: "--series-3",
   checkpoint: "--series-4", evaluation: "--series-5", other: "--series-6" };
 
-export const categoryColor = category => getComputedStyle(document.documentElement).getPropertyValue(kColors[category] ?? "--muted").trim();
+export const categoryVariable = category => `var(${kColors[category]})`;  // follows the light or dark mode
 
 // "1.25 s", "340 ms", "12.5 us".
 export function timeText(seconds) {
@@ -47,9 +47,15 @@ export class Timeline {
     this.listen();
     this.observer = new ResizeObserver(() => this.draw());
     this.observer.observe(this.canvas);
+    this.mode = matchMedia("(prefers-color-scheme: dark)");
+    this.repaint = () => this.draw();
+    this.mode.addEventListener("change", this.repaint);
   }
 
-  remove() { this.observer.disconnect(); }
+  remove() {
+    this.observer.disconnect();
+    this.mode.removeEventListener("change", this.repaint);
+  }
 
   // Rows of these ranks: one for each lane and depth.
   setRanks(ranks) {
@@ -133,7 +139,7 @@ export class Timeline {
     context.beginPath();
     context.rect(kLeft, kAxisHeight, width - kLeft, height);
     context.clip();
-    const colors = this.overview.categories.map(categoryColor);
+    const colors = this.overview.categories.map(category => css.getPropertyValue(kColors[category]));
     for (const row of this.data?.rows ?? []) this.paintRow(context, css, row, colors);
     this.paintChosen(context, css);
     context.restore();
@@ -255,10 +261,14 @@ export class Timeline {
   move(rows, events) {
     const all = (this.data?.rows ?? []).filter(row => this.rows.has(`${row.rank} ${row.lane} ${row.depth}`) && row.slices.length > 0);
     if (all.length === 0) return;
+    // The first event that begins in the visible part; else the one around it.
     const visible = row => {
-      for (let i = 0; i < row.slices.length; i += 5)
-        if (row.slices[i] + row.slices[i + 1] >= this.from && row.slices[i] <= this.to) return i;
-      return 0;
+      let around = 0;
+      for (let i = 0; i < row.slices.length && row.slices[i] <= this.to; i += 5) {
+        if (row.slices[i] >= this.from) return i;
+        if (row.slices[i] + row.slices[i + 1] >= this.from) around = i;
+      }
+      return around;
     };
     if (!this.chosen) return this.choose({ row: all[0], index: visible(all[0]) });
     const at = all.indexOf(this.chosen.row), row = all[Math.min(all.length - 1, Math.max(0, at + rows))];

@@ -1,7 +1,7 @@
 // What each rank did when, and which rank was the slowest.
 import { getJson } from "/api.js";
 import { make, table } from "/compare.js";
-import { categoryColor, Timeline, timeText } from "/timeline.js";
+import { categoryVariable, Timeline, timeText } from "/timeline.js";
 
 const kMicro = 1e6, kRanks = 16, kSteps = 100;
 const share = (part, all) => all > 0 ? `${Math.round(100 * part / all)} %` : "-";
@@ -26,7 +26,7 @@ function legend(data) {
   const traced = category => data.ranks.some(rank => rank.categories.includes(category));
   for (const category of data.categories.filter(traced)) {
     const item = make("li"), swatch = make("span", undefined, { class: "swatch", "aria-hidden": "true" });
-    swatch.style.background = categoryColor(category);
+    swatch.style.background = categoryVariable(category);
     item.append(swatch, category);
     element.append(item);
   }

@@ -38,13 +38,13 @@ void check_reports(const TrainConfig& config, const Problem& problem) {
   if (!problem.files.contains(kTokenizer))
     throw SettingsError(
         "sample_tokens",
-        fmt::format("sample_tokens: {} has no tokenizer, so there is no text to write; give --tokenizer, "
+        fmt::format("train: sample_tokens: {} has no tokenizer, so there is no text to write; give --tokenizer, "
                     "or remove sample_tokens",
                     config.dataset));
   if (!problem.validation && !problem.test)
     throw SettingsError(
         "sample_tokens",
-        "sample_tokens: texts are written at evaluations, and the run has none; give --validation, such "
+        "train: sample_tokens: texts are written at evaluations, and the run has none; give --validation, such "
         "as 0.1, or remove sample_tokens");
 }
 

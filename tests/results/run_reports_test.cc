@@ -128,13 +128,14 @@ TEST(RunReports, SeveralProcessesWriteTheSameTexts) {
 
 TEST(RunReports, WrongSettingsOfTextsAreNamed) {
   expect_usage_error({"train", "--model", "mlp", "--sample-tokens", "5"},
-                     "sample_tokens: 5 has no effect with model mlp; choose model gpt, or remove sample_tokens");
-  expect_usage_error({"train", "--model", "gpt", "--dataset", "sotu", "--sample-prompt", "x"},
-                     "sample_prompt: \"x\" has no effect without sample_tokens; give the number of tokens of a text");
+                     "train: sample_tokens: 5 has no effect with model mlp; choose model gpt, or remove sample_tokens");
+  expect_usage_error(
+      {"train", "--model", "gpt", "--dataset", "sotu", "--sample-prompt", "x"},
+      "train: sample_prompt: \"x\" has no effect without sample_tokens; give the number of tokens of a text");
   expect_usage_error({"train", "--model", "gpt", "--dataset", "sotu", "--sample-tokens", "5", "--no-save"},
-                     "sample_tokens: 5, but the run has no folder for its texts; remove no_save");
+                     "train: sample_tokens: 5, but the run has no folder for its texts; remove no_save");
   expect_usage_error({"train", "--model", "gpt", "--dataset", "sotu", "--sample-tokens", "5", "--log-dir", "x"},
-                     "sample_tokens: 5, but the run has no folder for its texts; give run_dir instead of "
+                     "train: sample_tokens: 5, but the run has no folder for its texts; give run_dir instead of "
                      "checkpoint_dir and log_dir");
 }
 

@@ -140,12 +140,12 @@ TEST(RunReports, TextsNeedATokenizerAndAnEvaluation) {
   Problem problem;
   EXPECT_THROWS(
       check_reports(config, problem), SettingsError,
-      "sample_tokens: tokens:a.bin has no tokenizer, so there is no text to write; give --tokenizer, or remove "
+      "train: sample_tokens: tokens:a.bin has no tokenizer, so there is no text to write; give --tokenizer, or remove "
       "sample_tokens");
   problem.files["tokenizer.json"] = "{}";
   EXPECT_THROWS(
       check_reports(config, problem), SettingsError,
-      "sample_tokens: texts are written at evaluations, and the run has none; give --validation, such as 0.1, "
+      "train: sample_tokens: texts are written at evaluations, and the run has none; give --validation, such as 0.1, "
       "or remove sample_tokens");
   config.sample_tokens = 0;
   check_reports(config, {});

@@ -73,7 +73,7 @@ else()
   lockstep_feature("control plane" FALSE "install libgrpc++-dev and pkg-config")
 endif()
 
-# The servers of `lockstep board` and `lockstep serve`. Debian's package of cpp-httplib has a library, with the definitions
+# The client of the tests of HTTP servers. Debian's package of cpp-httplib has a library, with the definitions
 # that pkg-config prints; others have only a header.
 find_package(PkgConfig QUIET)
 if(PKG_CONFIG_FOUND)
@@ -90,9 +90,9 @@ else()
   set(LOCKSTEP_WITH_HTTPLIB OFF)
 endif()
 if(LOCKSTEP_WITH_HTTPLIB)
-  lockstep_feature("HTTP server" TRUE "cpp-httplib ${LOCKSTEP_HTTPLIB_VERSION}")
+  lockstep_feature("tests of HTTP servers" TRUE "cpp-httplib ${LOCKSTEP_HTTPLIB_VERSION}")
 else()
-  lockstep_feature("HTTP server" FALSE "install libcpp-httplib-dev")
+  lockstep_feature("tests of HTTP servers" FALSE "install libcpp-httplib-dev")
 endif()
 
 set(MPI_CXX_SKIP_MPICXX ON)

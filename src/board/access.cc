@@ -1,6 +1,5 @@
 #include "board/access.h"
 
-#include <openssl/crypto.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
@@ -22,10 +21,6 @@ std::string new_token() {
   return out;
 }
 
-bool same_token(std::string_view given, std::string_view wanted) {
-  return given.size() == wanted.size() && CRYPTO_memcmp(given.data(), wanted.data(), wanted.size()) == 0;
-}
-
 std::string_view cookie_value(std::string_view header, std::string_view name) {
   while (!header.empty()) {
     const size_t end = std::min(header.find(';'), header.size());
@@ -37,13 +32,6 @@ std::string_view cookie_value(std::string_view header, std::string_view name) {
   }
   return {};
 }
-
-std::string_view bearer_token(std::string_view header) {
-  constexpr std::string_view kScheme = "Bearer ";
-  return header.starts_with(kScheme) ? header.substr(kScheme.size()) : std::string_view();
-}
-
-bool is_loopback(std::string_view host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 bool host_is_allowed(std::string_view header, std::string_view host) {
   std::string_view name = header;

@@ -10,21 +10,12 @@ namespace lockstep::board {
 // 32 random hexadecimal digits.
 std::string new_token();
 
-// Compares in a time that depends only on the lengths.
-bool same_token(std::string_view given, std::string_view wanted);
-
 // The value of a cookie of a Cookie header; empty if there is none.
 std::string_view cookie_value(std::string_view header, std::string_view name);
-
-// The token of `Authorization: Bearer TOKEN`; empty for other headers.
-std::string_view bearer_token(std::string_view header);
 
 // Whether the Host header names this machine's loopback or `host`, with any port. Requests with another name come from a
 // page that made its own name resolve to this machine.
 bool host_is_allowed(std::string_view header, std::string_view host);
-
-// Whether only programs of this machine can connect to this address.
-bool is_loopback(std::string_view host);
 
 // Whether a token can be part of a URL and a cookie: letters, digits, '-', '_', '.', at most 256 of them.
 bool is_valid_token(std::string_view token);

@@ -2,12 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/check.h"
-
-#ifdef LOCKSTEP_WITH_HTTPLIB
-
-#include <httplib.h>
-
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -15,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/check.h"
 #include "base/printable.h"
 #include "board/access.h"
 #include "board/job_api.h"
@@ -24,22 +19,23 @@
 #include "board/run_store.h"
 #include "board/trace_store.h"
 #include "charts/pages.h"
+#include "http/access.h"
+#include "http/server.h"
 
 namespace lockstep::board {
 namespace {
 
-using httplib::Request;
-using httplib::Response;
+using http::kJson;
+using http::Request;
+using http::Response;
 
-constexpr size_t kThreads = 24;
+constexpr int kThreads = 24, kConnections = 128;
 constexpr int kMaxEventStreams = 12;  // each occupies a thread
 constexpr int64_t kMaxPoints = 20'000;
 constexpr size_t kMaxBodyBytes = 4096;
 constexpr size_t kMaxWatchedRuns = 32;
-constexpr std::chrono::seconds kReadTimeout{10}, kWriteTimeout{10};
 constexpr std::chrono::milliseconds kEventPause{500};
 constexpr std::chrono::minutes kMaxStream{10};  // then the page connects again
-constexpr const char* kJson = "application/json";
 constexpr const char* kNoRun = "this run does not exist; it may have been deleted";
 constexpr size_t kShownRanks = 16;  // of a timeline
 
@@ -65,12 +61,6 @@ constexpr PageFile kPageFiles[] = {
     {"trace.js", "text/javascript"},
 };
 
-void answer_error(Response& response, int status, const std::string& text) {
-  response.status = status;
-  response.set_content(nlohmann::json{{"error", text}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                       kJson);
-}
-
 // The integer parameter of a request; `fallback` if it is missing. Throws Error if it is not an integer.
 int64_t integer_parameter(const Request& request, const char* name, int64_t fallback) {
   if (!request.has_param(name)) return fallback;
@@ -92,115 +82,86 @@ std::vector<std::string> watched_runs(const std::string& text) {
   return out;
 }
 
+http::ServerOptions http_options(const ServerOptions& options) {
+  return {.name = "board",
+          .host = options.host,
+          .port = options.port,
+          .threads = kThreads,
+          .connections = kConnections,
+          .max_body = kMaxBodyBytes,
+          .headers = {{"Cache-Control", "no-store"},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"X-Frame-Options", "DENY"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Content-Security-Policy",
+                       "default-src 'none'; script-src 'self'; style-src 'self'; "
+                       "connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
+                       "form-action 'none'; frame-ancestors 'none'"}}};
+}
+
 }  // namespace
 
 struct Server::Parts {
-  explicit Parts(const ServerOptions& given) : options(given), store(given.runs) {
-    set_limits();
-    http.set_pre_routing_handler(
-        [this](const Request& request, Response& response) { return check(request, response); });
-    http.set_exception_handler([](const Request&, Response& response, std::exception_ptr error) {
-      try {
-        std::rethrow_exception(error);
-      } catch (const Error& e) {
-        answer_error(response, 400, e.what());
-      } catch (const std::exception& e) {
-        answer_error(response, 500, e.what());
-      }
-    });
-    http.set_error_handler([](const Request& request, Response& response) {
-      if (response.body.empty())
-        answer_error(response, response.status,
-                     fmt::format("no answer to {} {}", printable(request.method, 20), printable(request.path, 200)));
-    });
+  explicit Parts(const ServerOptions& given)
+      : options(given),
+        store(given.runs),
+        http(http_options(given)),
+        cookie(fmt::format("lockstep_board_{}", http.port())) {
+    http.set_check([this](const Request& request, Response& response) { return refuse(request, response); });
     add_pages();
     add_runs();
     add_run_files();
     add_jobs();
-    http.Get("/events", [this](const Request& request, Response& response) { events(request, response); });
-    if (options.port > 0) {
-      if (!http.bind_to_port(options.host, options.port))
-        throw_error(
-            "board: cannot listen on {}:{}; another program has the port, or the address is not of this machine",
-            options.host, options.port);
-      port = options.port;
-    } else {
-      port = http.bind_to_any_port(options.host);
-      if (port <= 0)
-        throw_error("board: cannot listen on {}; give an address of this machine, such as 127.0.0.1", options.host);
-    }
-    cookie = fmt::format("lockstep_board_{}", port);
+    http.get("/events", [this](const Request& request, Response& response) { events(request, response); });
   }
 
-  void set_limits() {
-    http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    http.set_read_timeout(kReadTimeout);
-    http.set_write_timeout(kWriteTimeout);
-    http.set_keep_alive_timeout(5);
-    http.set_keep_alive_max_count(100);
-    http.set_payload_max_length(kMaxBodyBytes);
-    http.set_socket_options([](socket_t socket) {
-      const int yes = 1;
-      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    });
-    http.set_default_headers({{"Cache-Control", "no-store"},
-                              {"X-Content-Type-Options", "nosniff"},
-                              {"X-Frame-Options", "DENY"},
-                              {"Referrer-Policy", "no-referrer"},
-                              {"Content-Security-Policy",
-                               "default-src 'none'; script-src 'self'; style-src 'self'; "
-                               "connect-src 'self'; img-src 'self' data:; base-uri 'none'; "
-                               "form-action 'none'; frame-ancestors 'none'"}});
-  }
-
-  // Runs before every request is answered.
-  httplib::Server::HandlerResponse check(const Request& request, Response& response) {
-    const auto handled = httplib::Server::HandlerResponse::Handled;
+  // Runs before every handler. Returns whether it has answered the request.
+  bool refuse(const Request& request, Response& response) {
     if (options.token.empty()) {
       if (!host_is_allowed(request.get_header_value("Host"), options.host)) {
-        answer_error(response, 421, "the Host header names another machine; open the address that the board printed");
-        return handled;
+        response.set_error(421, "the Host header names another machine; open the address that the board printed");
+        return true;
       }
-    } else if (request.path == "/" && same_token(request.get_param_value("token"), options.token)) {
+    } else if (request.path == "/" && http::same_token(request.get_param_value("token"), options.token)) {
       response.set_header("Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie, options.token));
       response.set_redirect("/", 303);  // the address that the browser keeps has no token
-      return handled;
+      return true;
     } else if (!has_token(request)) {
-      answer_error(response, 401, "wrong or missing token; open the address that `lockstep board` printed");
-      return handled;
+      response.set_error(401, "wrong or missing token; open the address that `lockstep board` printed");
+      return true;
     }
     // A page of another origin cannot set this header.
     if (request.method != "GET" && request.method != "HEAD" && request.get_header_value("X-Lockstep") != "board") {
-      answer_error(response, 403, "the header X-Lockstep is missing");
-      return handled;
+      response.set_error(403, "the header X-Lockstep is missing");
+      return true;
     }
-    return httplib::Server::HandlerResponse::Unhandled;
+    return false;
   }
 
   bool has_token(const Request& request) const {
-    return same_token(cookie_value(request.get_header_value("Cookie"), cookie), options.token) ||
-           same_token(bearer_token(request.get_header_value("Authorization")), options.token);
+    return http::same_token(cookie_value(request.get_header_value("Cookie"), cookie), options.token) ||
+           http::same_token(http::bearer_token(request.get_header_value("Authorization")), options.token);
   }
 
   void add_pages() {
     for (const PageFile& file : kPageFiles) {
       const std::string name = file.name;
       const std::string path = name == "index.html" ? "/" : "/" + name;
-      http.Get(path, [name, type = file.type](const Request&, Response& response) {
+      http.get(path, [name, type = file.type](const Request&, Response& response) {
         const std::string_view text = name == "chart.css" ? charts::page_text(name) : page_text(name);
-        response.set_content(text.data(), text.size(), type);
+        response.set_content(text, type);
       });
     }
   }
 
   void add_runs() {
-    http.Get("/api/runs",
+    http.get("/api/runs",
              [this](const Request&, Response& response) { response.set_content(list_json(store.list()), kJson); });
-    http.Get(R"(/api/runs/([0-9a-f]{1,64}))", [this](const Request& request, Response& response) {
+    http.get(R"(/api/runs/([0-9a-f]{1,64}))", [this](const Request& request, Response& response) {
       use_run(request.matches[1], response,
               [&](const RunStore::Loaded& run) { response.set_content(run_json(run), kJson); });
     });
-    http.Get("/api/series", [this](const Request& request, Response& response) {
+    http.get("/api/series", [this](const Request& request, Response& response) {
       const int64_t from = integer_parameter(request, "from", 0), to = integer_parameter(request, "to", INT64_MAX),
                     points = integer_parameter(request, "points", 1000);
       if (points < 1 || points > kMaxPoints) throw_error("points is {}; give 1 to {}", points, kMaxPoints);
@@ -220,7 +181,7 @@ struct Server::Parts {
 
   template <class Use>
   void use_run(const std::string& id, Response& response, const Use& use) {
-    if (!store.with_run(id, use)) answer_error(response, 404, kNoRun);
+    if (!store.with_run(id, use)) response.set_error(404, kNoRun);
   }
 
   void add_run_files() {
@@ -228,13 +189,13 @@ struct Server::Parts {
     add_run_file("/api/samples", [](const std::string& folder) { return samples_json(folder); });
     add_run_file("/api/mesh", [](const std::string& folder) { return mesh_json(folder); });
     add_run_file("/api/trace", [this](const std::string& folder) { return trace_json(*trace_of(folder)); });
-    http.Get("/api/worst.png", [this](const Request& request, Response& response) {
+    http.get(R"(/api/worst\.png)", [this](const Request& request, Response& response) {
       use_folder(request, response, [&](const std::string& folder) {
         const std::vector<uint8_t> bytes = worst_picture(folder);
-        response.set_content(reinterpret_cast<const char*>(bytes.data()), bytes.size(), "image/png");
+        response.set_content({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "image/png");
       });
     });
-    http.Get("/api/trace/slices", [this](const Request& request, Response& response) {
+    http.get("/api/trace/slices", [this](const Request& request, Response& response) {
       const auto seconds = [&](const char* name) {
         return 1e-6 * static_cast<double>(integer_parameter(request, name, 0));
       };
@@ -251,7 +212,7 @@ struct Server::Parts {
 
   // Answers with a file of the run that the request names.
   void add_run_file(const char* path, const std::function<std::string(const std::string& folder)>& read) {
-    http.Get(path, [this, read](const Request& request, Response& response) {
+    http.get(path, [this, read](const Request& request, Response& response) {
       use_folder(request, response, [&](const std::string& folder) { response.set_content(read(folder), kJson); });
     });
   }
@@ -260,7 +221,7 @@ struct Server::Parts {
   void use_folder(const Request& request, Response& response, const Use& use) {
     const std::string folder = store.folder_of(request.get_param_value("run"));
     if (folder.empty() || !FileSystem::real().exists(folder))
-      answer_error(response, 404, kNoRun);
+      response.set_error(404, kNoRun);
     else
       use(folder);
   }
@@ -270,14 +231,14 @@ struct Server::Parts {
   }
 
   void add_jobs() {
-    http.Get("/api/jobs", [](const Request&, Response& response) { response.set_content(jobs_json(), kJson); });
-    http.Get("/api/jobs/log", [](const Request& request, Response& response) {
+    http.get("/api/jobs", [](const Request&, Response& response) { response.set_content(jobs_json(), kJson); });
+    http.get("/api/jobs/log", [](const Request& request, Response& response) {
       const int64_t replica = integer_parameter(request, "replica", 0);
       response.set_content(job_log(request.get_param_value("namespace"), request.get_param_value("name"),
                                    static_cast<int>(std::clamp<int64_t>(replica, -1, INT32_MAX))),
                            "text/plain; charset=utf-8");
     });
-    http.Post(R"(/api/jobs/(suspend|resume|delete))", [](const Request& request, Response& response) {
+    http.post(R"(/api/jobs/(suspend|resume|delete))", [](const Request& request, Response& response) {
       change_job(request.get_param_value("namespace"), request.get_param_value("name"), request.matches[1]);
       response.set_content("{}", kJson);
     });
@@ -297,26 +258,27 @@ struct Server::Parts {
   void events(const Request& request, Response& response) {
     if (++streams > kMaxEventStreams) {
       --streams;
-      answer_error(response, 503, fmt::format("{} pages are open already; close one", kMaxEventStreams));
+      response.set_error(503, fmt::format("{} pages are open already; close one", kMaxEventStreams));
       return;
     }
     auto stream = std::make_shared<Stream>(streams);
     stream->runs = watched_runs(request.get_param_value("runs"));
     stream->end = std::chrono::steady_clock::now() + kMaxStream;
-    response.set_chunked_content_provider("text/event-stream", [this, stream](size_t, httplib::DataSink& sink) {
-      store.touch(stream->runs);
-      store.wait(stream->seen, kEventPause);
-      RunStore::Changes now = store.changes();
-      const std::string text = event_text(*stream, now);
-      stream->seen = std::move(now);
-      if (stopping || std::chrono::steady_clock::now() > stream->end)
-        sink.done();
-      else if (!text.empty())
-        return sink.write(text.data(), text.size());
-      else if (++stream->idle % 20 == 0)  // notices that the page was closed
-        return sink.write(": idle\n\n", 8);
-      return true;
-    });
+    response.type = "text/event-stream";
+    response.stream = [this, stream](const Response::Write& write) {
+      while (!http.is_stopping() && std::chrono::steady_clock::now() < stream->end) {
+        store.touch(stream->runs);
+        store.wait(stream->seen, kEventPause);
+        RunStore::Changes now = store.changes();
+        const std::string text = event_text(*stream, now);
+        stream->seen = std::move(now);
+        if (!text.empty()) {
+          if (!write(text)) return;
+        } else if (++stream->idle % 20 == 0 && !write(": idle\n\n")) {  // notices that the page was closed
+          return;
+        }
+      }
+    };
   }
 
   static std::string event_text(const Stream& stream, const RunStore::Changes& now) {
@@ -333,38 +295,15 @@ struct Server::Parts {
   ServerOptions options;
   RunStore store;
   TraceStore traces;
-  httplib::Server http;
-  std::string cookie;
-  int port = 0;
+  http::Server http;
+  const std::string cookie;
   std::atomic<int> streams = 0;
-  std::atomic<bool> stopping = false;
 };
 
 Server::Server(const ServerOptions& options) : parts_(std::make_unique<Parts>(options)) {}
 Server::~Server() = default;
-int Server::port() const { return parts_->port; }
-void Server::run() { parts_->http.listen_after_bind(); }
-void Server::stop() {
-  parts_->stopping = true;
-  parts_->http.stop();
-}
+int Server::port() const { return parts_->http.port(); }
+void Server::run() { parts_->http.run(); }
+void Server::stop() { parts_->http.stop(); }
 
 }  // namespace lockstep::board
-
-#else
-
-namespace lockstep::board {
-
-struct Server::Parts {};
-
-Server::Server(const ServerOptions&) {
-  throw_error("board: this lockstep was built without an HTTP server; install libcpp-httplib-dev and build it again");
-}
-Server::~Server() = default;
-int Server::port() const { return 0; }
-void Server::run() {}
-void Server::stop() {}
-
-}  // namespace lockstep::board
-
-#endif

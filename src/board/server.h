@@ -16,7 +16,7 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Listens. Throws Error if the port is in use, or if this build has no HTTP server.
+  // Listens. Throws Error if that is not possible.
   explicit Server(const ServerOptions& options);
   ~Server();
   Server(const Server&) = delete;

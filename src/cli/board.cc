@@ -14,6 +14,7 @@
 #include "command/help.h"
 #include "command/number_check.h"
 #include "command/runtime_flags.h"
+#include "http/access.h"
 #include "train/run_folders.h"
 
 namespace lockstep::cli {
@@ -29,7 +30,7 @@ struct BoardArguments {
 int board_command(const BoardArguments& arguments) {
   if (arguments.no_token && !arguments.token.empty())
     throw UsageError("board: --token and --no-token contradict each other; give one of them");
-  if (arguments.no_token && !board::is_loopback(arguments.host))
+  if (arguments.no_token && !http::is_loopback(arguments.host))
     throw UsageError(
         fmt::format("board: --no-token lets every machine that reaches {} delete jobs; use a token, or --host "
                     "127.0.0.1",
@@ -43,7 +44,7 @@ int board_command(const BoardArguments& arguments) {
   fmt::print("http://{}:{}/{}\n", host, server.port(), token.empty() ? "" : "?token=" + token);
   fmt::print("Open this address in a browser; it shows the runs in {}. Ctrl-C stops the board.\n",
              printable(arguments.runs));
-  if (board::is_loopback(arguments.host))
+  if (http::is_loopback(arguments.host))
     fmt::print("From another machine, first run there: ssh -N -L {0}:127.0.0.1:{0} {1}\n", server.port(),
                printable(own_host_name()));
   std::fflush(stdout);

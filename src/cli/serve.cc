@@ -15,7 +15,6 @@
 #include "base/print_stderr.h"
 #include "base/start_thread.h"
 #include "cli/command.h"
-#include "cli/http_service.h"
 #include "cli/predict_inputs.h"
 #include "cli/predict_print.h"
 #include "cli/serve_batches.h"
@@ -24,6 +23,9 @@
 #include "command/devices_flag.h"
 #include "command/help.h"
 #include "command/number_check.h"
+#include "http/access.h"
+#include "http/metrics_text.h"
+#include "http/server.h"
 #include "jobs/signals.h"
 #include "lockstep/generate.h"
 #include "lockstep/precision.h"
@@ -32,6 +34,9 @@
 namespace lockstep::cli {
 namespace {
 
+using http::kJson;
+using http::Request;
+using http::Response;
 using nlohmann::ordered_json;
 
 constexpr int64_t kMostTokenBytes = 4096, kMostTokens = 4096;
@@ -50,8 +55,6 @@ std::string read_token(const std::string& path) {
   return token;
 }
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
-
 // Appends all numbers of nested arrays.
 void append_numbers(const ordered_json& value, std::vector<float>& out) {
   if (value.is_array()) {
@@ -63,10 +66,9 @@ void append_numbers(const ordered_json& value, std::vector<float>& out) {
   }
 }
 
-int64_t parameter_of(const HttpRequest& request, const std::string& name, int64_t otherwise, int64_t most) {
-  const auto found = request.parameters.find(name);
-  if (found == request.parameters.end()) return otherwise;
-  const std::string& text = found->second;
+int64_t parameter_of(const Request& request, const std::string& name, int64_t otherwise, int64_t most) {
+  if (!request.has_param(name)) return otherwise;
+  const std::string text = request.get_param_value(name);
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most)
@@ -82,24 +84,24 @@ class PredictService {
         form_(image_form(model.info, model.config, false)),
         batches_(model, precision_of(model.config.precision).compute, limits) {}
 
-  HttpReply answer(const HttpRequest& request) {
+  void answer(const Request& request, Response& response) {
     const int64_t top = parameter_of(request, "top", 1, std::numeric_limits<int32_t>::max());
     PredictionBatches::Result result = batches_.submit(examples_of(request));
     if (result.outcome == PredictionBatches::Outcome::queue_full)
-      return json_error(503, "too many examples are waiting; try again later");
+      return response.set_error(503, "too many examples are waiting; try again later");
     if (result.outcome == PredictionBatches::Outcome::timed_out)
-      return json_error(504, "the prediction took too long; send fewer examples");
+      return response.set_error(504, "the prediction took too long; send fewer examples");
     const size_t width = static_cast<size_t>(std::max<int64_t>(model_.info.classes, 1));
     ordered_json all = ordered_json::array();
     for (size_t at = 0; at < result.values.size(); at += width) all.push_back(entry({&result.values[at], width}, top));
     const ordered_json body{{"predictions", std::move(all)}};
-    return {.body = body.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n"};
+    response.set_content(body.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n", kJson);
   }
 
-  std::string metrics() const { return batches_.metrics(); }
+  void add_metrics(http::MetricsText& out) const { batches_.add_metrics(out); }
 
  private:
-  std::vector<float> examples_of(const HttpRequest& request) const {
+  std::vector<float> examples_of(const Request& request) const {
     const std::string& body = request.body;
     const bool is_table = model_.info.kind == ModelInfo::Kind::table;
     std::vector<float> out;
@@ -150,7 +152,7 @@ class GenerateService {
  public:
   explicit GenerateService(Generator generator) : generator_(std::move(generator)) {}
 
-  HttpReply answer(const HttpRequest& request) {
+  void answer(const Request& request, Response& response) {
     const auto body =
         parse_json<ordered_json>(request.body, "the body", {.bytes = request.body.size() + 1, .depth = 4});
     if (!body.is_object()) throw_error("the body is not a JSON object; send {{\"prompt\": TEXT}}");
@@ -168,19 +170,20 @@ class GenerateService {
     }
     check(options);
     auto lock = std::make_shared<std::unique_lock<std::timed_mutex>>(mutex_, std::chrono::seconds(30));
-    if (!lock->owns_lock()) return json_error(503, "another text is being generated; try again later");
+    if (!lock->owns_lock()) return response.set_error(503, "another text is being generated; try again later");
     lock->unlock();  // the text is generated when the headers are sent, in the same thread
-    return {.body = {}, .type = "text/plain; charset=utf-8", .stream = [this, prompt, options](const auto& write) {
-              const std::lock_guard held(mutex_);
-              try {
-                generator_.generate(prompt, options, [&](int64_t, std::string_view piece) {
-                  if (!write(piece)) throw ClientGone();
-                });
-              } catch (const ClientGone&) {
-              } catch (const std::exception& error) {
-                write(fmt::format("\nerror: {}\n", error.what()));
-              }
-            }};
+    response.type = "text/plain; charset=utf-8";
+    response.stream = [this, prompt, options](const Response::Write& write) {
+      const std::lock_guard held(mutex_);
+      try {
+        generator_.generate(prompt, options, [&](int64_t, std::string_view piece) {
+          if (!write(piece)) throw ClientGone();
+        });
+      } catch (const ClientGone&) {
+      } catch (const std::exception& error) {
+        write(fmt::format("\nerror: {}\n", error.what()));
+      }
+    };
   }
 
  private:
@@ -188,8 +191,19 @@ class GenerateService {
   Generator generator_;
 };
 
+void add_request_metrics(const http::Server& service, http::MetricsText& out) {
+  const std::vector<http::Server::Count> counts = service.counts();
+  const auto labels = [](const http::Server::Count& count) {
+    return http::Labels{{"path", count.path}, {"status", std::to_string(count.status)}};
+  };
+  out.begin("lockstep_requests_total", "counter", "Requests that were answered.");
+  for (const http::Server::Count& each : counts) out.add(static_cast<double>(each.requests), labels(each));
+  out.begin("lockstep_request_seconds_total", "counter", "Time of answering requests.");
+  for (const http::Server::Count& each : counts) out.add(each.seconds, labels(each));
+}
+
 // Serves until SIGINT or SIGTERM.
-void serve(HttpService& service) {
+void serve(http::Server& service) {
   SignalPipe signals({SIGINT, SIGTERM});
   std::thread server = start_thread([&] { service.run(); });
   pollfd waiting{signals.fd(), POLLIN, 0};
@@ -208,7 +222,7 @@ void announce(const ServeArguments& arguments, int port, const StoredModel& mode
 
 int run(const ServeArguments& arguments) {
   const std::string token = read_token(arguments.token_file);
-  if (token.empty() && !is_loopback(arguments.host))
+  if (token.empty() && !http::is_loopback(arguments.host))
     throw UsageError(
         fmt::format("serve: other machines can reach {}; give --api-token-file FILE with the token that "
                     "clients must send",
@@ -217,13 +231,22 @@ int run(const ServeArguments& arguments) {
   devices.platform = arguments.platform;
   use_devices(devices);
   const StoredModel model = load_stored_model("serve", arguments.run);
-  HttpService service(
-      {.host = arguments.host, .port = arguments.port, .token = token, .max_body = int64_t{arguments.max_body} << 20});
-  const auto health = [&](const HttpRequest&) -> HttpReply {
+  http::Server service({.name = "serve",
+                        .host = arguments.host,
+                        .port = arguments.port,
+                        .max_body = static_cast<size_t>(arguments.max_body) << 20,
+                        .help = "; see lockstep serve --help"});
+  service.set_check([&](const Request& request, Response& response) {
+    if (token.empty() || request.path == "/health" ||
+        http::same_token(http::bearer_token(request.get_header_value("Authorization")), token))
+      return false;
+    response.set_error(401, "the bearer token is missing or wrong; send Authorization: Bearer TOKEN");
+    return true;
+  });
+  service.get("/health", [&](const Request&, Response& response) {
     const ordered_json body{{"status", "ok"}, {"model", model.config.model}, {"step", model.step}};
-    return {.body = body.dump() + "\n"};
-  };
-  service.get("/health", health, false);
+    response.set_content(body.dump() + "\n", kJson);
+  });
   std::unique_ptr<PredictService> predict;
   std::unique_ptr<GenerateService> generate;
   if (model.info.kind == ModelInfo::Kind::text) {
@@ -233,15 +256,18 @@ int run(const ServeArguments& arguments) {
       throw_error("serve: {} has no tokenizer.json; copy that of the model beside its checkpoints", model.path);
     generate =
         std::make_unique<GenerateService>(Generator(std::move(stored.config), std::move(stored.params), tokenizer));
-    service.post("/generate", [&](const HttpRequest& request) { return generate->answer(request); });
+    service.post("/generate", [&](const Request& request, Response& response) { generate->answer(request, response); });
   } else {
     predict = std::make_unique<PredictService>(model, BatchLimits{.examples = arguments.batch});
-    service.post("/predict", [&](const HttpRequest& request) { return predict->answer(request); });
+    service.post("/predict", [&](const Request& request, Response& response) { predict->answer(request, response); });
   }
-  service.get("/metrics", [&](const HttpRequest&) -> HttpReply {
-    return {.body = service.metrics() + (predict ? predict->metrics() : ""), .type = "text/plain; version=0.0.4"};
+  service.get("/metrics", [&](const Request&, Response& response) {
+    http::MetricsText out;
+    add_request_metrics(service, out);
+    if (predict) predict->add_metrics(out);
+    response.set_content(out.text(), http::kMetricsType);
   });
-  announce(arguments, service.bind(), model);
+  announce(arguments, service.port(), model);
   serve(service);
   return kDone;
 }

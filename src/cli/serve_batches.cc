@@ -115,13 +115,11 @@ void PredictionBatches::compute(const std::vector<JobPtr>& jobs) {
   }
 }
 
-std::string PredictionBatches::metrics() const {
+void PredictionBatches::add_metrics(http::MetricsText& out) const {
   const std::lock_guard lock(mutex_);
-  return fmt::format(
-      "# TYPE lockstep_predictions_total counter\nlockstep_predictions_total {}\n"
-      "# TYPE lockstep_batches_total counter\nlockstep_batches_total {}\n"
-      "# TYPE lockstep_queued_examples gauge\nlockstep_queued_examples {}\n",
-      examples_, batches_, queued_);
+  out.counter("lockstep_predictions_total", "Examples that were predicted.", static_cast<double>(examples_));
+  out.counter("lockstep_batches_total", "Batches that were computed.", static_cast<double>(batches_));
+  out.gauge("lockstep_queued_examples", "Examples that wait for a batch.", static_cast<double>(queued_));
 }
 
 }  // namespace lockstep::cli

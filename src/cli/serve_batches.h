@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/stored_run.h"
+#include "http/metrics_text.h"
 #include "train/predictor.h"
 
 namespace lockstep::cli {
@@ -42,8 +43,7 @@ class PredictionBatches {
   // Elements of an example.
   int64_t example_size() const { return size_; }
 
-  // Counters in the text format of Prometheus.
-  std::string metrics() const;
+  void add_metrics(http::MetricsText& out) const;
 
  private:
   struct Job {

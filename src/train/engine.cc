@@ -180,9 +180,14 @@ void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const 
     if (size > 0) steps.prepare_step(detail::arrays_of(state), example_batch(loader.source(), size), size);
   const SourcePtr& watched = fit.validation ? fit.validation : fit.test;
   if (!watched || steps_left <= 0) return;
-  const int64_t count = watched->count(), most = std::min(fit.eval_batch, count);
-  for (const int64_t size : {most, most > 0 ? count % most : 0})
-    if (size > 0) steps.prepare_evaluate(detail::evaluated_params(task, state), example_batch(watched, size));
+  const auto prepare_evaluation = [&](const SourcePtr& set, bool predictions) {
+    const int64_t count = set->count(), most = std::min(fit.eval_batch, count);
+    for (const int64_t size : {most, most > 0 ? count % most : 0})
+      if (size > 0)
+        steps.prepare_evaluate(detail::evaluated_params(task, state), example_batch(set, size), predictions);
+  };
+  prepare_evaluation(watched, false);
+  if (fit.predictions) prepare_evaluation(fit.test ? fit.test : watched, true);  // the last evaluation
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {

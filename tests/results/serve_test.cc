@@ -139,8 +139,9 @@ TEST(Serve, WrongRequestsAreErrors) {
                "the body has \"x\" where a number is expected");
   expect_error(client.Post("/predict?top=0", "[1]", "application/json"), 400,
                "top is \"0\"; give a whole number from 1 to 2147483647");
-  expect_error(client.Get("/nothing"), 404, "unknown path; see lockstep serve --help");
-  expect_error(client.Post("/generate", "{}", "application/json"), 404, "unknown path; see lockstep serve --help");
+  expect_error(client.Get("/nothing"), 404, "no answer to GET /nothing; see lockstep serve --help");
+  expect_error(client.Post("/generate", "{}", "application/json"), 404,
+               "no answer to POST /generate; see lockstep serve --help");
   const auto damaged = client.Post("/predict", png_body("dark").substr(0, 50), "image/png");
   ASSERT_TRUE(damaged);
   EXPECT_EQ(damaged->status, 400);
@@ -182,7 +183,7 @@ TEST(Serve, UsedPortIsAnError) {
   EXPECT_EQ(second.exit_code, 1);
   EXPECT_EQ(
       second.output,
-      fmt::format("lockstep: serve: cannot listen on 127.0.0.1 port {}; choose another port with --port, or another "
+      fmt::format("lockstep: serve: cannot listen on 127.0.0.1:{}: Address already in use; choose another --port or "
                   "--host\n",
                   server.port()));
 }

@@ -8,6 +8,7 @@ import { Panels } from "/panels.js";
 import { TagList } from "/tag_list.js";
 
 const kMaxListed = 300, kMaxSelected = 16, kMaxCharts = 24, kMaxOfGroup = 12, kJobsPause = 2000;
+const kTooManyCharts = `At most ${kMaxCharts} charts can be shown.`;
 const kDefaultTags = ["loss", "validation_accuracy", "test_accuracy", "accuracy", "validation_loss", "test_loss"];
 const byId = id => document.getElementById(id);
 
@@ -190,6 +191,7 @@ function makeGroups() {
 function toggleGroup(name) {
   const own = tagsOfGroup(name, known, kMaxOfGroup), missing = own.filter(tag => !tags.includes(tag));
   tagsWereChosen = true;
+  if (tags.length + missing.length > kMaxCharts) byId("message").textContent = kTooManyCharts;
   tags = missing.length === 0 ? tags.filter(tag => groupOf(tag) !== name) : [...tags, ...missing].slice(0, kMaxCharts);
   remember();
   showSelection();
@@ -199,7 +201,7 @@ function toggleTag(tag) {
   tagsWereChosen = true;
   if (tags.includes(tag)) tags = tags.filter(each => each !== tag);
   else if (tags.length < kMaxCharts) tags = [...tags, tag];
-  else byId("message").textContent = `At most ${kMaxCharts} charts can be shown.`;
+  else byId("message").textContent = kTooManyCharts;
   remember();
   showSelection();
 }

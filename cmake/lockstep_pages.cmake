@@ -1,5 +1,5 @@
-# lockstep_pages(FOLDER FILE...): compiles text files into the library of a folder of src/, as the rows {"name", "text"}
-# of the generated file FOLDER/pages.inc. Call it after lockstep_folder().
+# lockstep_pages(FOLDER FILE...): compiles text files into the library of a folder of src/. Its pages.h declares
+# page_text(NAME), which returns the text of a file. Call it after lockstep_folder().
 function(lockstep_pages folder)
   set(rows "")
   foreach(file ${ARGN})
@@ -16,6 +16,7 @@ function(lockstep_pages folder)
     string(APPEND rows "{\"${name}\", R\"LOCKSTEP(${text})LOCKSTEP\"},\n")
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   endforeach()
-  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/generated/${folder}/pages.inc" CONTENT "${rows}" @ONLY)
-  target_include_directories(lockstep_${folder} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/generated")
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/generated/${folder}/pages.cc")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/pages.cc.in" "${source}" @ONLY)
+  target_sources(lockstep_${folder} PRIVATE "${source}")
 endfunction()

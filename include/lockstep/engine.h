@@ -138,6 +138,9 @@ struct FitOptions {
   int64_t patience = 0;  // end the run after this many evaluations without a lower validation loss; 0: never
   int64_t eval_batch = 1000;
   TraceOptions trace = {};
+  // Called with the predictions of a classifier on each batch of the last evaluation. Batch.first is 0 where an
+  // evaluation begins: with `patience`, the run may go on after an evaluation that could have been the last.
+  std::function<void(const BatchPredictions&)> predictions = {};
   // Polled after every step. A GPU may run up to 16 steps between two polls. True ends the run after a checkpoint.
   std::function<bool()> stop = {};
 };

@@ -84,6 +84,10 @@ class Generator {
   std::vector<GeneratedText> generate(const std::string& prompt, const GenerateOptions& options = {},
                                       const OnText& on_text = {});
 
+  // Replaces the parameters; nothing is compiled again. Throws Error unless they have the structure and shapes of the
+  // earlier ones.
+  void set_params(Gpt params);
+
   // How long the last generate() took, including compilation.
   struct Times {
     int64_t tokens = 0;        // of all samples

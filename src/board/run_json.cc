@@ -56,6 +56,7 @@ std::string run_json(const RunStore::Loaded& run) {
   out["tags"] = std::move(tags);
   out["starts"] = std::move(starts);
   out["messages"] = std::move(messages);
+  out["files"] = run.files;
   out["result"] = pairs_json(metrics.result());
   return dumped(out);
 }

@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/start_thread.h"
 #include "base/text_bytes.h"
+#include "board/run_files.h"
 #include "board/run_line.h"
 #include "charts/metrics_folder.h"
 
@@ -95,6 +96,7 @@ bool RunStore::scan_run(const std::string& name, const std::string& folder, cons
   RunPointer& run = runs_[line.id];
   if (!run) run = std::make_shared<Run>();
   const bool changed = run->path != file || run->line != line;
+  run->folder = folder;
   run->path = file;
   run->state_written = state_written;
   run->line = std::move(line);
@@ -132,6 +134,24 @@ bool RunStore::read_more() {
   return more;
 }
 
+// Notices files that loaded runs have written besides their metrics.
+void RunStore::look_for_files() {
+  std::vector<std::pair<RunPointer, std::string>> loaded;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, run] : runs_)
+      if (run->metrics) loaded.emplace_back(run, run->folder);
+  }
+  for (const auto& [run, folder] : loaded) {
+    auto files = file_versions(folder);
+    const std::lock_guard lock(mutex_);
+    if (files == run->files) continue;
+    run->files = std::move(files);
+    ++run->version;
+    changed_.notify_all();
+  }
+}
+
 void RunStore::drop_unused() {
   const std::lock_guard lock(mutex_);
   std::vector<RunPointer> loaded;
@@ -152,6 +172,7 @@ void RunStore::watch() {
     const bool more = read_more();
     if (Clock::now() - scanned >= kScan) {
       scan();
+      look_for_files();
       drop_unused();
       scanned = Clock::now();
     }
@@ -175,6 +196,7 @@ std::vector<RunLine> RunStore::list() {
 bool RunStore::with_run(const std::string& id, const std::function<void(const Loaded&)>& use) {
   RunPointer run;
   RunLine line;
+  std::map<std::string, std::string> files;
   {
     const std::lock_guard lock(mutex_);
     const auto found = runs_.find(id);
@@ -185,13 +207,21 @@ bool RunStore::with_run(const std::string& id, const std::function<void(const Lo
     if (!run->metrics) {
       const std::lock_guard metrics_lock(run->mutex);
       run->metrics = std::make_unique<charts::RunMetrics>(run->path, FileSystem::real());
+      run->files = file_versions(run->folder);
     }
+    files = run->files;
   }
   const std::lock_guard lock(run->mutex);
   if (!run->metrics) return false;  // dropped by another thread meanwhile
   if (!run->complete) run->complete = run->metrics->update(kSliceBytes);
-  use({*run->metrics, line, run->complete});
+  use({*run->metrics, line, run->complete, files});
   return true;
+}
+
+std::string RunStore::folder_of(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = runs_.find(id);
+  return found == runs_.end() ? "" : found->second->folder;
 }
 
 void RunStore::touch(const std::vector<std::string>& ids) {

@@ -46,9 +46,13 @@ class RunStore {
   struct Loaded {
     charts::RunMetrics& metrics;
     const RunLine& line;
-    bool complete;  // everything that was in the file has been read
+    bool complete;                                    // everything that was in the file has been read
+    const std::map<std::string, std::string>& files;  // see file_versions()
   };
   bool with_run(const std::string& id, const std::function<void(const Loaded&)>& use);
+
+  // The folder of a run; empty for an id of no run.
+  std::string folder_of(const std::string& id);
 
   // Keeps the metrics of these runs loaded. Unknown ids are ignored.
   void touch(const std::vector<std::string>& ids);
@@ -65,8 +69,9 @@ class RunStore {
 
  private:
   struct Run {
-    std::mutex mutex;  // of metrics
-    std::string path;  // of the metrics file
+    std::mutex mutex;                          // of metrics
+    std::string folder, path;                  // of the run, and of its metrics file
+    std::map<std::string, std::string> files;  // see file_versions(); of loaded runs
     RunLine line;
     std::filesystem::file_time_type state_written;  // of run.json when `line` was read
     std::unique_ptr<charts::RunMetrics> metrics;
@@ -80,6 +85,7 @@ class RunStore {
   void scan();
   bool scan_run(const std::string& name, const std::string& folder, const std::string& file);
   bool read_more();
+  void look_for_files();
   void drop_unused();
   Changes changes_locked() const;
 

@@ -14,8 +14,10 @@
 #include "board/access.h"
 #include "board/job_api.h"
 #include "board/pages.h"
+#include "board/run_files.h"
 #include "board/run_json.h"
 #include "board/run_store.h"
+#include "board/trace_store.h"
 #include "charts/pages.h"
 #include "http/access.h"
 #include "http/server.h"
@@ -34,6 +36,8 @@ constexpr size_t kMaxBodyBytes = 4096;
 constexpr size_t kMaxWatchedRuns = 32;
 constexpr std::chrono::milliseconds kEventPause{500};
 constexpr std::chrono::minutes kMaxStream{10};  // then the page connects again
+constexpr const char* kNoRun = "this run does not exist; it may have been deleted";
+constexpr size_t kShownRanks = 16;  // of a timeline
 
 struct PageFile {
   const char *name, *type;
@@ -46,8 +50,15 @@ constexpr PageFile kPageFiles[] = {
     {"app.js", "text/javascript"},
     {"chart.js", "text/javascript"},
     {"compare.js", "text/javascript"},
+    {"evaluation.js", "text/javascript"},
+    {"groups.js", "text/javascript"},
     {"jobs.js", "text/javascript"},
+    {"mesh.js", "text/javascript"},
+    {"panels.js", "text/javascript"},
+    {"samples.js", "text/javascript"},
     {"tag_list.js", "text/javascript"},
+    {"timeline.js", "text/javascript"},
+    {"trace.js", "text/javascript"},
 };
 
 // The integer parameter of a request; `fallback` if it is missing. Throws Error if it is not an integer.
@@ -99,6 +110,7 @@ struct Server::Parts {
     http.set_check([this](const Request& request, Response& response) { return refuse(request, response); });
     add_pages();
     add_runs();
+    add_run_files();
     add_jobs();
     http.get("/events", [this](const Request& request, Response& response) { events(request, response); });
   }
@@ -169,7 +181,53 @@ struct Server::Parts {
 
   template <class Use>
   void use_run(const std::string& id, Response& response, const Use& use) {
-    if (!store.with_run(id, use)) response.set_error(404, "this run does not exist; it may have been deleted");
+    if (!store.with_run(id, use)) response.set_error(404, kNoRun);
+  }
+
+  void add_run_files() {
+    add_run_file("/api/evaluation", [](const std::string& folder) { return evaluation_json(folder); });
+    add_run_file("/api/samples", [](const std::string& folder) { return samples_json(folder); });
+    add_run_file("/api/mesh", [](const std::string& folder) { return mesh_json(folder); });
+    add_run_file("/api/trace", [this](const std::string& folder) { return trace_json(*trace_of(folder)); });
+    http.get(R"(/api/worst\.png)", [this](const Request& request, Response& response) {
+      use_folder(request, response, [&](const std::string& folder) {
+        const std::vector<uint8_t> bytes = worst_picture(folder);
+        response.set_content({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "image/png");
+      });
+    });
+    http.get("/api/trace/slices", [this](const Request& request, Response& response) {
+      const auto seconds = [&](const char* name) {
+        return 1e-6 * static_cast<double>(integer_parameter(request, name, 0));
+      };
+      const int64_t width = integer_parameter(request, "width", 1000), first = integer_parameter(request, "first", 0);
+      if (width < 1 || width > kMaxPoints) throw_error("width is {}; give 1 to {}", width, kMaxPoints);
+      if (first < 0) throw_error("first is {}; give the index of a rank", first);
+      const TraceWindow window{seconds("from"), seconds("to"), width, static_cast<size_t>(first), kShownRanks};
+      if (!(window.from < window.to)) throw_error("from is not below to; give two times in microseconds");
+      use_folder(request, response, [&](const std::string& folder) {
+        response.set_content(slices_json(*trace_of(folder), window), kJson);
+      });
+    });
+  }
+
+  // Answers with a file of the run that the request names.
+  void add_run_file(const char* path, const std::function<std::string(const std::string& folder)>& read) {
+    http.get(path, [this, read](const Request& request, Response& response) {
+      use_folder(request, response, [&](const std::string& folder) { response.set_content(read(folder), kJson); });
+    });
+  }
+
+  template <class Use>
+  void use_folder(const Request& request, Response& response, const Use& use) {
+    const std::string folder = store.folder_of(request.get_param_value("run"));
+    if (folder.empty() || !FileSystem::real().exists(folder))
+      response.set_error(404, kNoRun);
+    else
+      use(folder);
+  }
+
+  std::shared_ptr<const Trace> trace_of(const std::string& folder) {
+    return traces.get(folder, file_versions(folder)["trace"]);
   }
 
   void add_jobs() {
@@ -236,6 +294,7 @@ struct Server::Parts {
 
   ServerOptions options;
   RunStore store;
+  TraceStore traces;
   http::Server http;
   const std::string cookie;
   std::atomic<int> streams = 0;

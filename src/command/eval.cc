@@ -16,6 +16,7 @@
 #include "command/problem_runs.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/engine.h"
+#include "train/evaluation_folder.h"
 #include "train/gpt_settings.h"
 #include "train/run.h"
 #include "train/run_folders.h"
@@ -52,7 +53,7 @@ int run(const EvalArguments& arguments) {
   const SourcePtr& set = problem.test ? problem.test : problem.validation;
   if (!set)
     throw_error("eval: {} has neither a test set nor a validation set; choose another with --dataset", config.dataset);
-  // Only the model of the run is used: nothing is written, and the devices are those of this process.
+  // Only the model of the run is used: no checkpoint is written, and the devices are those of this process.
   config.checkpoint_dir.clear();
   config.shard.clear();
   config.zero = 0;
@@ -63,7 +64,9 @@ int run(const EvalArguments& arguments) {
       {.source = set,
        .name = problem.test ? "test" : "validation",
        .class_names = info.class_names,
-       .batch_size = arguments.batch_size > 0 ? arguments.batch_size : default_eval_batch(config)},
+       .batch_size = arguments.batch_size > 0 ? arguments.batch_size : default_eval_batch(config),
+       .run_folder = run_folder_of(path),
+       .dataset = arguments.dataset.empty() ? config.dataset : arguments.dataset},
       arguments.report);
 }
 

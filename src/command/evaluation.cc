@@ -2,24 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "base/names.h"
 #include "base/print_stderr.h"
 #include "command/choice_check.h"
 #include "command/command.h"
-#include "command/contact_sheet.h"
 #include "command/evaluation_print.h"
 #include "command/help.h"
 #include "data/images/png_write.h"
 #include "lockstep/devices.h"
+#include "train/contact_sheet.h"
+#include "train/evaluation_folder.h"
 #include "train/user_program.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr int64_t kMostImages = 400;
+constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;  // of bytes that are not UTF-8
 
 // The number of images of --worst; 0 if it was not given.
 size_t worst_count(const ReportFlags& flags) {
@@ -40,10 +44,11 @@ size_t worst_count(const ReportFlags& flags) {
   return static_cast<size_t>(value);
 }
 
-void write_sheet(const EvaluatedSet& set, const ClassificationReport& report, const std::string& path) {
+void write_sheet(const EvaluatedSet& set, const ClassificationReport& report, size_t count, const std::string& path) {
   if (report.empty())
     throw Error(fmt::format("eval: the model has no classes, so there are no mistakes to draw; leave out --worst"));
-  const std::vector<ClassificationReport::Mistake> mistakes = report.worst();
+  std::vector<ClassificationReport::Mistake> mistakes = report.worst();
+  mistakes.resize(std::min(mistakes.size(), count));
   if (mistakes.empty()) {
     print_stderr("{}: eval: every example is correct, so {} was not written\n", program_name(), path);
     return;
@@ -68,14 +73,17 @@ void add_report_flags(CLI::App& command, ReportFlags& flags) {
 }
 
 int evaluate_and_report(Engine& engine, const TrainState& state, const EvaluatedSet& set, const ReportFlags& flags) {
-  ClassificationReport report(worst_count(flags));
+  const size_t drawn = worst_count(flags);
+  ClassificationReport report(std::max(drawn, set.run_folder.empty() ? 0 : kStoredMistakes));
   const EvalResult result =
       engine.evaluate(state, set.source, set.batch_size, [&](const BatchPredictions& batch) { report.add(batch); });
   if (process_index() != 0) return kDone;
-  const PrintedEvaluation printed{result, set.name, report, set.class_names};
-  fmt::print("{}", flags.format == "json" ? evaluation_json(printed) : evaluation_text(printed));
+  const EvaluationReport evaluation{result, set.name, report, set.class_names};
+  fmt::print("{}", flags.format == "json" ? evaluation_object(evaluation).dump(2, ' ', false, kReplace) + "\n"
+                                          : evaluation_text(evaluation));
   std::fflush(stdout);
-  if (!flags.worst.empty()) write_sheet(set, report, flags.worst[1]);
+  if (drawn > 0) write_sheet(set, report, drawn, flags.worst[1]);
+  if (!set.run_folder.empty()) store_evaluation(set.run_folder, evaluation, {state.step, set.dataset, set.source});
   return kDone;
 }
 

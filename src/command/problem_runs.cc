@@ -10,6 +10,7 @@
 #include "command/checkpoint_argument.h"
 #include "command/command.h"
 #include "command/evaluation.h"
+#include "train/evaluation_folder.h"
 #include "train/run_folders.h"
 
 namespace lockstep::cli {
@@ -47,14 +48,17 @@ int evaluate_problem(const EvaluationRequest& request, const ProblemFactory& mak
   if (!set)
     throw_error("eval: the task {} has neither a test set nor a validation set; return one from its function",
                 problem.task.name);
-  // Only the model of the run is used: nothing is written, and the devices are those of this process.
+  // Only the model of the run is used: no checkpoint is written, and the devices are those of this process.
   config.checkpoint_dir.clear();
   config.shard.clear();
   config.zero = 0;
   Engine engine = make_engine(config, problem.task, make_mesh({"data"}), std::max<int64_t>(checkpoint.step, 1), {});
-  return evaluate_and_report(
-      engine, engine.restore(checkpoint),
-      {.source = set, .name = problem.test ? "test" : "validation", .batch_size = request.batch_size}, request.report);
+  return evaluate_and_report(engine, engine.restore(checkpoint),
+                             {.source = set,
+                              .name = problem.test ? "test" : "validation",
+                              .batch_size = request.batch_size,
+                              .run_folder = run_folder_of(path)},
+                             request.report);
 }
 
 }  // namespace lockstep::cli

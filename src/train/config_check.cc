@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/names.h"
+#include "base/printable.h"
 #include "lockstep/alarms.h"
 #include "lockstep/data.h"
 #include "lockstep/loggers.h"
@@ -211,6 +212,16 @@ void check_model_sizes(const TrainConfig& config) {
     throw_error("kv_heads: {} does not divide heads ({}); choose a divisor", config.kv_heads, config.heads);
 }
 
+void check_samples(const TrainConfig& config) {
+  check_used(config, "sample_tokens", "model", {"gpt"});
+  if (config.sample_tokens == 0 && !config.sample_prompt.empty())
+    throw_error("sample_prompt: \"{}\" has no effect without sample_tokens; give the number of tokens of a text",
+                printable(config.sample_prompt));
+  if (config.sample_tokens > 0 && config.run_dir.empty() && !has_run_folder(config))
+    throw_error("sample_tokens: {}, but the run has no folder for its texts; {}", config.sample_tokens,
+                config.no_save ? "remove no_save" : "give run_dir instead of checkpoint_dir and log_dir");
+}
+
 void check_optimizer(const TrainConfig& config) {
   std::vector<std::string> chosen;  // by groups
   for (const ParameterGroup& group : make_parameter_groups(config))
@@ -300,6 +311,7 @@ void check_built_in_model(const TrainConfig& config) {
   check_data_dir(config);
   check_validation(config);
   check_model_sizes(config);
+  check_samples(config);
   check_stream(config);
 }
 

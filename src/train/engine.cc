@@ -182,9 +182,14 @@ void Engine::Impl::prepare(const TrainState& state, const Loader& loader, const 
     if (size > 0) steps.prepare_step(detail::arrays_of(state), example_batch(loader.source(), size), size);
   const SourcePtr& watched = fit.validation ? fit.validation : fit.test;
   if (!watched || steps_left <= 0) return;
-  const int64_t count = watched->count(), most = std::min(fit.eval_batch, count);
-  for (const int64_t size : {most, most > 0 ? count % most : 0})
-    if (size > 0) steps.prepare_evaluate(evaluated_params(state), example_batch(watched, size));
+  const auto prepare_evaluation = [&](const SourcePtr& set, bool predictions) {
+    const int64_t count = set->count(), most = std::min(fit.eval_batch, count);
+    for (const int64_t size : {most, most > 0 ? count % most : 0})
+      if (size > 0)
+        steps.prepare_evaluate(detail::evaluated_params(task, state), example_batch(set, size), predictions);
+  };
+  prepare_evaluation(watched, false);
+  if (fit.predictions) prepare_evaluation(fit.test ? fit.test : watched, true);  // the last evaluation
 }
 
 Array Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const {
@@ -262,15 +267,6 @@ void check_labels(const EvalResult& result) {
 
 }  // namespace
 
-std::vector<Array> Engine::Impl::evaluated_params(const TrainState& state) const {
-  if (state.average.empty()) return state.params;
-  std::vector<Array> out = state.params;
-  auto average = state.average.begin();
-  for (size_t i = 0; i < out.size(); ++i)
-    if (task.trained[i]) out[i] = *average++;
-  return out;
-}
-
 double EvalResult::metric(std::string_view name) const {
   std::string known;
   for (const auto& [each, value] : metrics) {
@@ -287,7 +283,7 @@ EvalResult Engine::evaluate(const TrainState& state, const SourcePtr& source, in
   if (process_count() > 1 && source->resident().empty())
     options.part = [this](int64_t n) { return process_range(impl_->shardings.examples, n); };
   Loader loader(source, options);
-  const std::vector<Array> params = impl_->evaluated_params(state);
+  const std::vector<Array> params = detail::evaluated_params(impl_->task, state);
   EvalResult result;
   result.examples = source->count();
   std::vector<double> sums, weights;

@@ -38,8 +38,6 @@ struct Engine::Impl {
   StepMetrics metrics(const StartedStep& step, std::span<const double> stats) const;
   // The examples [begin, end) of this process's part of a batch, as an argument of a compiled function.
   detail::StepBatch step_batch(const Loader& loader, const LoaderBatch& batch, int64_t begin, int64_t end) const;
-  // The parameters that evaluations use: averages of those that have one.
-  std::vector<Array> evaluated_params(const TrainState& state) const;
   // A batch with the shapes and shardings of all batches of that size.
   detail::StepBatch example_batch(const SourcePtr& source, int64_t size) const;
   // If steps run asynchronously, compiles in the background what the run will need: steps of full batches and of the last batch of an

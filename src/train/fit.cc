@@ -340,7 +340,9 @@ class FitRun {
     const TracedScope scope(TraceSpan::Kind::evaluation, "evaluate");
     meter_.pause();
     last_eval_.clear();
-    const EvalResult result = measure(watched(), fit_.validation ? "validation_" : "test_");
+    const bool several_sets = fit_.validation && fit_.test;  // then the test set is the last one
+    const EvalResult result =
+        measure(watched(), fit_.validation ? "validation_" : "test_", may_be_last() && !several_sets);
     if (fit_.validation) compare_with_best(result.loss);
     const auto labels = result.counts.find("labels"), predictions = result.counts.find("predictions");
     if (labels != result.counts.end() && predictions != result.counts.end())
@@ -350,15 +352,22 @@ class FitRun {
     if (options_.hooks.on_eval && !options_.hooks.on_eval(state_, result)) result_.ended_early = true;
     stop_if_out_of_patience();
     const bool last = state_.step == fit_.steps || ended();
-    if (fit_.validation && fit_.test && last && !result_.ended_by_alarm) measure(fit_.test, "test_");
+    if (several_sets && last && !result_.ended_by_alarm) measure(fit_.test, "test_", true);
     meter_.resume();
   }
 
+  // Whether the evaluation at this step may be the last one.
+  bool may_be_last() const {
+    return state_.step == fit_.steps || ended() ||
+           (fit_.patience > 0 && state_.evaluations_since_best + 1 >= fit_.patience);
+  }
+
   // Evaluates a set. Appends its metrics to last_eval_ and passes them to the loggers.
-  EvalResult measure(const SourcePtr& set, const std::string& prefix) {
+  EvalResult measure(const SourcePtr& set, const std::string& prefix, bool predictions) {
     std::optional<Activity> evaluating;
     if (process_index() == 0) evaluating.emplace("evaluating");
-    EvalResult result = engine_.evaluate(state_, set, fit_.eval_batch);
+    EvalResult result = engine_.evaluate(
+        state_, set, fit_.eval_batch, predictions ? fit_.predictions : std::function<void(const BatchPredictions&)>());
     Scalars metrics;
     for (const auto& [name, value] : result.metrics) metrics.emplace_back(prefix + name, value);
     for (const auto& logger : options_.loggers) logger->evaluation(state_.step, metrics);

@@ -103,12 +103,19 @@ struct Generator::Impl {
 
   Impl(GptConfig model, Gpt weights, TokenizerPtr used_tokenizer, const GeneratorOptions& options)
       : config(std::move(model)),
-        params(std::move(weights)),
         tokenizer(std::move(used_tokenizer)),
         compute(options.compute),
         read_prompt(ReadPrompt{config, {.compute = compute}}, {.donate = {1}}),
-        decode_token(DecodeToken{config, {.compute = compute}}, {.donate = {1}}) {}
+        decode_token(DecodeToken{config, {.compute = compute}}, {.donate = {1}}) {
+    set_params(std::move(weights));
+  }
 
+  void set_params(Gpt weights) {
+    check_gpt_params("generate", config, weights);
+    // Converted once, not in every step.
+    if (compute != f32) weights = tree_map([&](const Array& a) { return astype(a, compute); }, std::move(weights));
+    params = std::move(weights);
+  }
   std::vector<int32_t> prompt_ids(const std::string& prompt) const;
 
   GptConfig config;
@@ -265,11 +272,7 @@ Generator::Generator(GptConfig config, Gpt params, TokenizerPtr tokenizer, Gener
   if (!tokenizer) throw_error("generate: the tokenizer is null; load the one that the model was trained with");
   if (options.compute != f32 && options.compute != bf16 && options.compute != f16)
     throw_error("generate: the compute type is {}; choose f32, bf16 or f16", name(options.compute));
-  check_gpt_params("generate", config, params);
   config.dropout = 0;
-  // Converted once, not in every step.
-  if (options.compute != f32)
-    params = tree_map([&](const Array& a) { return astype(a, options.compute); }, std::move(params));
   impl_ = std::make_unique<Impl>(std::move(config), std::move(params), std::move(tokenizer), options);
 }
 Generator::~Generator() = default;
@@ -280,6 +283,8 @@ std::vector<GeneratedText> Generator::generate(const std::string& prompt, const 
   check(options);
   return Impl::Generation(*impl_, impl_->prompt_ids(prompt), options, on_text).run();
 }
+
+void Generator::set_params(Gpt params) { impl_->set_params(std::move(params)); }
 
 const Generator::Times& Generator::times() const { return impl_->times; }
 size_t Generator::compiled_steps() const { return impl_->decode_token.compiled(); }

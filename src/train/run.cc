@@ -28,6 +28,7 @@
 #include "train/remat.h"
 #include "train/run_files.h"
 #include "train/run_recorder.h"
+#include "train/run_reports.h"
 #include "train/shared_facts.h"
 #include "train/shared_run_folder.h"
 #include "train/startup.h"
@@ -197,6 +198,7 @@ class Run {
       const auto reading = activity(is_user_program() ? "reading data" : "reading " + config_.dataset);
       return open_problem(make_, config_);
     }();
+    check_reports(config_, problem);
     task_ = problem.task.name;
     Loader train = open_loader(config_, problem, mesh);
     const int64_t total = total_steps(config_, train);
@@ -225,7 +227,9 @@ class Run {
       metrics->set_label("run", run_name());
       loggers.push_back(metrics);
     }
-    Engine engine = make_engine(chosen, problem.task, mesh, total, std::move(loggers));
+    RunReports reports(config_, problem, state.step);
+    Engine engine = make_engine(chosen, problem.task, mesh, total, std::move(loggers), reports.hooks());
+    reports.store_mesh_of(engine);
     report_start(config_, problem, engine, train, state, total);
 
     const auto began = Clock::now();
@@ -238,10 +242,12 @@ class Run {
                                    .patience = config_.patience,
                                    .eval_batch = config_.eval_batch,
                                    .trace = trace_options(config_),
+                                   .predictions = reports.predictions(),
                                    .stop = options_.stop});
     report_examples_read(train);
     trained_ = state.step > first;
     if (!trained_ && !result.stopped) add_evaluation(result, engine, state, problem);
+    reports.store_last_evaluation(state.step, result.metrics);
     const RunOutcome outcome{.ended_by_alarm = result.ended_by_alarm,
                              .stopped = result.stopped,
                              .unsaved = result.unsaved,

@@ -17,7 +17,8 @@ namespace lockstep {
 Mesh make_devices(const TrainConfig& config);
 
 // Makes the engine of a configuration. `total_steps`: the length of the learning rate schedule.
-Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64_t total_steps, Loggers loggers);
+Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64_t total_steps, Loggers loggers,
+                   Hooks hooks = {});
 
 struct RunOptions {
   std::function<bool()> stop = {};  // see FitOptions::stop

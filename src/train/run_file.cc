@@ -1,6 +1,8 @@
 #include "train/run_file.h"
 
-#include "base/file.h"
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include "train/checkpoint_folder.h"
 #include "train/manifest.h"
 
@@ -17,6 +19,14 @@ std::string run_file(const std::string& dir, const std::string& name) {
   while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
   const std::string beside = parent_dir(trimmed) + "/" + name;
   return files.exists(beside) ? beside : "";
+}
+
+void replace_run_file(FileSystem& files, const std::string& folder, const std::string& name,
+                      std::span<const uint8_t> bytes) {
+  const std::string temporary = fmt::format("{}/.{}.tmp-{}", folder, name, ::getpid());
+  files.remove(temporary);
+  files.append(temporary, bytes);
+  files.rename(temporary, folder + "/" + name);
 }
 
 }  // namespace lockstep

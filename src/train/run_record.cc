@@ -1,7 +1,6 @@
 #include "train/run_record.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "base/text_bytes.h"
+#include "train/run_file.h"
 
 namespace lockstep {
 namespace {
@@ -219,10 +219,7 @@ std::optional<RunRecord> read_run_record(FileSystem& files, const std::string& f
 }
 
 void write_run_record(FileSystem& files, const std::string& folder, const RunRecord& record) {
-  const std::string temporary = fmt::format("{}/.run.json.tmp-{}", folder, ::getpid());
-  files.remove(temporary);
-  files.append(temporary, text_bytes(to_json(record)));
-  files.rename(temporary, folder + "/run.json");
+  replace_run_file(files, folder, "run.json", text_bytes(to_json(record)));
 }
 
 }  // namespace lockstep

@@ -42,7 +42,8 @@ Precision make_precision(const TrainConfig& config) {
 
 }  // namespace
 
-Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64_t total_steps, Loggers loggers) {
+Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64_t total_steps, Loggers loggers,
+                   Hooks hooks) {
   return Engine(std::move(task), {.mesh = mesh,
                                   .plan = make_sharding_plan(config),
                                   .accumulate = config.accumulate,
@@ -55,6 +56,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .checkpoint_every = config.checkpoint_every,
                                   .keep_last = config.keep_last,
                                   .loggers = std::move(loggers),
+                                  .hooks = std::move(hooks),
                                   .peak = config.peak_tflops * 1e12,
                                   .strict = config.strict,
                                   .config = to_map(stored_settings(config))});

@@ -129,6 +129,15 @@ NamedSharding sharding_of(const std::string& name, const Type& type, const Task&
   return {};
 }
 
+std::vector<Array> evaluated_params(const Task& task, const TrainState& state) {
+  if (state.average.empty()) return state.params;
+  std::vector<Array> out = state.params;
+  auto average = state.average.begin();
+  for (size_t i = 0; i < out.size(); ++i)
+    if (task.trained[i]) out[i] = *average++;
+  return out;
+}
+
 std::vector<Array> params_of(const Checkpoint& checkpoint, const Task& task) {
   const ArraysByName arrays(checkpoint);
   arrays.check_all_used(task);

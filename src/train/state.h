@@ -24,6 +24,9 @@ Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimi
 NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task, const Optimizer& optimizer,
                           const TrainShardings& shardings);
 
+// The parameters that evaluations use: averages of those that have one.
+std::vector<Array> evaluated_params(const Task& task, const TrainState& state);
+
 // The parameters of a checkpoint; averages of those that have one. Throws Error as from_checkpoint() does.
 std::vector<Array> params_of(const Checkpoint& checkpoint, const Task& task);
 

@@ -183,8 +183,8 @@ class CompiledSteps {
   void prepare_step(const StepState& state, const StepBatch& batch, int64_t global_size) const {
     step_.prepare(state, batch, global_size, shardings_.votes(false));
   }
-  void prepare_evaluate(const std::vector<Array>& params, const StepBatch& batch) const {
-    evaluate_.prepare(params, batch, false);
+  void prepare_evaluate(const std::vector<Array>& params, const StepBatch& batch, bool predictions) const {
+    evaluate_.prepare(params, batch, predictions);
   }
 
   // The execution plan of the step for these arguments; see Jit::instructions and Jit::plan.

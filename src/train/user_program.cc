@@ -21,7 +21,8 @@ ActiveProgram* active_program = nullptr;
 
 // Whether a key configures lockstep's own models and data sets.
 bool belongs_to_built_in_models(const ConfigKey& key) {
-  return key.group == config::kData || key.group == config::kModel || key.name == "label_smoothing";
+  return key.group == config::kData || key.group == config::kModel || key.name == "label_smoothing" ||
+         key.name == "sample_tokens" || key.name == "sample_prompt";
 }
 
 // The trainer's key as a user's program has it. Some help names a model of lockstep or its metrics.

@@ -6,6 +6,7 @@
 
 #include "board/access.h"
 #include "board/running_board.h"
+#include "board/stored_files.h"
 #include "http/access.h"
 #include "support/text.h"
 
@@ -112,6 +113,33 @@ TEST_F(Board, WrongRequestsAreAnsweredClearly) {
             "to is \"99999999999999999999\"; give a whole number");
   EXPECT_EQ(get("/api/series?tag=loss&run=0", 404).at("error"), "this run does not exist; it may have been deleted");
   EXPECT_EQ(get("/nix", 404).at("error"), "no answer to GET /nix");
+}
+
+TEST_F(Board, FilesOfRunsAreAnswered) {
+  store_files(runs_.path() + "/first");
+  const std::string run = id_of("first");
+  EXPECT_EQ(get("/api/runs/" + run).at("files").size(), 4u);
+  EXPECT_EQ(get("/api/evaluation?run=" + run).at("step"), 100);
+  EXPECT_EQ(get("/api/mesh?run=" + run).at("devices").size(), 4u);
+  EXPECT_EQ(get("/api/samples?run=" + run).at("samples").size(), 2u);
+  EXPECT_EQ(get("/api/trace?run=" + run).at("steps").size(), 3u);
+  const json part = get("/api/trace/slices?from=0&to=9000&width=100&first=1&run=" + run);
+  EXPECT_EQ(part.at("rows")[0].at("rank"), 1);
+  EXPECT_EQ(client_->Get("/api/worst.png?run=" + run)->get_header_value("Content-Type"), "image/png");
+}
+
+TEST_F(Board, WrongRequestsForFilesAreAnsweredClearly) {
+  const std::string run = "run=" + id_of("second"), slices = "/api/trace/slices?" + run + "&from=0&to=9";
+  EXPECT_EQ(get("/api/evaluation?" + run, 400).at("error"),
+            "the run has no evaluation/report.json; `lockstep eval RUN` writes it");
+  EXPECT_EQ(get(slices, 400).at("error"), "the run has no trace/rank_0.json; `lockstep train --trace` writes it");
+  EXPECT_EQ(get(slices + "&width=0", 400).at("error"), "width is 0; give 1 to 20000");
+  EXPECT_EQ(get(slices + "&first=-1", 400).at("error"), "first is -1; give the index of a rank");
+  EXPECT_EQ(get("/api/trace/slices?from=9&to=9&" + run, 400).at("error"),
+            "from is not below to; give two times in microseconds");
+  for (const char* path : {"/api/evaluation", "/api/worst.png", "/api/mesh", "/api/samples", "/api/trace"})
+    EXPECT_EQ(get(path + std::string("?run=..%2ffirst"), 404).at("error"),
+              "this run does not exist; it may have been deleted");
 }
 
 TEST_F(Board, PathsAreNotIds) {

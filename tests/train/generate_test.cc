@@ -90,6 +90,23 @@ TEST(Generate, OneCompiledStepServesEveryPosition) {
   EXPECT_EQ(generator.compiled_prefills(), 2u);
 }
 
+TEST(Generate, NewParametersCompileNothing) {
+  const GptConfig config = tiny_gpt();
+  const auto text = [](Generator& generator) {
+    return generator.generate("abc", {.tokens = 20, .temperature = 0})[0].text;
+  };
+  for (const DType compute : {f32, bf16}) {
+    Generator changed(config, tiny_params(config, 3), byte_tokenizer(), {.compute = compute}),
+        other(config, tiny_params(config, 4), byte_tokenizer(), {.compute = compute});
+    const std::string before = text(changed);
+    changed.set_params(tiny_params(config, 4));
+    EXPECT_EQ(text(changed), text(other));
+    EXPECT_NE(text(changed), before);
+    EXPECT_EQ(changed.compiled_steps(), 1u);
+    EXPECT_THROWS(changed.set_params(tiny_params(tiny_llama())), Error, "generate");
+  }
+}
+
 TEST(Generate, SeedsDecide) {
   Generator generator = tiny_generator();
   const auto text = [&](uint64_t seed) { return generator.generate("x", {.tokens = 50, .seed = seed})[0].text; };

@@ -2,10 +2,13 @@
 import { getJson, watch } from "/api.js";
 import { Chart, seriesColor, shortNumber } from "/chart.js";
 import { make, showDetails } from "/compare.js";
+import { derivedSeries, groupNames, groupOf, loggedTag, sectionNames, tagsOfGroup, withRate } from "/groups.js";
 import { refreshJobs } from "/jobs.js";
+import { Panels } from "/panels.js";
 import { TagList } from "/tag_list.js";
 
-const kMaxListed = 300, kMaxSelected = 16, kMaxCharts = 24, kJobsPause = 2000;
+const kMaxListed = 300, kMaxSelected = 16, kMaxCharts = 24, kMaxOfGroup = 12, kJobsPause = 2000;
+const kTooManyCharts = `At most ${kMaxCharts} charts can be shown.`;
 const kDefaultTags = ["loss", "validation_accuracy", "test_accuracy", "accuracy", "validation_loss", "test_loss"];
 const byId = id => document.getElementById(id);
 
@@ -15,11 +18,14 @@ const details = new Map();   // id -> run with its settings, tags and messages
 let tags = [];               // the selected metrics
 let tagsWereChosen = false;
 const charts = new Map();    // tag -> {chart, series: id -> series, busy, again}
+const sections = new Map();  // name of a group -> the element of its charts
+let known = [];              // the metrics of the selected runs
 const view = { x: "step", smooth: 0, log: false, range: null };
 let closeWatch = () => {};
 
 function remember() {
-  const state = new URLSearchParams({ runs: selected.join(","), ...(tagsWereChosen ? { tags: tags.join(",") } : {}) });
+  const state = new URLSearchParams({ runs: selected.join(","), ...(tagsWereChosen ? { tags: tags.join(",") } : {}),
+    ...(panels.open === "curves" ? {} : { show: panels.open }) });
   history.replaceState(null, "", `#${state}`);
 }
 
@@ -28,6 +34,7 @@ function recall() {
   selected.push(...list("runs").slice(0, kMaxSelected));
   tags = list("tags").slice(0, kMaxCharts);
   tagsWereChosen = tags.length > 0;
+  panels.choose(state.get("show") || "curves");
 }
 
 function listedRuns() {
@@ -117,7 +124,7 @@ async function refresh(ids) {
 
 function showSelection() {
   const chosen = selected.map(id => details.get(id)).filter(Boolean);
-  const known = [...new Set(chosen.flatMap(run => run.tags))];
+  known = withRate([...new Set(chosen.flatMap(run => run.tags))]);
   if (!tagsWereChosen) {
     const loss = known.filter(tag => tag === "loss"), others = kDefaultTags.slice(1).filter(tag => known.includes(tag));
     tags = [...loss, ...others].slice(0, 4);
@@ -126,6 +133,7 @@ function showSelection() {
   byId("tag-count").textContent = known.length;
   tagList.set(known, new Set(tags));
   showDetails(byId("details"), chosen);
+  panels.set(chosen);
   const loading = chosen.filter(run => !run.complete);
   if (loading.length > 0)
     byId("message").textContent = loading.map(run => `Reading ${run.name}: ${Math.round(100 * run.bytes_read / Math.max(run.bytes, 1))} %`).join(", ");
@@ -143,17 +151,57 @@ function arrangeCharts() {
   for (const tag of added) {
     const chart = new Chart(tag, zoom, () => toggleTag(tag));
     charts.set(tag, { chart, series: new Map(), busy: false, again: false });
-    byId("charts").append(chart.element);
+    sections.get(groupOf(tag)).lastChild.append(chart.element);
   }
+  arrangeSections();
   for (const tag of added) fetchChart(tag, selected);
   showCharts();
+}
+
+// A heading above the charts of each group, if charts of several groups are shown.
+function arrangeSections() {
+  const used = new Set(tags.map(groupOf));
+  for (const [name, element] of sections) {
+    element.hidden = !used.has(name);
+    element.firstChild.textContent = used.size > 1 ? name : "";
+    element.lastChild.append(...tags.filter(tag => groupOf(tag) === name).map(tag => charts.get(tag).chart.element));
+  }
+  for (const button of byId("groups").children) {
+    const own = tagsOfGroup(button.textContent, known, kMaxOfGroup), shown = own.filter(tag => tags.includes(tag)).length;
+    button.disabled = own.length === 0;
+    button.setAttribute("aria-pressed", shown === 0 ? "false" : shown === own.length ? "true" : "mixed");
+  }
+}
+
+function makeGroups() {
+  for (const name of sectionNames) {
+    const element = make("section", undefined, { class: "group", "aria-label": name });
+    element.append(make("h2"), make("div", undefined, { class: "charts" }));
+    sections.set(name, element);
+  }
+  byId("charts").append(...sections.values());
+  for (const name of groupNames) {
+    const button = make("button", name, { type: "button", "aria-pressed": "false" });
+    button.addEventListener("click", () => toggleGroup(name));
+    byId("groups").append(button);
+  }
+}
+
+// Shows all metrics of a group, or hides them if all are shown.
+function toggleGroup(name) {
+  const own = tagsOfGroup(name, known, kMaxOfGroup), missing = own.filter(tag => !tags.includes(tag));
+  tagsWereChosen = true;
+  if (tags.length + missing.length > kMaxCharts) byId("message").textContent = kTooManyCharts;
+  tags = missing.length === 0 ? tags.filter(tag => groupOf(tag) !== name) : [...tags, ...missing].slice(0, kMaxCharts);
+  remember();
+  showSelection();
 }
 
 function toggleTag(tag) {
   tagsWereChosen = true;
   if (tags.includes(tag)) tags = tags.filter(each => each !== tag);
   else if (tags.length < kMaxCharts) tags = [...tags, tag];
-  else byId("message").textContent = `At most ${kMaxCharts} charts can be shown.`;
+  else byId("message").textContent = kTooManyCharts;
   remember();
   showSelection();
 }
@@ -188,8 +236,8 @@ async function fetchChart(tag, ids) {
   const points = Math.min(2000, Math.max(200, entry.chart.canvas.clientWidth));
   await Promise.all(ids.map(async id => {
     try {
-      const range = stepsOf(view.range, entry.series.get(id), details.get(id));
-      entry.series.set(id, await getJson("/api/series", { run: id, tag, points, ...range }));
+      const range = stepsOf(view.range, entry.series.get(id), details.get(id)), logged = loggedTag(tag, details.get(id));
+      entry.series.set(id, derivedSeries(tag, logged, await getJson("/api/series", { run: id, tag: logged, points, ...range })));
     } catch {
       entry.series.delete(id);  // refresh() reports a run that is gone
     }
@@ -243,9 +291,10 @@ function showView(name) {
 function key(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input[type=search], select")) return;
   const axes = ["step", "time", "epoch"];
+  if (/^[1-9]$/.test(event.key)) return panels.chooseAt(Number(event.key) - 1);
   const actions = {
     "/": () => byId("search").focus(),
-    m: () => { byId("metrics").open = true; byId("tag-filter").focus(); },
+    m: () => { panels.choose("curves"); byId("metrics").open = true; byId("tag-filter").focus(); },
     x: () => setAxis(axes[(axes.indexOf(view.x) + 1) % 3]),
     l: () => byId("log").click(),
     r: () => zoom(null),
@@ -256,6 +305,8 @@ function key(event) {
   actions[event.key]();
 }
 
+makeGroups();
+const panels = new Panels(remember);
 const tagList = new TagList(byId("tag-list"), byId("tag-filter"), toggleTag);
 byId("search").addEventListener("input", showRuns);
 byId("sort").addEventListener("change", showRuns);

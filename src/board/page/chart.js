@@ -3,6 +3,7 @@
 const kMargin = { left: 58, right: 24, top: 8, bottom: 30 };
 
 const styles = () => getComputedStyle(document.documentElement);
+export const seriesVariable = index => `var(--series-${index % 8})`;  // follows the light or dark mode
 export const seriesColor = index => styles().getPropertyValue(`--series-${index % 8}`).trim();
 
 export function shortNumber(value) {

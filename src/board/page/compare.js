@@ -1,4 +1,4 @@
-// Tables about the selected runs: summary, alarms, and the settings with their differences.
+// Elements and tables; tables about the selected runs: summary, alarms, and the settings with their differences.
 import { shortDuration, shortNumber } from "/chart.js";
 
 export function make(name, text, attributes = {}) {
@@ -8,20 +8,23 @@ export function make(name, text, attributes = {}) {
   return element;
 }
 
-// Rows of [header, value of each run].
-function table(runs, rows) {
+// Each row begins with its heading. A value is a text or an element.
+export function table(headings, rows) {
   const element = make("table"), head = make("tr");
-  head.append(make("th"), ...runs.map(run => make("th", run.name, { scope: "col" })));
+  head.append(...headings.map(name => name === "" ? make("td") : make("th", name, { scope: "col" })));
   element.append(head);
   for (const [name, ...values] of rows) {
-    const row = make("tr");
-    row.append(make("th", name, { scope: "row" }), ...values.map(value => make("td", value)));
+    const row = make("tr"), heading = make("th", undefined, { scope: "row" });
+    heading.append(name);
+    row.append(heading, ...values.map(value => make("td", value)));
     element.append(row);
   }
   const wide = make("div", undefined, { class: "wide" });
   wide.append(element);
   return wide;
 }
+
+const runTable = (runs, rows) => table(["", ...runs.map(run => run.name)], rows);
 
 const value = (run, names) => {
   for (const name of names) {
@@ -67,7 +70,7 @@ function settingRows(runs) {
 export function showDetails(element, runs) {
   element.replaceChildren();
   if (runs.length === 0) return;
-  element.append(make("h2", "Summary"), table(runs, summaryRows(runs)));
+  element.append(make("h2", "Summary"), runTable(runs, summaryRows(runs)));
   const alarms = runs.flatMap(run => run.messages.filter(each => each.alarm)
     .map(each => make("li", `${run.name}, step ${each.step}: ${each.text}`, { class: "alarm" })));
   if (alarms.length > 0) {
@@ -83,11 +86,11 @@ export function showDetails(element, runs) {
   }
   const [differing, equal] = settingRows(runs);
   element.append(make("h2", "Settings"));
-  if (differing.length > 0) element.append(table(runs, differing));
+  if (differing.length > 0) element.append(runTable(runs, differing));
   else if (runs.length > 1) element.append(make("p", "The settings are equal.", { class: "note" }));
   if (equal.length > 0) {
     const more = make("details");
-    more.append(make("summary", runs.length > 1 ? "Settings that are equal" : "All settings"), table(runs, equal));
+    more.append(make("summary", runs.length > 1 ? "Settings that are equal" : "All settings"), runTable(runs, equal));
     element.append(more);
   }
 }

@@ -1,4 +1,4 @@
-// The list of metrics. Only the visible rows are elements of the page, so that tens of thousands of metrics stay fluid.
+// A list to choose from: metrics, parameters. Only the visible rows are elements of the page, so that tens of thousands of entries stay fluid.
 
 const kRowHeight = 24;
 
@@ -9,6 +9,7 @@ export class TagList {
     this.tags = this.shown = [];
     this.selected = new Set();
     this.active = 0;
+    this.prefix = "tag";  // of the ids of rows
     this.space = document.createElement("div");
     this.space.className = "space";
     element.append(this.space);
@@ -52,7 +53,7 @@ export class TagList {
     this.space.replaceChildren(...this.shown.slice(first, first + count).map((tag, i) => {
       const row = document.createElement("div"), index = first + i;
       row.className = index === this.active ? "tag active" : "tag";
-      row.id = `tag-${index}`;
+      row.id = `${this.prefix}-${index}`;
       row.dataset.index = index;
       row.style.top = `${index * kRowHeight}px`;
       row.setAttribute("role", "option");
@@ -63,7 +64,7 @@ export class TagList {
       row.title = tag;
       return row;
     }));
-    this.element.setAttribute("aria-activedescendant", `tag-${this.active}`);
+    this.element.setAttribute("aria-activedescendant", `${this.prefix}-${this.active}`);
   }
 
   choose(index) {

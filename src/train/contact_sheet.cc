@@ -1,4 +1,4 @@
-#include "command/contact_sheet.h"
+#include "train/contact_sheet.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "command/evaluation_print.h"
 #include "data/images/draw.h"
+#include "train/evaluation_json.h"
 #include "train/read_examples.h"
 
-namespace lockstep::cli {
+namespace lockstep {
 namespace {
 
 constexpr int64_t kLeastCell = 84, kGap = 6, kLines = 3;
@@ -35,7 +35,17 @@ std::string fitting(const std::string& text, const std::string& end, int64_t col
   return text.substr(0, room) + end;
 }
 
+bool is_image(const Type& example) {
+  const size_t rank = example.shape.size();
+  return example.dtype == u8 && (rank == 2 || (rank == 3 && (example.shape[2] == 1 || example.shape[2] == 3)));
+}
+
 }  // namespace
+
+bool has_images(const Source& source) {
+  return std::ranges::any_of(source.fields(),
+                             [](const Field& field) { return field.name == "images" && is_image(field.example); });
+}
 
 detail::DecodedImage contact_sheet(const Source& source, const std::vector<ClassificationReport::Mistake>& mistakes,
                                    const std::vector<std::string>& class_names) {
@@ -75,4 +85,4 @@ detail::DecodedImage contact_sheet(const Source& source, const std::vector<Class
   return sheet;
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -18,6 +19,7 @@
 #include "base/check.h"
 #include "base/live_line.h"
 #include "base/names.h"
+#include "cluster/session.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
 #include "lockstep/jit.h"
@@ -28,6 +30,8 @@
 
 namespace lockstep {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 // The functions of Engine::Impl that the loop calls; see engine_impl.h.
 struct StepFunctions {
@@ -68,9 +72,9 @@ class FitRun {
       const bool evaluated = watched() && !result_.stopped && !result_.ended_by_alarm &&
                              (last || (eval_every_ > 0 ? state_.step % eval_every_ == 0 : last_of_epoch));
       if (evaluated) evaluate();
-      const bool due = options_.checkpoint_every > 0 ? state_.step % options_.checkpoint_every == 0 : evaluated;
       // The state after a fatal alarm must not be resumed, so it is not saved.
-      if ((due || state_.step == fit_.steps || ended()) && !result_.ended_by_alarm) save(evaluated);
+      if (result_.ended_by_alarm) continue;
+      if (state_.step == fit_.steps || ended() || is_save_due(evaluated)) save(evaluated);
     }
     return end();
   }
@@ -294,6 +298,17 @@ class FitRun {
     result_.ended_early = result_.out_of_patience = true;
   }
 
+  // Whether to save after this step, which is not the last one. All processes get the same answer.
+  bool is_save_due(bool evaluated) const {
+    if (options_.checkpoint_every > 0) return state_.step % options_.checkpoint_every == 0;
+    if (!evaluated || !checkpointer_) return false;
+    const bool best = options_.keep_best && fit_.validation && state_.best_step == state_.step;
+    if (options_.checkpoint_seconds == 0 || best) return true;
+    const bool due = Clock::now() - saved_at_ >= std::chrono::duration<double>(options_.checkpoint_seconds);
+    if (process_count() == 1) return due;
+    return current_session()->exchange("save is due", due ? "1" : "0")[0] == "1";  // by the first one's clock
+  }
+
   // `evaluated`: last_eval_ was measured on the current state, so it is stored in the checkpoint.
   void save(bool evaluated) {
     if (!checkpointer_) return;
@@ -304,6 +319,7 @@ class FitRun {
     if (evaluated)
       for (const auto& [name, value] : last_eval_) checkpoint.metrics[name] = value;
     checkpointer_->save(std::move(checkpoint));
+    saved_at_ = Clock::now();
     report_failures();
     meter_.resume();
   }
@@ -360,6 +376,7 @@ class FitRun {
   Alarms alarms_;
   Meter meter_;
   std::unique_ptr<Checkpointer> checkpointer_;
+  Clock::time_point saved_at_ = Clock::now();  // the last save, or the begin of the run
   int64_t first_step_ = 0;
   int64_t reported_ = 0;  // the last step that was reported
   std::vector<StartedStep> running_, pending_;

@@ -1,9 +1,9 @@
 #include <fmt/chrono.h>
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
 #include <cmath>
 #include <ctime>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -58,7 +58,7 @@ class JsonLinesLogger final : public Logger {
     const char* comma = "";
     for (const auto& [key, value] : info.config)
       add("{}{}:{}", std::exchange(comma, ","), json_quoted(key), json_quoted(value));
-    file_.buffer() += "}";
+    add("}}");
     close_line();
     file_.flush();
   }
@@ -93,7 +93,7 @@ class JsonLinesLogger final : public Logger {
  private:
   template <class... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(file_.buffer()), format, std::forward<Args>(args)...);
+    fmt::format_to(fmt::appender(line_), format, std::forward<Args>(args)...);
   }
 
   void open_line(const char* kind, int64_t step) {
@@ -101,22 +101,26 @@ class JsonLinesLogger final : public Logger {
   }
 
   void close_line() {
-    file_.buffer() += "}\n";
+    add("}}\n");
+    file_.buffer().append(line_.data(), line_.size());
+    line_.clear();
     file_.added();
   }
 
+  // Called at every step, so formats are compiled.
   void add_scalars(const Scalars& scalars) {
+    const fmt::appender out(line_);
     for (const auto& [name, value] : scalars) {
       // Avoid the names of the fixed fields of a line.
       const bool taken = name == "kind" || name == "step" || name == "time";
       if (plain(name))
-        add(",\"{}{}\":", taken ? "scalar_" : "", name);
+        fmt::format_to(out, FMT_COMPILE(",\"{}{}\":"), taken ? "scalar_" : "", name);
       else
         add(",{}:", json_quoted(name));
       if (std::isfinite(value))
-        add("{}", value);
+        fmt::format_to(out, FMT_COMPILE("{}"), value);
       else
-        file_.buffer() += "null";  // JSON has neither nan nor inf
+        add("null");  // JSON has neither nan nor inf
     }
   }
 
@@ -129,6 +133,7 @@ class JsonLinesLogger final : public Logger {
   }
 
   LogFile file_;
+  fmt::memory_buffer line_;  // the current line
 };
 
 }  // namespace

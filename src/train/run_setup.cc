@@ -43,6 +43,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .seed = config.seed,
                                   .checkpoint_dir = config.checkpoint_dir,
                                   .checkpoint_every = config.checkpoint_every,
+                                  .checkpoint_seconds = config.checkpoint_seconds,
                                   .keep_last = config.keep_last,
                                   .loggers = std::move(loggers),
                                   .strict = config.strict,

@@ -103,6 +103,8 @@ struct EngineOptions {
   bool keep_best = true;        // also keep the checkpoint with the lowest validation loss
   FileSystem* files = nullptr;  // null: the real file system
   Loggers loggers = {};
+  // Log histograms of parameters and gradients at every evaluation. The gradients are those of the last batch.
+  bool histograms = false;
   Hooks hooks = {};
   bool strict = false;                             // the first alarm ends the run
   std::map<std::string, std::string> config = {};  // stored in checkpoints and passed to loggers

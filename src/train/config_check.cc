@@ -288,6 +288,8 @@ void check_loggers(const TrainConfig& config) {
     if (file && config.log_dir.empty() && !has_run_folder(config))
       throw_error("loggers: {} writes a file; {}", logger, config.no_save ? "remove no_save" : "set log_dir");
   }
+  if (config.histograms && logger_names(config).find("tensorboard") == std::string::npos)
+    throw_error("histograms: only the logger tensorboard stores them; add --loggers +tensorboard");
 }
 
 // Checks the settings that a user's program does not have.

@@ -40,6 +40,8 @@ struct StepFunctions {
   std::function<bool(const TrainState&, const Loader&, int64_t batch_size)> can_start_several;
   std::function<Array(TrainState&, const Loader&, const LoaderBatches&)> start_several;
   std::function<void(const TrainState&, const Loader&, const FitOptions&)> prepare;
+  std::function<void(const Loader&, const LoaderBatch&)> log_examples;
+  std::function<void(const TrainState&, const Loader&, const LoaderBatch&)> log_histograms;
 };
 
 // One call of fit().
@@ -154,6 +156,8 @@ class FitRun {
     }();
     for (const auto& logger : options_.loggers)
       for (const LoaderBatch& batch : batches.each) logger->batch(batch);
+    if (state_.step == 0) steps_.log_examples(train_, batches.each[0]);
+    if (options_.histograms) last_batch_ = batches.each.back();
     World::current().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
     // The first launch of each kind compiles; that time does not count as training.
     const bool first = compiled_.emplace(several, batches.each[0].global_size).second;
@@ -269,6 +273,7 @@ class FitRun {
     stop_if_out_of_patience();
     const bool last = state_.step == fit_.steps || ended();
     if (fit_.validation && fit_.test && last && !result_.ended_by_alarm) measure(fit_.test, "test_");
+    if (options_.histograms) steps_.log_histograms(state_, train_, last_batch_);
     meter_.resume();
   }
 
@@ -381,6 +386,7 @@ class FitRun {
   int64_t reported_ = 0;  // the last step that was reported
   std::vector<StartedStep> running_, pending_;
   std::vector<StepMetrics> finished_;
+  LoaderBatch last_batch_;                         // with EngineOptions::histograms
   std::optional<Array> several_stats_;             // the statistics of running_ if these were started in one launch
   std::optional<bool> several_;                    // whether the compiled step allows several steps per launch
   std::set<std::pair<bool, int64_t>> compiled_;    // launches made before: (several steps, batch size)
@@ -404,7 +410,9 @@ FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& option
       [this](const StartedStep& step, std::span<const double> stats) { return impl_->metrics(step, stats); },
       [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->can_start_several(s, l, size); },
       [this](TrainState& s, const Loader& l, const LoaderBatches& b) { return impl_->start(s, l, b); },
-      [this](const TrainState& s, const Loader& l, const FitOptions& f) { impl_->prepare(s, l, f); }};
+      [this](const TrainState& s, const Loader& l, const FitOptions& f) { impl_->prepare(s, l, f); },
+      [this](const Loader& l, const LoaderBatch& b) { impl_->log_examples(l, b); },
+      [this](const TrainState& s, const Loader& l, const LoaderBatch& b) { impl_->log_histograms(s, l, b); }};
   return FitRun(*this, steps, state, train, options)();
 }
 

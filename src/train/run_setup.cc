@@ -46,6 +46,7 @@ Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64
                                   .checkpoint_seconds = config.checkpoint_seconds,
                                   .keep_last = config.keep_last,
                                   .loggers = std::move(loggers),
+                                  .histograms = config.histograms,
                                   .strict = config.strict,
                                   .config = to_map(stored_settings(config))});
 }

@@ -35,8 +35,7 @@ struct LogImage {
   std::vector<uint8_t> pixels = {};
 };
 
-// How often values occur: counts[i] are above limits[i - 1] and at most limits[i]. The first and the last bucket are not
-// empty.
+// How often values occur: counts[i] are between limits[i - 1] and limits[i]. The first and the last bucket are not empty.
 struct Histogram {
   int64_t count = 0;
   double min = 0, max = 0, sum = 0, sum_of_squares = 0;

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/device_put.h"
 #include "lockstep/distributed.h"
+#include "lockstep/jit.h"
 #include "lockstep/rearrange.h"
 #include "train/engine_impl.h"
 #include "train/state.h"
@@ -58,9 +58,10 @@ void Engine::Impl::log_examples(const Loader& loader, const LoaderBatch& batch) 
 
 void Engine::Impl::log_histograms(const TrainState& state, const Loader& loader, const LoaderBatch& batch) const {
   const bool shows = show_media(options.loggers);
+  const auto gather = jit([](const Array& x) { return x; }, {.out_shardings = {shardings.replicated}});
   const auto log = [&](const std::string& tag, const Array& array, float factor) {
     // Every process takes part in assembling an array that is sharded over processes.
-    const Array whole = process_count() > 1 ? device_put(array, shardings.replicated) : array;
+    const Array whole = process_count() > 1 && !array.is_fully_replicated() ? gather(array) : array;
     if (!shows) return;
     auto values = whole.to_vector<float>();
     if (factor != 1)

@@ -221,8 +221,13 @@ std::optional<RunRecord> read_run_record(FileSystem& files, const std::string& f
 void write_run_record(FileSystem& files, const std::string& folder, const RunRecord& record) {
   const std::string temporary = fmt::format("{}/.run.json.tmp-{}", folder, ::getpid());
   files.remove(temporary);
-  files.append(temporary, text_bytes(to_json(record)));
-  files.rename(temporary, folder + "/run.json");
+  try {
+    files.append(temporary, text_bytes(to_json(record)));
+    files.rename(temporary, folder + "/run.json");
+  } catch (const IoError&) {
+    files.remove(temporary);  // part of it may be on a full disk
+    throw;
+  }
 }
 
 }  // namespace lockstep

@@ -316,6 +316,8 @@ TEST(Config, InvalidValuesAreRejected) {
                  "loggers: +csv and jsonl are given; write + before all names, to add them to the default, or before "
                  "none");
   expect_invalid({{"loggers", "+csv"}, {"no_save", "true"}}, "loggers: csv writes a file; remove no_save");
+  expect_invalid({{"histograms", "true"}, {"log_dir", "x"}},
+                 "histograms: only the logger tensorboard stores them; add --loggers +tensorboard");
   expect_invalid({{"loggers", "consle"}}, "did you mean \"console\"?");
   expect_invalid({{"loggers", "console,csv"}, {"checkpoint_dir", "c"}}, "loggers: csv writes a file; set log_dir");
   expect_invalid({{"loggers", "console,csv"}, {"no_save", "true"}}, "loggers: csv writes a file; remove no_save");

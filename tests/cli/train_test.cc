@@ -100,8 +100,8 @@ TEST(Train, SavedRunContinuesWithoutAReader) {
                command)
         .wait();
   };
-  EXPECT_EQ(piped({"--steps", "400", "--eval-every", "400", "--checkpoint-dir", dir.path() + "/run"}).exit_code, 0);
-  EXPECT_EQ(list_checkpoints(dir.path() + "/run"), std::vector<int64_t>{400});
+  EXPECT_EQ(piped({"--steps", "100", "--eval-every", "100", "--checkpoint-dir", dir.path() + "/run"}).exit_code, 0);
+  EXPECT_EQ(list_checkpoints(dir.path() + "/run"), std::vector<int64_t>{100});
   EXPECT_EQ(piped({"--steps", "1000000"}).exit_code, 141);  // its result would be lost
 }
 

@@ -97,11 +97,16 @@ struct EngineOptions {
   double ema_decay = 0;
   uint64_t seed = 0;
   std::string checkpoint_dir = {};  // empty: no checkpoints are written
-  int64_t checkpoint_every = 0;     // steps; 0: at every evaluation and at the end
+  int64_t checkpoint_every = 0;     // steps; 0: at evaluations and at the end
+  // Without checkpoint_every: an evaluation is followed by a save if the last one was at least this long ago, or if its
+  // validation loss is the lowest so far and keep_best is set; 0: always.
+  int64_t checkpoint_seconds = 0;
   int64_t keep_last = 3;
   bool keep_best = true;        // also keep the checkpoint with the lowest validation loss
   FileSystem* files = nullptr;  // null: the real file system
   Loggers loggers = {};
+  // Log histograms of parameters and gradients at every evaluation. The gradients are those of the last batch.
+  bool histograms = false;
   Hooks hooks = {};
   // Peak operations per second of a lane (a GPU, or the CPU), for the metric "mfu"; 0: that of known GPUs.
   double peak = 0;

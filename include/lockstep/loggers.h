@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,23 @@ struct RunInfo {
   std::vector<std::string> sets = {"test"};  // that are evaluated: "validation", "test"
 };
 
+// Pixels (rows, cols, channels), 0 to 255. One channel is gray, three are RGB.
+struct LogImage {
+  int64_t rows = 0, cols = 0, channels = 0;
+  std::vector<uint8_t> pixels = {};
+};
+
+// How often values occur: counts[i] are between limits[i - 1] and limits[i]. The first and the last bucket are not empty.
+struct Histogram {
+  int64_t count = 0;
+  double min = 0, max = 0, sum = 0, sum_of_squares = 0;
+  std::vector<double> limits = {};
+  std::vector<int64_t> counts = {};
+};
+// Counts the finite values. A bucket is as wide as an eighth of the power of two below it; magnitudes below 2^-40 share
+// one bucket.
+Histogram make_histogram(std::span<const float> values);
+
 class Logger {
  public:
   virtual ~Logger() = default;
@@ -49,6 +67,20 @@ class Logger {
   // A message for the user, such as an alarm (`alarm` is true).
   virtual void message(int64_t step, const std::string& text, bool alarm) { (void)step, (void)text, (void)alarm; }
   virtual void end(int64_t step, const Scalars& final_metrics) { (void)step, (void)final_metrics; }
+
+  // Images, histograms and texts by name, such as "gradients/dense/0/w". TensorBoard shows them; other loggers ignore
+  // them. The text is Markdown.
+  virtual void log_image(const std::string& tag, int64_t step, const LogImage& image) {
+    (void)tag, (void)step, (void)image;
+  }
+  virtual void log_histogram(const std::string& tag, int64_t step, const Histogram& histogram) {
+    (void)tag, (void)step, (void)histogram;
+  }
+  virtual void log_text(const std::string& tag, int64_t step, const std::string& text) {
+    (void)tag, (void)step, (void)text;
+  }
+  // Whether this logger uses images and histograms. The trainer computes them only then.
+  virtual bool shows_media() const { return false; }
 };
 using Loggers = std::vector<std::shared_ptr<Logger>>;
 

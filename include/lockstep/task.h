@@ -58,6 +58,9 @@ struct Task {
   // Parameters and a batch without labels -> what the model predicts: logits [n, classes] of a classifier, numbers [n] in
   // the unit of the target, or logits [n, t, vocabulary]. `lockstep predict` and `export` need it. May be empty.
   std::function<Array(const std::vector<Array>& params, const BatchArrays& batch, const nn::Mode&)> outputs = {};
+  // A batch -> the images that a training step reads, u8 [n, rows, cols] or [n, rows, cols, channels], for loggers that
+  // show examples. Empty: there are none.
+  std::function<Array(const BatchArrays& batch, const nn::Mode&)> images = {};
   // Adds metrics that follow from the means of a step or an evaluation, such as a perplexity. May be empty.
   std::function<void(Scalars& means)> derive = {};
   // What rates count besides examples: "tokens", and how many an example has. Empty: nothing.

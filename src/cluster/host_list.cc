@@ -51,8 +51,10 @@ class Expander {
       if (c == ']') fail("it has an unmatched closing bracket");
       if (c == ' ' || c == '\t' || c == '\n') fail("it contains a space");
       if (c != '[') {
-        check_length(++longest);
-        for (std::string& name : names) name += c;
+        const size_t first = at_ - 1;
+        at_ = std::min(text_.find_first_of(",[] \t\n", at_), text_.size());
+        check_length(longest += at_ - first);
+        for (std::string& name : names) name += text_.substr(first, at_ - first);
         continue;
       }
       const std::vector<std::string> numbers = bracket();

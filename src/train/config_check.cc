@@ -294,13 +294,23 @@ void check_checkpoints(const TrainConfig& config) {
                 config.resume);
 }
 
+// Whether a word of --loggers adds a logger to the default ones, such as "+csv".
+bool is_added_logger(const std::string& word) { return word.starts_with('+'); }
+
 void check_loggers(const TrainConfig& config) {
-  for (const std::string& logger : config.loggers) {
+  for (const std::string& word : config.loggers) {
+    const bool added = is_added_logger(word);
+    if (added != is_added_logger(config.loggers[0]))
+      throw_error("loggers: {} and {} are given; write + before all names, to add them to the default, or before none",
+                  config.loggers[0], word);
+    const std::string logger = word.substr(added ? 1 : 0);
     check_one_of("loggers", logger, {"console", "compact", "batches", "jsonl", "csv", "tensorboard"});
     const bool file = logger != "console" && logger != "compact" && logger != "batches";
     if (file && config.log_dir.empty() && !has_run_folder(config))
       throw_error("loggers: {} writes a file; {}", logger, config.no_save ? "remove no_save" : "set log_dir");
   }
+  if (config.histograms && logger_names(config).find("tensorboard") == std::string::npos)
+    throw_error("histograms: only the logger tensorboard stores them; add --loggers +tensorboard");
 }
 
 // Checks the settings that a user's program does not have.
@@ -418,10 +428,13 @@ Optimizer make_optimizer(const TrainConfig& config, int64_t total_steps) {
 }
 
 std::string logger_names(const TrainConfig& config) {
-  if (!config.loggers.empty()) return fmt::format("{}", fmt::join(config.loggers, ","));
-  std::string out = config.quiet ? "" : "console";
-  if (!config.log_dir.empty()) out += out.empty() ? "jsonl,csv,tensorboard" : ",jsonl,csv,tensorboard";
-  return out;
+  std::vector<std::string> out;
+  if (config.loggers.empty() || is_added_logger(config.loggers[0])) {
+    if (!config.quiet) out.emplace_back("console");
+    if (!config.log_dir.empty()) out.emplace_back("jsonl");
+  }
+  for (const std::string& word : config.loggers) out.push_back(word.substr(is_added_logger(word) ? 1 : 0));
+  return fmt::format("{}", fmt::join(out, ","));
 }
 
 bool has_run_folder(const TrainConfig& config) {

@@ -1,8 +1,8 @@
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,12 +113,15 @@ class CsvLogger final : public Logger {
     std::fill(values_.begin(), values_.end(), nullptr);
     for (size_t i = 0; i < scalars.size(); ++i) values_[column(scalars[i].first, i + 2)] = &scalars[i].second;
     if (columns_.size() > before) widen(columns_.size() - before);
-    fmt::format_to(std::back_inserter(file_.buffer()), "{},{:.3f}", step, file_.unix_seconds());
+    line_.clear();
+    const fmt::appender out(line_);
+    fmt::format_to(out, FMT_COMPILE("{},{:.3f}"), step, file_.unix_seconds());
     for (size_t i = 2; i < values_.size(); ++i) {
-      file_.buffer() += ',';
-      if (values_[i] != nullptr) fmt::format_to(std::back_inserter(file_.buffer()), "{}", *values_[i]);
+      line_.push_back(',');
+      if (values_[i] != nullptr) fmt::format_to(out, FMT_COMPILE("{}"), *values_[i]);
     }
-    file_.buffer() += '\n';
+    line_.push_back('\n');
+    file_.buffer().append(line_.data(), line_.size());
     file_.added();
   }
 
@@ -154,6 +157,7 @@ class CsvLogger final : public Logger {
   std::vector<std::string> sets_ = {"test"};  // that are evaluated
   std::vector<std::string> columns_;
   std::vector<const double*> values_;  // of the current row; null: empty
+  fmt::memory_buffer line_;            // the current row
 };
 
 }  // namespace

@@ -112,6 +112,20 @@ void Engine::Impl::check(const LoaderBatch& batch) const {
         process_index(), batch.size, batch.global_size, options.accumulate);
 }
 
+detail::AccumulatedGrads Engine::Impl::accumulate(const detail::StepState& state, const Loader& loader,
+                                                  const LoaderBatch& batch) const {
+  std::optional<detail::AccumulatedGrads> sum;
+  for (int64_t i = 0; i < options.accumulate; ++i) {
+    const Range range = shard_range(batch.size, options.accumulate, i);
+    // Without micro-batches, a process that has none of the examples takes part as well.
+    if (range.size() == 0 && options.accumulate > 1) continue;
+    const detail::StepBatch part = step_batch(loader, batch, range.begin, range.end);
+    if (!sum) sum = steps.zero_sum(state, part, batch.global_size);
+    sum = steps.accumulate(*sum, state, part, batch.global_size, static_cast<int>(i));
+  }
+  return *std::move(sum);
+}
+
 StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const LoaderBatch& batch,
                                 bool ask_to_stop) const {
   check(batch);
@@ -119,15 +133,7 @@ StartedStep Engine::Impl::start(TrainState& state, const Loader& loader, const L
   detail::StepOutputs outputs = replace_arrays(state, [&](const detail::StepState& before) {
     if (options.accumulate == 1)
       return steps.step(before, step_batch(loader, batch, 0, batch.size), batch.global_size, votes);
-    std::optional<detail::AccumulatedGrads> sum;
-    for (int64_t i = 0; i < options.accumulate; ++i) {
-      const Range range = shard_range(batch.size, options.accumulate, i);
-      if (range.size() == 0) continue;
-      const detail::StepBatch part = step_batch(loader, batch, range.begin, range.end);
-      if (!sum) sum = steps.zero_sum(before, part, batch.global_size);
-      sum = steps.accumulate(*sum, before, part, batch.global_size, static_cast<int>(i));
-    }
-    return steps.finish(before, *sum, votes);
+    return steps.finish(before, accumulate(before, loader, batch), votes);
   });
   ++state.step;
   return {std::move(outputs), batch.global_size, ask_to_stop};

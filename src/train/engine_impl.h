@@ -34,6 +34,13 @@ struct Engine::Impl {
   bool can_start_several(const TrainState& state, const Loader& loader, int64_t batch_size) const;
   // Launches several steps without waiting for them. Returns their stats, one row each.
   Array start(TrainState& state, const Loader& loader, const LoaderBatches& batches) const;
+  // The sums over the micro-batches of a batch. Does not change the state.
+  detail::AccumulatedGrads accumulate(const detail::StepState& state, const Loader& loader,
+                                      const LoaderBatch& batch) const;
+  // Logs the first images of a batch of step 0, as that step reads them.
+  void log_examples(const Loader& loader, const LoaderBatch& batch) const;
+  // Logs histograms of the parameters, and of their gradients for this batch. REQUIRES: all processes call it.
+  void log_histograms(const TrainState& state, const Loader& loader, const LoaderBatch& batch) const;
   // The metrics of a step from the values of its stats (see detail::StepOutputs).
   StepMetrics metrics(const StartedStep& step, std::span<const double> stats) const;
   // The examples [begin, end) of this process's part of a batch, as an argument of a compiled function.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <set>
@@ -20,6 +21,7 @@
 #include "base/live_line.h"
 #include "base/names.h"
 #include "base/runtime_settings.h"
+#include "cluster/session.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
 #include "lockstep/jit.h"
@@ -34,6 +36,8 @@
 namespace lockstep {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // The functions of Engine::Impl that the loop calls; see engine_impl.h.
 struct StepFunctions {
   std::function<StartedStep(TrainState&, const Loader&, const LoaderBatch&, bool ask_to_stop)> start;
@@ -42,6 +46,8 @@ struct StepFunctions {
   std::function<Array(TrainState&, const Loader&, const LoaderBatches&)> start_several;
   std::function<void(const TrainState&, const Loader&, const FitOptions&)> prepare;
   std::function<double(const TrainState&, const Loader&, int64_t batch_size)> multiply_adds;
+  std::function<void(const Loader&, const LoaderBatch&)> log_examples;
+  std::function<void(const TrainState&, const Loader&, const LoaderBatch&)> log_histograms;
 };
 
 // The lanes of this process that compute the steps. Others may not have been made, and stay so.
@@ -112,9 +118,9 @@ class FitRun {
       const bool evaluated = watched() && !result_.stopped && !result_.ended_by_alarm &&
                              (last || (eval_every_ > 0 ? state_.step % eval_every_ == 0 : last_of_epoch));
       if (evaluated) evaluate();
-      const bool due = options_.checkpoint_every > 0 ? state_.step % options_.checkpoint_every == 0 : evaluated;
       // The state after a fatal alarm must not be resumed, so it is not saved.
-      if ((due || state_.step == fit_.steps || ended()) && !result_.ended_by_alarm) save(evaluated);
+      const bool due = state_.step == fit_.steps || ended() || is_save_due(evaluated);
+      if (due && !result_.ended_by_alarm) save(evaluated);
       trace_.after_step(state_.step);
     }
     return end();
@@ -198,6 +204,8 @@ class FitRun {
     }();
     for (const auto& logger : options_.loggers)
       for (const LoaderBatch& batch : batches.each) logger->batch(batch);
+    if (state_.step == 0) steps_.log_examples(train_, batches.each[0]);
+    if (options_.histograms) last_batch_ = batches.each.back();
     World::current().progress(state_.step + static_cast<int64_t>(batches.each.size()), "train step");
     // The first launch of each kind compiles; that time does not count as training.
     const bool first = compiled_.emplace(several, batches.each[0].global_size).second;
@@ -353,6 +361,7 @@ class FitRun {
     stop_if_out_of_patience();
     const bool last = state_.step == fit_.steps || ended();
     if (several_sets && last && !result_.ended_by_alarm) measure(fit_.test, "test_", true);
+    if (options_.histograms) steps_.log_histograms(state_, train_, last_batch_);
     meter_.resume();
   }
 
@@ -389,6 +398,17 @@ class FitRun {
     result_.ended_early = result_.out_of_patience = true;
   }
 
+  // Whether to save after this step, which is not the last one. All processes get the same answer.
+  bool is_save_due(bool evaluated) const {
+    if (options_.checkpoint_every > 0) return state_.step % options_.checkpoint_every == 0;
+    if (!evaluated || !checkpointer_) return false;
+    const bool best = options_.keep_best && fit_.validation && state_.best_step == state_.step;
+    if (options_.checkpoint_seconds == 0 || best) return true;
+    const bool due = Clock::now() - saved_at_ >= std::chrono::duration<double>(options_.checkpoint_seconds);
+    if (process_count() == 1) return due;
+    return current_session()->exchange("save is due", due ? "1" : "0")[0] == "1";  // by the first one's clock
+  }
+
   // `evaluated`: last_eval_ was measured on the current state, so it is stored in the checkpoint.
   void save(bool evaluated) {
     if (!checkpointer_) return;
@@ -401,6 +421,7 @@ class FitRun {
       for (const auto& [name, value] : last_eval_) checkpoint.metrics[name] = value;
     checkpointer_->save(std::move(checkpoint));
     ++saves_begun_;
+    saved_at_ = Clock::now();
     report_failures();
     report_checkpoints();
     meter_.resume();
@@ -461,10 +482,12 @@ class FitRun {
   Alarms alarms_;
   Meter meter_;
   std::unique_ptr<Checkpointer> checkpointer_;
+  Clock::time_point saved_at_ = Clock::now();  // the last save, or the begin of the run
   int64_t first_step_ = 0;
   int64_t reported_ = 0;  // the last step that was reported
   std::vector<StartedStep> running_, pending_;
   std::vector<StepMetrics> finished_;
+  LoaderBatch last_batch_;                         // with EngineOptions::histograms
   std::optional<Array> several_stats_;             // the statistics of running_ if these were started in one launch
   std::optional<bool> several_;                    // whether the compiled step allows several steps per launch
   std::set<std::pair<bool, int64_t>> compiled_;    // launches made before: (several steps, batch size)
@@ -493,7 +516,9 @@ FitResult Engine::fit(TrainState& state, Loader& train, const FitOptions& option
       [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->can_start_several(s, l, size); },
       [this](TrainState& s, const Loader& l, const LoaderBatches& b) { return impl_->start(s, l, b); },
       [this](const TrainState& s, const Loader& l, const FitOptions& f) { impl_->prepare(s, l, f); },
-      [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->multiply_adds(s, l, size); }};
+      [this](const TrainState& s, const Loader& l, int64_t size) { return impl_->multiply_adds(s, l, size); },
+      [this](const Loader& l, const LoaderBatch& b) { impl_->log_examples(l, b); },
+      [this](const TrainState& s, const Loader& l, const LoaderBatch& b) { impl_->log_histograms(s, l, b); }};
   return FitRun(*this, steps, state, train, options)();
 }
 

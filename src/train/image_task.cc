@@ -20,6 +20,11 @@ bool augments(const nn::AugmentOptions& options) { return options.crop > 0 || op
 // Separates the random numbers of augmentation from those of dropout, whose sites count from 0.
 constexpr int64_t kAugmentSite = 1 << 30;
 
+Array augmented(const Array& images, const ImageTaskOptions& options, const nn::Mode& mode) {
+  if (!mode.training || !augments(options.augment)) return images;
+  return nn::augment(images, random::fold_in(mode.key, kAugmentSite), arange(images.shape(0)), options.augment);
+}
+
 }  // namespace
 
 Task image_task(const Model& model, const ImageTaskOptions& options) {
@@ -32,11 +37,12 @@ Task image_task(const Model& model, const ImageTaskOptions& options) {
     const Array images = detail::batch_field(batch, "images", model.name);
     return model.logits(params, normalized_pixels(images, options, mode.compute), mode);
   };
+  task.images = [name = model.name, options](const BatchArrays& batch, const nn::Mode& mode) {
+    return augmented(detail::batch_field(batch, "images", name), options, mode);
+  };
   task.loss = [model, options](const std::vector<Array>& params, const BatchArrays& batch,
                                const nn::Mode& mode) -> TaskResult {
-    Array images = detail::batch_field(batch, "images", model.name);
-    if (mode.training && augments(options.augment))
-      images = nn::augment(images, random::fold_in(mode.key, kAugmentSite), arange(images.shape(0)), options.augment);
+    const Array images = augmented(detail::batch_field(batch, "images", model.name), options, mode);
     const Array logits = model.logits(params, normalized_pixels(images, options, mode.compute), mode);
     const Array labels = detail::batch_field(batch, "labels", model.name);
     return detail::classification_result(logits, labels, options.label_smoothing, mode);

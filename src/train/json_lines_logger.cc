@@ -1,11 +1,13 @@
 #include <fmt/chrono.h>
+#include <fmt/compile.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "train/logging.h"
@@ -41,12 +43,16 @@ std::string without_later_steps(const std::string& old, int64_t first_step) {
   return kept;
 }
 
+constexpr size_t kStepsInMemory = 4096;
+
 class JsonLinesLogger final : public Logger {
  public:
   JsonLinesLogger(const std::string& dir, FileSystem& files, LogClock clock)
       : file_(dir + "/metrics.jsonl", files, std::move(clock)) {}
+  ~JsonLinesLogger() override { format_steps(); }
 
   void begin(const RunInfo& info) override {
+    format_steps();  // of an earlier run with the same logger
     if (info.first_step > 0)
       file_.open([&](const std::string& old) { return without_later_steps(old, info.first_step); });
     else
@@ -58,15 +64,23 @@ class JsonLinesLogger final : public Logger {
     const char* comma = "";
     for (const auto& [key, value] : info.config)
       add("{}{}:{}", std::exchange(comma, ","), json_quoted(key), json_quoted(value));
-    file_.buffer() += "}";
+    add("}}");
     close_line();
     file_.flush();
   }
 
   void step(int64_t step, const Scalars& scalars) override {
-    open_line("step", step);
-    add_scalars(scalars);
-    close_line();
+    const auto same_name = [](const auto& scalar, const std::string& name) { return scalar.first == name; };
+    if (!std::ranges::equal(scalars, names_, same_name)) {
+      format_steps();
+      names_.clear();
+      for (const auto& [name, value] : scalars) names_.push_back(name);
+    }
+    steps_.push_back({step, file_.unix_seconds()});
+    for (const auto& [name, value] : scalars) values_.push_back(value);
+    if (steps_.size() < kStepsInMemory && !file_.due()) return;
+    format_steps();
+    file_.flush();
   }
 
   void evaluation(int64_t step, const Scalars& scalars) override {
@@ -93,31 +107,51 @@ class JsonLinesLogger final : public Logger {
  private:
   template <class... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(file_.buffer()), format, std::forward<Args>(args)...);
+    fmt::format_to(fmt::appender(line_), format, std::forward<Args>(args)...);
+  }
+
+  // Formats the steps in memory. Formatting each at once would take several times as long, because the step has evicted
+  // the formatter's code and tables from the caches.
+  void format_steps() {
+    std::vector<std::string> keys;
+    for (const std::string& name : names_) keys.push_back("," + key_of(name) + ":");
+    auto value = values_.begin();
+    for (const auto& [step, seconds] : steps_) {
+      add(R"({{"kind":"step","step":{},"time":{:.3f})", step, seconds);
+      for (const std::string& key : keys) add_scalar(key, *value++);
+      close_line();
+    }
+    steps_.clear();
+    values_.clear();
   }
 
   void open_line(const char* kind, int64_t step) {
+    format_steps();
     add(R"({{"kind":"{}","step":{},"time":{:.3f})", kind, step, file_.unix_seconds());
   }
 
   void close_line() {
-    file_.buffer() += "}\n";
-    file_.added();
+    add("}}\n");
+    file_.buffer().append(line_.data(), line_.size());
+    line_.clear();
   }
 
   void add_scalars(const Scalars& scalars) {
-    for (const auto& [name, value] : scalars) {
-      // Avoid the names of the fixed fields of a line.
-      const bool taken = name == "kind" || name == "step" || name == "time";
-      if (plain(name))
-        add(",\"{}{}\":", taken ? "scalar_" : "", name);
-      else
-        add(",{}:", json_quoted(name));
-      if (std::isfinite(value))
-        add("{}", value);
-      else
-        file_.buffer() += "null";  // JSON has neither nan nor inf
-    }
+    for (const auto& [name, value] : scalars) add_scalar("," + key_of(name) + ":", value);
+  }
+
+  void add_scalar(const std::string& key, double value) {
+    line_.append(key);
+    if (std::isfinite(value))
+      fmt::format_to(fmt::appender(line_), FMT_COMPILE("{}"), value);
+    else
+      add("null");  // JSON has neither nan nor inf
+  }
+
+  // The quoted name. Avoids the names of the fixed fields of a line.
+  static std::string key_of(const std::string& name) {
+    const bool taken = name == "kind" || name == "step" || name == "time";
+    return plain(name) ? fmt::format("\"{}{}\"", taken ? "scalar_" : "", name) : json_quoted(name);
   }
 
   // Whether the name needs no escapes in JSON.
@@ -129,6 +163,11 @@ class JsonLinesLogger final : public Logger {
   }
 
   LogFile file_;
+  fmt::memory_buffer line_;  // the current line
+  // Steps that are not formatted yet: their numbers and times, and the values of these names for each.
+  std::vector<std::pair<int64_t, double>> steps_;
+  std::vector<std::string> names_;
+  std::vector<double> values_;
 };
 
 }  // namespace

@@ -45,8 +45,10 @@ void LogFile::attempt(const std::function<void()>& action) {
   }
 }
 
+bool LogFile::due() const { return clock_.steady_seconds() - flushed_at_ >= kFlushSeconds; }
+
 void LogFile::added() {
-  if (buffer_.size() >= kFlushBytes || clock_.steady_seconds() - flushed_at_ >= kFlushSeconds) flush();
+  if (buffer_.size() >= kFlushBytes || due()) flush();
 }
 
 void LogFile::flush() {

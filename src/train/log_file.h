@@ -31,6 +31,8 @@ class LogFile {
 
   // The buffer to append the next line or record to; call added() after each. It is not written before open().
   std::string& buffer() { return buffer_; }
+  // Whether the last flush was at least a second ago.
+  bool due() const;
   // Flushes if the last flush was at least a second ago, or if the buffer is large.
   void added();
   // Writes the buffer to the file. Does nothing before open().

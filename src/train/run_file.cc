@@ -25,8 +25,13 @@ void replace_run_file(FileSystem& files, const std::string& folder, const std::s
                       std::span<const uint8_t> bytes) {
   const std::string temporary = fmt::format("{}/.{}.tmp-{}", folder, name, ::getpid());
   files.remove(temporary);
-  files.append(temporary, bytes);
-  files.rename(temporary, folder + "/" + name);
+  try {
+    files.append(temporary, bytes);
+    files.rename(temporary, folder + "/" + name);
+  } catch (const IoError&) {
+    files.remove(temporary);  // part of it may be on a full disk
+    throw;
+  }
 }
 
 }  // namespace lockstep

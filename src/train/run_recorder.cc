@@ -82,12 +82,12 @@ class RunRecorder::Progress final : public Logger {
   void write() {
     record_.updated = clock_.unix_seconds();
     written_ = clock_.steady_seconds();
-    if (broken_) return;
     try {
       write_run_record(files_, folder_, record_);
     } catch (const std::runtime_error& error) {
-      broken_ = true;
-      print_stderr("lockstep: {}; training continues without updating {}/run.json\n", error.what(), folder_);
+      if (std::exchange(warned_, true)) return;
+      print_stderr("lockstep: {}; training continues, and {}/run.json is updated when that succeeds again\n",
+                   error.what(), folder_);
     }
   }
 
@@ -95,8 +95,8 @@ class RunRecorder::Progress final : public Logger {
   RunRecord record_;
   FileSystem& files_;
   const detail::LogClock clock_;
-  double written_ = 0;  // by the steady clock
-  bool broken_ = false;
+  double written_ = 0;   // by the steady clock
+  bool warned_ = false;  // that the file could not be written
 };
 
 RunRecorder::RunRecorder(std::string folder, RunRecord facts, FileSystem& files, detail::LogClock clock)

@@ -44,6 +44,8 @@ std::vector<SharedFact> shared_facts(const TrainConfig& config, const Problem& p
                      source->origin(field)});
   }
   out.push_back({"the setting checkpoint_every", std::to_string(config.checkpoint_every)});
+  out.push_back({"the setting checkpoint_seconds", std::to_string(config.checkpoint_seconds)});
+  out.push_back({"the setting histograms", config.histograms ? "true" : "false"});
   out.push_back({"the setting eval_every", std::to_string(config.eval_every)});
   return out;
 }

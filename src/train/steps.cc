@@ -130,7 +130,7 @@ AccumulatedGrads CompiledSteps::Recipe::gradients(const StepState& state, const 
                                                   const StepBatch& batch, int64_t global_size,
                                                   const Array& micro_batch) const {
   const BatchArrays arrays = fields(batch);
-  const Array key = random::fold_in(random::fold_in(random::key(seed), state.optimizer.step), micro_batch);
+  const Array key = step_key(seed, state.optimizer.step, micro_batch);
   const auto loss = [&](const std::vector<Array>& trained, const std::vector<Array>& scales) {
     nn::StateUpdates updates;
     nn::Float8Products float8(scales);
@@ -237,6 +237,10 @@ std::vector<Array> place_each(const std::vector<Array>& arrays, const std::vecto
 }
 
 }  // namespace
+
+Array step_key(uint64_t seed, const Array& step, const Array& micro_batch) {
+  return random::fold_in(random::fold_in(random::key(seed), step), micro_batch);
+}
 
 StepState arrays_of(const TrainState& state) {
   return {state.params, state.optimizer, state.loss_scale, state.float8, state.average};

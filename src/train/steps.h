@@ -21,6 +21,9 @@ struct StepState {
 };
 StepState arrays_of(const TrainState& state);
 
+// The random key of a micro-batch of a step.
+Array step_key(uint64_t seed, const Array& step, const Array& micro_batch);
+
 // The statistics of a step.
 struct StepOutputs {
   // All scalars in one vector, so that one readback transfers them: f32, or f64 if the loss is f64. The elements:

@@ -85,7 +85,22 @@ class TensorboardLogger final : public Logger {
     file_.flush();
   }
 
+  void log_image(const std::string& tag, int64_t step, const LogImage& image) override {
+    add_record(image_event(file_.unix_seconds(), step, tag, image));
+  }
+  void log_histogram(const std::string& tag, int64_t step, const Histogram& histogram) override {
+    add_record(histogram_event(file_.unix_seconds(), step, tag, histogram));
+  }
+  void log_text(const std::string& tag, int64_t step, const std::string& text) override {
+    add_record(text_event(file_.unix_seconds(), step, tag, text));
+  }
+  bool shows_media() const override { return true; }
+
  private:
+  void add_record(const std::string& event) {
+    record(event);
+    file_.added();
+  }
   void record(const std::string& event) { append_record(file_.buffer(), event); }
 
   void add(int64_t step, const Scalars& scalars) {

@@ -7,6 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/text_bytes.h"
+#include "data/images/png_write.h"
 
 namespace lockstep::detail {
 namespace {
@@ -52,6 +53,17 @@ void put_bytes(std::string& out, uint32_t field, std::string_view bytes) {
 void put_event_head(std::string& out, double time, int64_t step) {
   put_double(out, 1, time);              // wall_time
   if (step != 0) put_int(out, 2, step);  // step
+}
+
+// An Event with a summary of one value: a message in this field.
+std::string value_event(double time, int64_t step, std::string_view tag, uint32_t field, std::string_view message) {
+  std::string value, summary, event;
+  put_bytes(value, 1, tag);          // tag
+  put_bytes(value, field, message);  // image or histo
+  put_bytes(summary, 1, value);      // value
+  put_event_head(event, time, step);
+  put_bytes(event, 5, summary);  // summary
+  return event;
 }
 
 // An Event with a summary of one tensor, which a plugin displays.
@@ -126,6 +138,30 @@ std::string text_event(double time, int64_t step, std::string_view tag, std::str
   put_bytes(tensor, 2, "");        // tensor_shape: a scalar
   put_bytes(tensor, 8, markdown);  // string_val
   return plugin_event(time, step, tag, "text", "", tensor);
+}
+
+std::string image_event(double time, int64_t step, std::string_view tag, const LogImage& image) {
+  const std::vector<uint8_t> png = to_png({image.rows, image.cols, image.channels, image.pixels});
+  std::string message;
+  put_int(message, 1, image.rows);                                                 // height
+  put_int(message, 2, image.cols);                                                 // width
+  put_int(message, 3, image.channels);                                             // colorspace
+  put_bytes(message, 4, {reinterpret_cast<const char*>(png.data()), png.size()});  // encoded_image_string
+  return value_event(time, step, tag, 4, message);
+}
+
+std::string histogram_event(double time, int64_t step, std::string_view tag, const Histogram& histogram) {
+  std::string limits, counts, message;
+  for (const double limit : histogram.limits) append_le(limits, std::bit_cast<uint64_t>(limit));
+  for (const int64_t n : histogram.counts) append_le(counts, std::bit_cast<uint64_t>(static_cast<double>(n)));
+  put_double(message, 1, histogram.min);
+  put_double(message, 2, histogram.max);
+  put_double(message, 3, static_cast<double>(histogram.count));  // num
+  put_double(message, 4, histogram.sum);
+  put_double(message, 5, histogram.sum_of_squares);
+  put_bytes(message, 6, limits);  // bucket_limit
+  put_bytes(message, 7, counts);  // bucket
+  return value_event(time, step, tag, 5, message);
 }
 
 std::string experiment_event(double time, int64_t step, const Config& config, const std::vector<std::string>& metrics) {

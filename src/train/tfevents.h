@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/loggers.h"
+
 namespace lockstep::detail {
 
 // Appends one record.
@@ -21,6 +23,10 @@ std::string version_event(double time);  // must be the first record of a file
 // Makes readers discard the data of earlier files of the run for `step` and later steps.
 std::string session_start_event(double time, int64_t step);
 std::string text_event(double time, int64_t step, std::string_view tag, std::string_view markdown);
+
+// An image, encoded as a PNG file; a histogram.
+std::string image_event(double time, int64_t step, std::string_view tag, const LogImage& image);
+std::string histogram_event(double time, int64_t step, std::string_view tag, const Histogram& histogram);
 
 // Hyperparameters, for TensorBoard's HParams plugin. Values that look like numbers or booleans are stored as such.
 using Config = std::map<std::string, std::string>;

@@ -22,14 +22,14 @@ using Clock = std::chrono::steady_clock;
 // Sends a signal to runs of 40 steps at random moments until it has ended several of them, and restarts each run until
 // it is complete. Every run must end like one without signals, and at least one resumes from a checkpoint.
 void expect_no_harm(int signal, const Words& flags, unsigned seed) {
-  int kills = long_tests() ? 25 : 8;
+  int kills = long_tests() ? 25 : 4;
   const TempDir dir;
   const std::string wanted = dir.path() + "/wanted";
   const auto began = Clock::now();
   ASSERT_EQ(train(flags + Words{"--checkpoint-dir", wanted}).exit_code, 0);
   const auto length = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
 
-  if (length > std::chrono::seconds(1)) kills = std::min(kills, 8);  // a sanitized program is slow
+  if (length > std::chrono::seconds(1)) kills = std::min(kills, 4);  // a sanitized program is slow
 
   std::mt19937 random(seed);
   std::uniform_int_distribution<int64_t> moment(0, length.count());

@@ -100,8 +100,8 @@ TEST(Train, SavedRunContinuesWithoutAReader) {
                command)
         .wait();
   };
-  EXPECT_EQ(piped({"--steps", "400", "--eval-every", "400", "--checkpoint-dir", dir.path() + "/run"}).exit_code, 0);
-  EXPECT_EQ(list_checkpoints(dir.path() + "/run"), std::vector<int64_t>{400});
+  EXPECT_EQ(piped({"--steps", "100", "--eval-every", "100", "--checkpoint-dir", dir.path() + "/run"}).exit_code, 0);
+  EXPECT_EQ(list_checkpoints(dir.path() + "/run"), std::vector<int64_t>{100});
   EXPECT_EQ(piped({"--steps", "1000000"}).exit_code, 141);  // its result would be lost
 }
 
@@ -352,7 +352,8 @@ std::vector<int64_t> jsonl_steps(const std::string& dir, const std::string& kind
 TEST(Train, LogFilesHaveEveryStepOnceAlsoAfterAResume) {
   const TempDir dir;
   const std::string log = dir.path() + "/log", run = dir.path() + "/run";
-  const Words flags = {"--log-dir", log, "--checkpoint-dir", run, "--checkpoint-every", "4", "--schedule", "constant"};
+  const Words flags = {"--log-dir", log, "--checkpoint-dir", run, "--checkpoint-every", "4", "--schedule", "constant",
+                       "--loggers", "+csv,+tensorboard"};
   ASSERT_EQ(train(flags + Words{"--steps", "14"}).exit_code, 0);
   std::vector<int64_t> wanted;
   for (int64_t step = 1; step <= 14; ++step) wanted.push_back(step);

@@ -212,6 +212,7 @@ TEST(Fault, DifferentRunIsRejectedWithTheFirstDifference) {
   const TempDir dir;
   expect_refused(flag("--checkpoint-every"), "the setting checkpoint_every 25, but process 1 has 24",
                  {"--checkpoint-dir", dir.path()});
+  expect_refused(flag("--checkpoint-seconds"), "the setting checkpoint_seconds 25, but process 1 has 24");
   expect_refused(flag("--eval-every"), "the setting eval_every 25, but process 1 has 24");
   expect_refused(
       [](int p) {

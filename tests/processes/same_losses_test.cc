@@ -1,4 +1,5 @@
 // A job of several processes computes the same losses as one process, and each process reads only its own rows.
+#include <cstring>
 #include <numeric>
 #include <regex>
 
@@ -80,6 +81,28 @@ TEST(ProcessLosses, EqualIfDevicesDoNotDivideByLanes) {
 
 TEST(ProcessLosses, EqualOverTcp) {
   expect_near(losses({"-n", "3", "--collectives", "tcp"}, kMlp + Words{"--zero", "3"}), alone(kMlp));
+}
+
+// With --zero 3 each process has one half of the largest array, which has 784 x 256 elements.
+TEST(ProcessHistograms, AreOfWholeArrays) {
+  const TempDir dir;
+  const RunningProgram::Result result =
+      launch({"-n", "2", "--devices", "2"}, train_words({"--steps", "4", "--zero", "3", "--quiet", "--histograms",
+                                                         "--loggers", "tensorboard", "--log-dir", dir.path()}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<std::string> names = FileSystem::real().list(dir.path());
+  const auto name = std::ranges::find_if(names, [](const std::string& n) { return n.starts_with("events.out."); });
+  ASSERT_NE(name, names.end());
+  const std::string file = read_text(dir.path() + "/" + *name);
+  // The field `num` (3) of a histogram, a double.
+  const double count = 784 * 256;
+  std::string number = "\x19" + std::string(sizeof count, 0);
+  std::memcpy(number.data() + 1, &count, sizeof count);
+  for (const char* tag : {"parameters/dense/0/w", "gradients/dense/0/w"}) {
+    const size_t at = file.find(tag);
+    ASSERT_NE(at, file.npos) << tag;
+    EXPECT_LT(file.find(number, at) - at, 100u) << tag;
+  }
 }
 
 // The number of rows that each process reports for one epoch.

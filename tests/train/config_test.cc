@@ -312,6 +312,12 @@ TEST(Config, InvalidValuesAreRejected) {
       {{"run_dir", "r"}, {"checkpoint_dir", "c"}},
       "run_dir: both run_dir (r) and checkpoint_dir (c) are given; keep one: a run folder has checkpoints and "
       "logs");
+  expect_invalid({{"loggers", "+csv,jsonl"}, {"log_dir", "x"}},
+                 "loggers: +csv and jsonl are given; write + before all names, to add them to the default, or before "
+                 "none");
+  expect_invalid({{"loggers", "+csv"}, {"no_save", "true"}}, "loggers: csv writes a file; remove no_save");
+  expect_invalid({{"histograms", "true"}, {"log_dir", "x"}},
+                 "histograms: only the logger tensorboard stores them; add --loggers +tensorboard");
   expect_invalid({{"loggers", "consle"}}, "did you mean \"console\"?");
   expect_invalid({{"loggers", "console,csv"}, {"checkpoint_dir", "c"}}, "loggers: csv writes a file; set log_dir");
   expect_invalid({{"loggers", "console,csv"}, {"no_save", "true"}}, "loggers: csv writes a file; remove no_save");
@@ -434,8 +440,10 @@ TEST(Config, OptimizerUsesTheSettings) {
 
 TEST(Config, DefaultLoggersDependOnLogDir) {
   EXPECT_EQ(logger_names({}), "console");
-  EXPECT_EQ(logger_names(with({{"log_dir", "x"}})), "console,jsonl,csv,tensorboard");
-  EXPECT_EQ(logger_names(with({{"log_dir", "x"}, {"quiet", "true"}})), "jsonl,csv,tensorboard");
+  EXPECT_EQ(logger_names(with({{"log_dir", "x"}})), "console,jsonl");
+  EXPECT_EQ(logger_names(with({{"log_dir", "x"}, {"quiet", "true"}})), "jsonl");
+  EXPECT_EQ(logger_names(with({{"log_dir", "x"}, {"loggers", "+csv,+tensorboard"}})), "console,jsonl,csv,tensorboard");
+  EXPECT_EQ(logger_names(with({{"quiet", "true"}, {"loggers", "+batches"}})), "batches");
   EXPECT_EQ(logger_names(with({{"quiet", "true"}})), "");
   EXPECT_EQ(logger_names(with({{"loggers", "compact, csv"}, {"log_dir", "x"}})), "compact,csv");
 }

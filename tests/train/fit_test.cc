@@ -1,6 +1,8 @@
 // How runs end: evaluation, the last checkpoint, and what is reported.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/faulty_files.h"
 #include "lockstep/engine.h"
 
@@ -9,9 +11,9 @@ namespace {
 
 class Fit : public ::testing::Test {
  protected:
+  Fit() { options_.checkpoint_every = 2; }
   FitResult fit(int64_t steps, std::function<bool()> stop = {}) {
     options_.checkpoint_dir = dir_.path();
-    options_.checkpoint_every = 2;
     options_.keep_last = 0;
     options_.files = &files_;
     Engine engine(find_model("mlp"), options_);
@@ -79,6 +81,20 @@ TEST_F(Fit, StopBeforeTheFirstStepSavesNothing) {
   EXPECT_FALSE(result.unsaved);
   EXPECT_EQ(step_, 0);
   EXPECT_TRUE(list_checkpoints(dir_.path()).empty());
+}
+
+TEST_F(Fit, SavesFollowEveryEvaluationWithoutAnInterval) {
+  options_.checkpoint_every = 0;
+  fit(9);
+  EXPECT_EQ(list_checkpoints(dir_.path()), (Steps{4, 8, 9}));
+}
+
+TEST_F(Fit, EvaluationsWithinTheIntervalAreNotSaved) {
+  options_.checkpoint_every = 0;
+  options_.checkpoint_seconds = std::numeric_limits<int64_t>::max();
+  const FitResult result = fit(9);
+  EXPECT_FALSE(result.unsaved);
+  EXPECT_EQ(list_checkpoints(dir_.path()), (Steps{9}));
 }
 
 TEST_F(Fit, StateAfterAFatalAlarmIsNotSaved) {

@@ -170,16 +170,23 @@ TEST_F(Recorder, ARunThatStartsAgainForgetsItsMetrics) {
   EXPECT_TRUE(read().metrics.empty());
 }
 
-TEST_F(Recorder, WarnsOnceWhenTheFileCannotBeWritten) {
+TEST_F(Recorder, WarnsOnceWhenTheFileCannotBeWrittenAndTriesAgain) {
   const auto it = recorder();
   files_.fail("rename", ENOSPC);
   testing::internal::CaptureStderr();
   it->logger()->begin({.total_steps = 100});
-  it->end(RunState::complete);
+  it->logger()->end(3, {});
   const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_NE(text.find("training continues without updating " + dir_.path() + "/run.json\n"), text.npos) << text;
+  EXPECT_NE(text.find("training continues, and " + dir_.path() + "/run.json is updated when that succeeds again\n"),
+            text.npos)
+      << text;
   EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
-  EXPECT_EQ(read().state, RunState::running);
+  EXPECT_EQ(read().total_steps, 0);
+  EXPECT_EQ(files_.list(dir_.path()), std::vector<std::string>{"run.json"}) << "no partial file is left";
+  files_.fail("rename", 0);
+  it->end(RunState::complete);
+  EXPECT_EQ(read().total_steps, 100);
+  EXPECT_EQ(read().state, RunState::complete);
 }
 
 TEST_F(Recorder, FactsOfThisProcessNameItsProgramAndCommand) {

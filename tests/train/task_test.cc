@@ -312,6 +312,7 @@ class Patience : public ::testing::Test {
   FitResult fit(int64_t steps, int64_t patience, int64_t stop_at = -1) {
     EngineOptions options = sgd(0.02);
     options.checkpoint_dir = dir_.path();
+    options.checkpoint_seconds = checkpoint_seconds_;
     options.keep_last = 1;
     options.hooks.on_step = [this](const TrainState& state, const StepMetrics&) {
       step_ = state.step;
@@ -345,7 +346,15 @@ class Patience : public ::testing::Test {
   const TempDir dir_;
   const std::shared_ptr<Messages> messages_ = std::make_shared<Messages>();
   int64_t step_ = 0, best_ = 0;
+  int64_t checkpoint_seconds_ = 0;
 };
+
+TEST_F(Patience, TheBestIsSavedWithinTheIntervalOfSaves) {
+  checkpoint_seconds_ = 1'000'000;
+  fit(400, 3);
+  EXPECT_LT(best_, step_);
+  EXPECT_EQ(list_checkpoints(dir_.path()), (std::vector<int64_t>{best_, step_}));
+}
 
 TEST_F(Patience, EndsTheRunAndKeepsTheBestCheckpoint) {
   const FitResult result = fit(400, 3);

@@ -12,6 +12,7 @@
 
 #include "base/faulty_files.h"
 #include "base/throws.h"
+#include "data/images/image_codec.h"
 #include "train/logging.h"
 
 namespace lockstep {
@@ -175,6 +176,57 @@ TEST(TfEvents, TextIsAStringTensorOfTheTextPlugin) {
   EXPECT_EQ(value.message(8).text(8), "| a | b |");
 }
 
+double real_at(const std::string& packed, size_t i) {
+  const uint64_t bits = little_endian(packed, 8 * i, 8);
+  double out;
+  std::memcpy(&out, &bits, 8);
+  return out;
+}
+
+TEST(TfEvents, HistogramHasMomentsAndBuckets) {
+  const Message event(detail::histogram_event(1, 7, "gradients/w",
+                                              {.count = 5,
+                                               .min = -1,
+                                               .max = 2.5,
+                                               .sum = 3,
+                                               .sum_of_squares = 9.5,
+                                               .limits = {-0.5, 0, 3},
+                                               .counts = {1, 0, 4}}));
+  EXPECT_EQ(event.number(2), 7u);
+  const Message value = event.message(5).message(1);
+  EXPECT_EQ(value.text(1), "gradients/w");
+  const Message histogram = value.message(5);
+  EXPECT_EQ(histogram.real(1), -1);
+  EXPECT_EQ(histogram.real(2), 2.5);
+  EXPECT_EQ(histogram.real(3), 5);
+  EXPECT_EQ(histogram.real(4), 3);
+  EXPECT_EQ(histogram.real(5), 9.5);
+  const std::string limits = histogram.text(6), counts = histogram.text(7);
+  ASSERT_EQ(limits.size(), 24u);
+  ASSERT_EQ(counts.size(), 24u);
+  EXPECT_EQ((std::vector<double>{real_at(limits, 0), real_at(limits, 1), real_at(limits, 2)}),
+            (std::vector<double>{-0.5, 0, 3}));
+  EXPECT_EQ((std::vector<double>{real_at(counts, 0), real_at(counts, 1), real_at(counts, 2)}),
+            (std::vector<double>{1, 0, 4}));
+}
+
+TEST(TfEvents, ImageIsAPngFile) {
+  const LogImage image{.rows = 1, .cols = 2, .channels = 3, .pixels = {255, 0, 0, 0, 0, 255}};
+  const Message event(detail::image_event(1, 7, "examples", image));
+  const Message value = event.message(5).message(1);
+  EXPECT_EQ(value.text(1), "examples");
+  const Message message = value.message(4);
+  EXPECT_EQ(message.number(1), 1u);
+  EXPECT_EQ(message.number(2), 2u);
+  EXPECT_EQ(message.number(3), 3u);
+  const std::string png = message.text(4);
+  EXPECT_TRUE(png.starts_with("\x89PNG\r\n"));
+  if (!detail::can_decode_png()) return;
+  const detail::DecodedImage decoded =
+      detail::decode_png({reinterpret_cast<const uint8_t*>(png.data()), png.size()}, "png", true);
+  EXPECT_EQ(decoded.pixels, image.pixels);
+}
+
 const detail::Config kConfig = {
     {"learning_rate", "1e-3"}, {"model", "mlp"}, {"strict", "true"}, {"odd", "nan"}, {"off", "false"}};
 
@@ -262,6 +314,22 @@ TEST_F(TensorboardLogger, WritesARunFromStartToEnd) {
   EXPECT_EQ(tags(7), std::vector<std::string>{"alarms"});
   EXPECT_EQ(tags(8), std::vector<std::string>{"_hparams_/session_end_info"});
   for (const Message& event : all) EXPECT_EQ(event.real(1), time_);
+}
+
+TEST_F(TensorboardLogger, WritesImagesHistogramsAndTexts) {
+  const auto logger = make();
+  EXPECT_TRUE(logger->shows_media());
+  logger->log_image("examples", 0, {.rows = 1, .cols = 1, .channels = 1, .pixels = {9}});
+  logger->log_histogram("parameters/w", 3, make_histogram(std::vector<float>{1}));
+  logger->log_text("samples", 3, "Call me");
+  logger->end(3, {});
+  const std::vector<Message> all = events(names()[0]);
+  ASSERT_EQ(all.size(), 4u);
+  std::vector<std::string> tags;
+  for (size_t i = 1; i < 4; ++i) tags.push_back(all[i].message(5).message(1).text(1));
+  EXPECT_EQ(tags, (std::vector<std::string>{"examples", "parameters/w", "samples"}));
+  EXPECT_EQ(all[3].message(5).message(1).message(8).text(8), "Call me");
+  EXPECT_EQ(all[3].number(2), 3u);
 }
 
 TEST_F(TensorboardLogger, ResumedRunWritesALaterFileThatDiscardsLaterSteps) {

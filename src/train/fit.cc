@@ -67,7 +67,8 @@ double peak_of(const std::vector<Lane*>& lanes, const EngineOptions& options) {
   if (each == 0 && info.platform == "cuda")
     each = detail::peak_of_gpu(info.name, options.precision.compute,
                                detail::runtime_option(&RuntimeOptions::gpu_math) != "full");
-  return each * static_cast<double>(lanes.size());
+  // CPU lanes share one CPU.
+  return info.space == MemorySpace::host ? each : each * static_cast<double>(lanes.size());
 }
 
 // Appends the bytes that are in use on the lanes with memory of their own, else the largest resident set of the process.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 
 #include "base/check.h"
 #include "base/names.h"

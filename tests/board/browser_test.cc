@@ -18,6 +18,13 @@ TEST_F(Page, DrawsTheCurvesOfARun) {
   save("run");
 }
 
+TEST_F(Page, TheNewestRunIsShownAtFirst) {
+  browser().open("about:blank");
+  browser().open(board_->url);
+  EXPECT_TRUE(browser().becomes_true(loss_ + ".curves === '1'"));
+  EXPECT_EQ(browser().value("document.querySelectorAll('#run-list input:checked').length"), 1);
+}
+
 TEST_F(Page, NewPointsArrive) {
   open("first");
   ASSERT_TRUE(shows_step(100));

@@ -58,6 +58,8 @@ TEST_F(Panels, TabsAreChosenByKeys) {
   EXPECT_EQ(browser().value("document.activeElement.id"), "tab-of-curves");
   browser().value("document.getElementById('tab-of-samples').click()");
   EXPECT_EQ(browser().value("new URLSearchParams(location.hash.slice(1)).get('show')"), "samples");
+  browser().value("location.reload()");  // the address restores the run and its tab
+  EXPECT_TRUE(shows(".sample pre", "Call me Ishmael"));
 }
 
 TEST_F(Panels, ConfusionMatricesAreTables) {

@@ -34,7 +34,7 @@ function recall() {
   selected.push(...list("runs").slice(0, kMaxSelected));
   tags = list("tags").slice(0, kMaxCharts);
   tagsWereChosen = tags.length > 0;
-  panels.choose(state.get("show") || "curves");
+  panels.restore(state.get("show") || "curves");
 }
 
 function listedRuns() {

@@ -35,10 +35,15 @@ export class Panels {
     return tab;
   }
 
-  choose(id) {
+  // Opens the tab that the address names. Ignores unknown ones.
+  restore(id) {
     if (id !== "curves" && !kPanels.some(panel => panel.id === id)) return;
     this.open = id;
     this.update();
+  }
+
+  choose(id) {
+    this.restore(id);
     this.changed();
   }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -53,10 +54,8 @@ bool is_product(const GemmSpec& s, DType dtype_b, const std::vector<uint8_t>& a,
   return true;
 }
 
-}  // namespace
-
 // Computes a small product of numbers that it compares with sums on the host.
-static bool multiplies_float8(CudaStream& lane, const CudaGemm& gemm, const GemmSpec& s, DType dtype_b) {
+bool multiplies_float8(CudaStream& lane, const CudaGemm& gemm, const GemmSpec& s, DType dtype_b) {
   const CudaStream::UncountedWaits uncounted;
   const std::vector<uint8_t> a = test_codes(s.dtype, s.m * s.k, 1), b = test_codes(dtype_b, s.n * s.k, 2);
   const float scales[] = {kTestScaleA, 0, 0, 0, kTestScaleB};  // the second one is aligned as the first
@@ -76,6 +75,8 @@ static bool multiplies_float8(CudaStream& lane, const CudaGemm& gemm, const Gemm
   }
   return is_product(s, dtype_b, a, b, c);
 }
+
+}  // namespace
 
 std::optional<CudaGemm> CudaGemm::float8(CudaStream& lane, const GemmSpec& spec, DType dtype_b,
                                          const GemmAutotuneOptions& autotune) {

@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "base/throws.h"
+#include "lockstep/error.h"
+#include "ops/cuda/combined.h"
 #include "ops/ops.h"
 #include "plan/cuda/gather_small.h"
 
@@ -47,6 +50,32 @@ TEST(Combine, TakesTheEquationsAsOneAndKeepsTheOthersInOrder) {
   return %6 %5
 }
 )");
+}
+
+TEST(Combine, ProgramsPrintAndParse) {
+  const Program program = combine(parsed(loss_program("%2")));
+  EXPECT_EQ(print(parse(print(program), gpu_ops())), print(program));
+}
+
+TEST(Combine, RejectsUnknownKernelsAndOtherOperands) {
+  const auto parse_with = [](const char* kernel, const char* operand) {
+    parse(fmt::format(R"(program(%0:f32[2], %1:i32[2]) {{
+  %2:f32[2] = combined[body=program(%0:f32[2]) {{
+      %1:f32[2] = neg %0
+      return %1
+    }}, kernel="{}"] {}
+  return %2
+}})",
+                      kernel, operand),
+          gpu_ops());
+  };
+  EXPECT_THROWS(parse_with("fast", "%0"), Error,
+                "combined: no kernel is named \"fast\"; choose one of cross_entropy_and_grad, norm_grad_and_sums, "
+                "product_and_column_sums, packed_attention");
+  EXPECT_THROWS(parse_with("packed_attention", "%1"), Error,
+                "combined: operand 0 is i32[2] and the body's input is f32[2]");
+  EXPECT_THROWS(parse_with("packed_attention", "%0 %0"), Error,
+                "combined: got 2 operands for the 1 inputs of the body");
 }
 
 TEST(Combine, KeepsEquationsOfWhichOneDependsOnTheOtherThroughAThird) {
@@ -92,46 +121,52 @@ TEST(Combine, TakesAttentionWithSlicesOfHeadsAndTheConcatenationOfItsGradients) 
   EXPECT_EQ(combined_names(program(12, 2)), "");  // heads are not aligned to 16 bytes
 }
 
-// Of large products only: a cache holds the results of small ones.
+// Of large products only: a cache holds the results of small ones. Memory of inputs and outputs may not be aligned.
 TEST(Combine, TakesTheSumsOfColumnsOfALargeProductWithAnEpilogue) {
-  const auto program = [](int rows, const char* epilogue) {
+  const auto program = [](int rows, const char* epilogue, const char* other = "%3", const char* results = "%6 %5") {
     return fmt::format(R"(program(%0:bf16[{0},64], %1:bf16[64,2048], %2:bf16[{0},2048]) {{
-  %3:bf16[{0},2048] = einsum_fused[body=program(%0:bf16[{0},2048], %1:bf16[{0},2048]) {{
+  %3:bf16[{0},2048] = tanh %2
+  %4:bf16[{0},2048] = einsum_fused[body=program(%0:bf16[{0},2048], %1:bf16[{0},2048]) {{
       %2:bf16[{0},2048] = {1} %0 %1
       return %2
-    }}, spec="mk,kn->mn"] %0 %1 %2
-  %4:bf16[2048] = reduce_sum[axes=[0]] %3
-  return %3 %4
+    }}, spec="mk,kn->mn"] %0 %1 {2}
+  %5:bf16[2048] = reduce_sum[axes=[0]] %4
+  %6:bf16[{0},64] = einsum[spec="mn,kn->mk"] %4 %1
+  return {3}
 }})",
-                       rows, epilogue);
+                       rows, epilogue, other, results);
   };
-  EXPECT_EQ(combined_names(program(8192, "mul")), "product_and_column_sums ");
-  EXPECT_EQ(combined_names(program(4096, "mul")), "");
-  EXPECT_EQ(combined_names(program(8192, "add")), "");  // cuBLASLt adds a residual
+  EXPECT_EQ(combined_names(program(16384, "mul")), "product_and_column_sums ");
+  EXPECT_EQ(combined_names(program(8192, "mul")), "");
+  EXPECT_EQ(combined_names(program(16384, "add")), "");  // cuBLASLt adds a residual
+  EXPECT_EQ(combined_names(program(16384, "mul", "%2")), "");
+  EXPECT_EQ(combined_names(program(16384, "mul", "%3", "%6 %5 %4")), "");
 }
 
 TEST(GatherSmall, MovesSmallEquationsToTheFrontOrTheEnd) {
   EXPECT_EQ(print(gather_small(parsed(R"(program(%0:f32[64,300], %1:f32[300,300], %2:f32[300], %3:f32[300]) {
   %4:f32[64,300] = einsum[spec="mk,kn->mn"] %0 %1
+  %12:f32[300,300] = neg %1
   %5:f32[300] = neg %2
   %6:f32[300] = reduce_sum[axes=[0]] %4
   %7:f32[300] = add %6 %5
   %8:f32[300] = sub %3 %6
-  %9:f32[300,300] = einsum[spec="km,kn->mn"] %0 %4
+  %9:f32[300,300] = einsum[spec="mk,kn->mn"] %12 %1
   %10:f32[300] = exp %7
   %11:f32[300] = einsum[spec="mn,n->m"] %9 %10
   return %8 %9 %11
 })"))),
             R"(program(%0:f32[64,300], %1:f32[300,300], %2:f32[300], %3:f32[300]) {
   %4:f32[300] = neg %2
-  %5:f32[64,300] = einsum[spec="mk,kn->mn"] %0 %1
-  %6:f32[300] = reduce_sum[axes=[0]] %5
-  %7:f32[300] = add %6 %4
-  %8:f32[300,300] = einsum[spec="km,kn->mn"] %0 %5
-  %9:f32[300] = exp %7
-  %10:f32[300] = einsum[spec="mn,n->m"] %8 %9
-  %11:f32[300] = sub %3 %6
-  return %11 %8 %10
+  %5:f32[300,300] = neg %1
+  %6:f32[64,300] = einsum[spec="mk,kn->mn"] %0 %1
+  %7:f32[300] = reduce_sum[axes=[0]] %6
+  %8:f32[300] = add %7 %4
+  %9:f32[300,300] = einsum[spec="mk,kn->mn"] %5 %1
+  %10:f32[300] = exp %8
+  %11:f32[300] = einsum[spec="mn,n->m"] %9 %10
+  %12:f32[300] = sub %3 %7
+  return %12 %9 %11
 }
 )");
 }

@@ -41,10 +41,8 @@ cublasLtEpilogue_t cublas_epilogue(const GemmEpilogue& epilogue) {
       if (epilogue.keeps_argument) return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       return epilogue.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     case GemmEpilogue::gelu_slope:
-      return epilogue.sums == GemmEpilogue::of_result ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
+      return CUBLASLT_EPILOGUE_DGELU;
     case GemmEpilogue::none:
-      if (epilogue.sums == GemmEpilogue::of_a) return CUBLASLT_EPILOGUE_BGRADB;  // A is cuBLASLt's second operand
-      if (epilogue.sums == GemmEpilogue::of_b) return CUBLASLT_EPILOGUE_BGRADA;
       break;
   }
   return epilogue.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -225,11 +223,7 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
   // than the required alignment.
   auto* const space = static_cast<std::byte*>(lane.blas_workspace());
   auto* const scale = reinterpret_cast<const float*>(space);
-  state->set_extras({.scale_a = scale,
-                     .scale_b = scale,
-                     .bias = space + kBiasAlignment,
-                     .argument = space,
-                     .sums = space + kBiasAlignment});
+  state->set_extras({.scale_a = scale, .scale_b = scale, .bias = space + kBiasAlignment, .argument = space});
   const DType out = spec.out.value_or(spec.dtype);
   state->describe_matrices(spec, out);
   state->result_bytes =
@@ -256,7 +250,6 @@ void CudaGemm::State::set_extras(const Extras& extras) const {
     set_attribute(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, extras.scale_a);
   }
   if (epilogue.bias) set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, extras.bias);
-  if (epilogue.sums != GemmEpilogue::no_sums) set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, extras.sums);
   if (epilogue.has_argument()) set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, extras.argument);
 }
 
@@ -372,7 +365,6 @@ void CudaGemm::run(const void* a, const void* b, void* c, const Extras& extras) 
   LOCKSTEP_CHECK(s.epilogue.bias == (extras.bias != nullptr));
   LOCKSTEP_CHECK(s.epilogue.residual == (extras.residual != nullptr));
   LOCKSTEP_CHECK(s.epilogue.has_argument() == (extras.argument != nullptr));
-  LOCKSTEP_CHECK((s.epilogue.sums != GemmEpilogue::no_sums) == (extras.sums != nullptr));
   LOCKSTEP_CHECK(!extras.argument || extras.argument != c);
   LOCKSTEP_CHECK(s.float8_b.has_value() == (extras.scale_a != nullptr && extras.scale_b != nullptr));
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(extras.bias) % kBiasAlignment == 0);
@@ -432,7 +424,8 @@ bool CudaGemm::preserves_nan(CudaStream& lane, DType dtype, CudaMath math, const
   bool kept = true, any = false;
   for (const cublasLtMatmulAlgo_t& by : algorithms) {
     lane.clear(result->data(), result->size());
-    if (state->multiply(by, {zeros->data(), zeros->data(), result->data(), nullptr}) != CUBLAS_STATUS_SUCCESS) continue;
+    if (state->multiply(by, {zeros->data(), zeros->data(), result->data(), nullptr}) != CUBLAS_STATUS_SUCCESS)
+      continue;
     any = true;
     lane.to_host(elements.data(), result->data(), result->size());
     for (size_t i = 0; i < elements.size(); i += static_cast<size_t>(each)) kept &= is_nan(&elements[i], dtype);

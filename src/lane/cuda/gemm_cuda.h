@@ -20,14 +20,11 @@ enum class CudaMath { full, tf32 };
 // like C, its argument.
 struct GemmEpilogue {
   enum Activation : uint8_t { none, relu, gelu, gelu_slope };
-  // A second result: sums of the columns of C, with gelu_slope; of the rows of A (m) or of the columns of B (n), alone.
-  enum Sums : uint8_t { no_sums, of_result, of_a, of_b };
 
   bool bias = false;
   Activation activation = none;
   bool residual = false;        // only without an activation
   bool keeps_argument = false;  // gelu: its argument is a second result
-  Sums sums = no_sums;
 
   bool has_argument() const { return keeps_argument || activation == gelu_slope; }
 };
@@ -64,7 +61,6 @@ class CudaGemm {
     const void* bias = nullptr;      // n elements, shared by the batch, aligned to kBiasAlignment bytes
     const void* residual = nullptr;  // may be C; then a 16-bit product may be rounded before it is added
     void* argument = nullptr;        // of gelu: written; of gelu_slope: read. Not C
-    void* sums = nullptr;            // m or n elements, aligned to kBiasAlignment bytes
   };
 
   // Enqueues the product. While the lane is capturing, nothing is timed: uses the cached algorithm, or else the first

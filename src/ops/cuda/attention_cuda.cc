@@ -66,7 +66,7 @@ class AttentionKernels {
   int64_t row_bytes(int64_t features) const { return padded(features) * size_of(dtype_) + 16; }
   int64_t features() const { return std::max(padded(n_.e), padded(n_.f)); }
   bool half() const { return is_16_bit(dtype_); }
-  // Whether warpgroups can multiply tiles of so many features.
+  // Whether warpgroups can multiply tiles with this number of features.
   static bool is_chunked(int64_t features) { return features == 64 || features == 128; }
   // How many of `heads` heads have adjacent thread blocks, if blocks of a head read `rows` rows of both kinds.
   int64_t together(int64_t heads, int64_t rows) const {

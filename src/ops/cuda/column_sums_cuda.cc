@@ -2,7 +2,6 @@
 // activation, and of the bias before it. The kernel of the program adds up the columns as it writes them.
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -38,8 +37,15 @@ bool is_cheap_epilogue(const Program& body, const Eqn& product, const ValueUses&
   return matched && matched->epilogue.activation != GemmEpilogue::gelu_slope;
 }
 
+// Whether the program is not read from inputs and written to outputs of the plan, whose memory may be less aligned than
+// vectors are.
+bool has_own_memory(const Eqn& product, const ValueUses& uses) {
+  return std::none_of(product.in.begin() + 2, product.in.end(), [&](ValueId id) { return uses.definition(id) < 0; }) &&
+         std::none_of(product.out.begin(), product.out.end(), [&](ValueId id) { return uses.is_output(id); });
+}
+
 bool may_sum_columns(const Eqn& product, const ValueUses& uses) {
-  if (product.op != &einsum_fused_op) return false;
+  if (product.op != &einsum_fused_op || !has_own_memory(product, uses)) return false;
   const Program& body = product.attrs.program("body");
   const Type& type = body.types[body.inputs[0]];
   const std::vector<size_t> in_place = in_place_inputs(body);
@@ -55,9 +61,8 @@ CombinedEqns find_column_sums(const ValueUses& uses, size_t first) {
   for (const ValueId id : product.out) {
     const Type& type = uses.type(id);
     if (type.dtype != DType::f32 && !is_16_bit(type.dtype)) continue;
-    const bool is_used_twice = uses.users(id).size() > 1 || uses.is_output(id);
     for (const size_t user : uses.users(id))
-      if (is_used_twice && uses.eqn(user).op == &reduce_sum_op &&
+      if (uses.users(id).size() > 1 && uses.eqn(user).op == &reduce_sum_op &&
           uses.eqn(user).attrs.ints("axes") == counting(0, type.rank() - 1))
         return {{first, user}};
   }
@@ -142,30 +147,7 @@ std::optional<size_t> result_for_product(const Program& body) {
   return {};
 }
 
-// By the epilogue of cuBLASLt.
-Kernel by_library(const KernelSpec& spec) {
-  const Program& all = spec.attrs.program("body");
-  const CombinedBody places(all);
-  const Eqn &product = all.eqns[0], &sum = all.eqns[1];
-  const Contraction plan =
-      contraction(product.attrs.get<std::string>("spec"), all.types[product.in[0]], all.types[product.in[1]]);
-  const std::optional<MatchedEpilogue> matched = epilogue_of(product.attrs.program("body"), plan.gemm.n);
-  if (!matched || !matched->argument || plan.copy_a || plan.copy_b || plan.copy_c) return {};
-  GemmEpilogue epilogue = matched->epilogue;
-  epilogue.sums = GemmEpilogue::of_result;
-  std::optional<CudaGemm> gemm = CudaGemm::with_epilogue(*spec.cuda, plan.gemm, cuda_math(), epilogue);
-  if (!gemm) return {};
-  const size_t a = places.operand(product.in[plan.swapped ? 1 : 0]), b = places.operand(product.in[plan.swapped ? 0 : 1]),
-               argument = places.operand(product.in[1 + *matched->argument]), result = *places.result(product.out[0]),
-               sums = *places.result(sum.out[0]);
-  return [=, gemm = *std::move(gemm)](const void* const* in, void* const* out) {
-    gemm.run(in[a], in[b], out[result], {.argument = const_cast<void*>(in[argument]), .sums = out[sums]});
-  };
-}
-
 Kernel column_sums_cuda(const KernelSpec& spec) {
-  if (std::getenv("LOCKSTEP_TRY_BGRAD"))
-    if (Kernel kernel = by_library(spec)) return kernel;
   const Program& all = spec.attrs.program("body");
   const CombinedBody places(all);
   const Eqn &product = all.eqns[0], &sum = all.eqns[1];

@@ -1,11 +1,14 @@
 #include "ops/cuda/combined.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "ops/ops.h"
 
 namespace lockstep {
 namespace {
@@ -14,14 +17,20 @@ const CombinedKernel& kernel_of_row(const Attrs& attrs) {
   const auto& name = attrs.get<std::string>("kernel");
   for (const CombinedKernel* each : combined_kernels())
     if (each->name == name) return *each;
-  throw_error("combined: no kernel is named \"{}\"", name);
+  std::string all;
+  for (const CombinedKernel* each : combined_kernels()) all += fmt::format("{}{}", all.empty() ? "" : ", ", each->name);
+  throw_error("combined: no kernel is named \"{}\"; choose one of {}", name, all);
 }
 
 std::vector<Type> combined_type(Types in, const Attrs& attrs) {
+  kernel_of_row(attrs);  // it exists
   const Program& body = attrs.program("body");
   const std::vector<Type> wanted = body.input_types();
-  if (!std::equal(in.begin(), in.end(), wanted.begin(), wanted.end()))
-    throw_error("combined: the {} operands do not have the types of the body's {} inputs", in.size(), wanted.size());
+  if (in.size() != wanted.size())
+    throw_error("combined: got {} operands for the {} inputs of the body", in.size(), wanted.size());
+  for (size_t i = 0; i < in.size(); ++i)
+    if (in[i] != wanted[i])
+      throw_error("combined: operand {} is {} and the body's input is {}", i, to_string(in[i]), to_string(wanted[i]));
   return body.output_types();
 }
 
@@ -58,8 +67,17 @@ Values combined(Builder& builder, std::string_view kernel, const Values& operand
 
 std::span<const CombinedKernel* const> combined_kernels() {
   static constexpr const CombinedKernel* kAll[] = {&combined_cross_entropy, &combined_norm_grad, &combined_column_sums,
-                                                   &combined_packed_attention, &combined_operand_sums};
+                                                   &combined_packed_attention};
   return kAll;
+}
+
+std::span<const Op* const> gpu_ops() {
+  static const std::vector<const Op*> all = [] {
+    std::vector<const Op*> out(all_ops().begin(), all_ops().end());
+    out.push_back(&combined_op);
+    return out;
+  }();
+  return all;
 }
 
 ValueUses::ValueUses(const Program& program)

@@ -58,6 +58,9 @@ struct CombinedKernel {
 };
 std::span<const CombinedKernel* const> combined_kernels();
 
+// The ops of programs and schedules on GPUs, to parse them: all ops, and `combined`.
+std::span<const Op* const> gpu_ops();
+
 // Where a kernel finds the values of its body.
 class CombinedBody {
  public:
@@ -74,7 +77,6 @@ class CombinedBody {
   const Program& body_;
 };
 
-extern const CombinedKernel combined_cross_entropy, combined_norm_grad, combined_column_sums, combined_packed_attention,
-    combined_operand_sums;
+extern const CombinedKernel combined_cross_entropy, combined_norm_grad, combined_column_sums, combined_packed_attention;
 
 }  // namespace lockstep

@@ -153,7 +153,7 @@ constexpr int64_t kReduceElementsPerThread = 16;
 constexpr int64_t kReduceElementsPerBlock = kStepThreads * kReduceElementsPerThread;
 // Sums of columns that are computed with the elements: bytes of the matrix from which on this is faster than reading it
 // again, since a cache does not hold it; and thread blocks, two for each multiprocessor of a large GPU.
-constexpr int64_t kFewestBytesForColumnSums = int64_t{32} << 20, kColumnSumBlocks = 264;
+constexpr int64_t kFewestBytesForColumnSums = int64_t{40} << 20, kColumnSumBlocks = 264;
 // Elements for which one thread block is enough.
 constexpr int64_t kReduceInOneBlock = 4096;
 // Elements of a row from which on a thread block reduces one row at a time; 8 rows from kReduceShortRow on, else 32.
@@ -223,8 +223,9 @@ constexpr int64_t kMostBlocksPerProcessor = 8;
 constexpr double kMostJoinedOperations = 1.5e9;
 // Pointers of a kernel: 4 KiB of parameters. A copy of them fits into kReservedSharedBytes.
 constexpr size_t kMostPointers = 480;
-// Elements of an equation up to which it is moved next to others (gather_small()).
-constexpr int64_t kMostGatheredElements = 8192;
+// Elements of an equation up to which it is moved next to others (gather_small()): to the front or to the end, and, with
+// more elements, only to the front. Larger ones take as long as their memory traffic.
+constexpr int64_t kFewGatheredElements = 8192, kMostGatheredElements = 1 << 20;
 // Bytes of the arena up to which memory is not reused: reuse would order tasks that could otherwise share a phase.
 constexpr int64_t kNoReuseBytes = int64_t{64} << 20;
 

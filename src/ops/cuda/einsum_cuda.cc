@@ -127,19 +127,6 @@ std::function<void(const void* const* in, void* out)> product_cuda(const KernelS
   };
 }
 
-std::function<void(const void* const* in, void* out, void* sums)> product_with_sums_cuda(const KernelSpec& spec,
-                                                                                         const Type& result,
-                                                                                         size_t operand) {
-  const Contraction plan = contraction_of(spec);
-  if (plan.copy_a || plan.copy_b || plan.copy_c || result.bytes() == 0 || plan.gemm.k == 0) return {};
-  const bool of_a = operand == (plan.swapped ? 1 : 0);
-  std::optional<CudaGemm> gemm = CudaGemm::with_epilogue(*spec.cuda, plan.gemm, cuda_math(),
-                                                         {.sums = of_a ? GemmEpilogue::of_a : GemmEpilogue::of_b});
-  if (!gemm) return {};
-  return [product = std::make_shared<const CudaProduct>(spec, result, std::move(gemm))](
-             const void* const* in, void* out, void* sums) { product->run(in, out, {.sums = sums}); };
-}
-
 Kernel einsum_cuda(const KernelSpec& spec) {
   if (!CudaGemm::supports(spec.in[0].dtype)) return {};
   return [product = product_cuda(spec, spec.out[0])](const void* const* in, void* const* out) { product(in, out[0]); };

@@ -11,9 +11,4 @@ namespace lockstep {
 // the row einsum. REQUIRES: CudaGemm::supports() the operands' type.
 std::function<void(const void* const* in, void* out)> product_cuda(const KernelSpec& spec, const Type& result);
 
-// The same, with the sums of operand 0 or 1 over the dimensions that are contracted. An empty function: cuBLASLt cannot.
-std::function<void(const void* const* in, void* out, void* sums)> product_with_sums_cuda(const KernelSpec& spec,
-                                                                                         const Type& result,
-                                                                                         size_t operand);
-
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "plan/cuda/combine.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 
 #include "ops/cuda/combined.h"
@@ -27,10 +26,6 @@ class Combiner {
     for (size_t i = 0; i < p_.eqns.size(); ++i)
       for (const CombinedKernel* kernel : combined_kernels()) {
         if (group_of_[i] >= 0) break;
-        if (kernel->name == "product_and_operand_sums" && !std::getenv("LOCKSTEP_TRY_BGRADA")) continue;
-        if (const char* skip = std::getenv("LOCKSTEP_TRY_SKIP");
-            skip && std::string_view(skip).find(kernel->name) != std::string_view::npos)
-          continue;
         add_group(*kernel, kernel->find(uses_, i));
       }
     return groups_.empty() ? p_ : emitted();

@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include "plan/cuda/cuda_plan.h"
 
 #include "hardware/gpu_launch.h"
@@ -15,7 +14,7 @@ namespace {
 // Programs in which nothing is combined stay as they are: most are one persistent kernel.
 Program prepared(const Program& program) {
   Program combined = combine(program);
-  return combined == program || getenv("LOCKSTEP_TRY_NOGATHER") ? combined : gather_small(combined);
+  return combined == program ? combined : gather_small(combined);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "ops/ops.h"
+#include "ops/cuda/combined.h"
 #include "plan/cuda/lower.h"
 #include "plan/cuda/schedule.h"
 #include "program/text_parser.h"
@@ -149,7 +149,7 @@ class ScheduleWriter {
 
 class ScheduleParser {
  public:
-  ScheduleParser(std::string_view text, const GpuTarget& target) : in_(text, all_ops()), target_(target) {}
+  ScheduleParser(std::string_view text, const GpuTarget& target) : in_(text, gpu_ops()), target_(target) {}
 
   KernelSchedule kernel() {
     KernelSchedule out;

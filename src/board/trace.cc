@@ -17,7 +17,9 @@ namespace lockstep::board {
 namespace {
 
 constexpr double kNoticeable = 0.02;  // share of the work of a step
-constexpr auto kOther = static_cast<size_t>(TraceCategory::other);
+constexpr auto kOther = static_cast<size_t>(TraceCategory::other),
+               kDispatch = static_cast<size_t>(TraceCategory::dispatch),
+               kCollective = static_cast<size_t>(TraceCategory::collective);
 
 // Sets of points in time, as disjoint intervals in ascending order.
 struct Interval {
@@ -96,14 +98,18 @@ RankStep rank_step(const std::vector<EventRange>& lanes, const TraceEvent& step)
   std::array<Intervals, kTraceCategories> own;
   for (const EventRange& lane : lanes) add_own_times(lane, step.begin, step.end(), own);
   RankStep out{.begin = step.begin, .end = step.end()};
-  Intervals work, all;
+  Intervals work, lanes_busy, all;
+  const auto add = [](Intervals& to, const Intervals& more) { to.insert(to.end(), more.begin(), more.end()); };
   for (size_t c = 0; c < kTraceCategories; ++c) {
     own[c] = united(std::move(own[c]));
     out.times[c] = length(own[c]);
-    all.insert(all.end(), own[c].begin(), own[c].end());
-    if (c != static_cast<size_t>(TraceCategory::collective)) work.insert(work.end(), own[c].begin(), own[c].end());
+    add(all, own[c]);
+    if (c == kDispatch) continue;
+    add(lanes_busy, own[c]);
+    if (c != kCollective) add(work, own[c]);
   }
-  out.work = step.duration - length_without(own[static_cast<size_t>(TraceCategory::collective)], united(work));
+  out.times[kDispatch] = length_without(own[kDispatch], united(lanes_busy));
+  out.work = step.duration - length_without(own[kCollective], united(work));
   out.times[kOther] += std::max(0.0, step.duration - length(united(all)));
   return out;
 }

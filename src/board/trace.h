@@ -3,7 +3,8 @@
 //
 // Ranks that train together end each step together, because each waits for the others in a collective. So the slowest
 // rank is not the one with the longest step, but the one that works for the longest time and waits the least. The work of
-// a rank in a step is the step without the time in which it does nothing but communicate.
+// a rank in a step is the step without the time in which it does nothing but communicate. The call that starts a step may
+// return only when its lane has completed it, so dispatch counts where no lane is busy.
 #pragma once
 
 #include <array>

@@ -128,6 +128,14 @@ TEST(Trace, CollectivesThatOverlapWithComputationAreNoWaiting) {
   EXPECT_NEAR(trace.summaries[0].work, 0.010, 1e-9);
 }
 
+TEST(Trace, CallsThatWaitForTheirLaneAreNoWork) {
+  const Trace trace =
+      make_trace({rank_of(0, {event("step 1", "step", 0, 10, 1), event("launch", "dispatch", 0, 10, 1),
+                              event("matmul", "compute", 1, 4), event("all_reduce", "collective", 5, 5)})});
+  EXPECT_NEAR(trace.summaries[0].work, 0.005, 1e-9);
+  EXPECT_NEAR(trace.summaries[0].times[static_cast<size_t>(TraceCategory::dispatch)], 0.001, 1e-9);
+}
+
 TEST(Trace, NestedEventsCountOnce) {
   const Trace trace = make_trace({rank_of(
       0, {event("step 1", "step", 0, 10), event("dispatch", "dispatch", 0, 8), event("wait", "collective", 2, 3)})});

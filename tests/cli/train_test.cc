@@ -352,8 +352,8 @@ std::vector<int64_t> jsonl_steps(const std::string& dir, const std::string& kind
 TEST(Train, LogFilesHaveEveryStepOnceAlsoAfterAResume) {
   const TempDir dir;
   const std::string log = dir.path() + "/log", run = dir.path() + "/run";
-  const Words flags = {"--log-dir", log, "--checkpoint-dir", run, "--checkpoint-every", "4", "--schedule", "constant",
-                       "--loggers", "+csv,+tensorboard"};
+  const Words flags = {"--log-dir", log,          "--checkpoint-dir", run,         "--checkpoint-every",
+                       "4",         "--schedule", "constant",         "--loggers", "+csv,+tensorboard"};
   ASSERT_EQ(train(flags + Words{"--steps", "14"}).exit_code, 0);
   std::vector<int64_t> wanted;
   for (int64_t step = 1; step <= 14; ++step) wanted.push_back(step);

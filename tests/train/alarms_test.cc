@@ -8,6 +8,8 @@
 #include <limits>
 #include <random>
 
+#include "support/long_tests.h"
+
 namespace lockstep {
 namespace {
 
@@ -99,9 +101,10 @@ int64_t alarm_step(int64_t steps, uint32_t seed, const Curve& curve) {
   return 0;
 }
 
-int64_t count_alarms(int64_t steps, const Curve& curve) {
+// The number of runs, of this many, in which an alarm is raised.
+int64_t count_alarms(int64_t steps, const Curve& curve, uint32_t runs = 1000) {
   int64_t raised = 0;
-  for (uint32_t seed = 0; seed < 1000; ++seed) raised += alarm_step(steps, seed, curve) != 0;
+  for (uint32_t seed = 0; seed < runs; ++seed) raised += alarm_step(steps, seed, curve) != 0;
   return raised;
 }
 
@@ -115,19 +118,22 @@ Curve falling(int64_t steps, double pace, double relative_noise, double spikes =
 }
 
 TEST(Alarms, HealthyRunsDoNotRaise) {
+  const uint32_t runs = long_tests() ? 1000 : 200;
   for (const int64_t steps : {200, 469, 4690}) {
-    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.0)), 0) << steps;
-    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.1)), 0) << steps;
-    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.3)), 0) << steps << " very noisy";
-    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.1, 0.03)), 0) << steps << " with exploding batches";
-    EXPECT_EQ(count_alarms(steps, falling(steps, 3, 0.03)), 0) << steps << " slow";
+    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.0), runs), 0) << steps;
+    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.1), runs), 0) << steps;
+    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.3), runs), 0) << steps << " very noisy";
+    EXPECT_EQ(count_alarms(steps, falling(steps, 0.5, 0.1, 0.03), runs), 0) << steps << " with exploding batches";
+    EXPECT_EQ(count_alarms(steps, falling(steps, 3, 0.03), runs), 0) << steps << " slow";
   }
   // A warm-up over a tenth of the run, in which the loss falls by only 5 %.
-  EXPECT_EQ(count_alarms(4690,
-                         [](int64_t step, Noise& noise) {
-                           const double warm = std::min(1.0, static_cast<double>(step) / 469);
-                           return 2.3 * (1 - 0.05 * warm * warm) * (1 + 0.05 * noise.normal());
-                         }),
+  EXPECT_EQ(count_alarms(
+                4690,
+                [](int64_t step, Noise& noise) {
+                  const double warm = std::min(1.0, static_cast<double>(step) / 469);
+                  return 2.3 * (1 - 0.05 * warm * warm) * (1 + 0.05 * noise.normal());
+                },
+                runs),
             0);
 }
 

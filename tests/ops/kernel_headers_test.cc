@@ -255,6 +255,18 @@ __global__ void f(const bf16* x, const float* p, const bf16* dy, bf16* y, float*
   norms<Rows<32>>(x, p, dy, y, sums, out);
   norms<Rows<256>>(x, p, dy, y, sums, out);
 })"},
+      {"quantize.cuh", R"(
+template <class T_, class E_, uint32_t kVector_, uint32_t kTurned_>
+struct Matrix {
+  using T = T_;
+  using E = E_;
+  static constexpr uint64_t kRows = 160, kColumns = 304;
+  static constexpr uint32_t kVector = kVector_, kTurned = kTurned_;
+};
+__global__ void f(const bf16* x, const float* scale, uint8_t* y, uint8_t* transposed, uint32_t* largest) {
+  Quantize<Matrix<bf16, e4m3, 8, 16>>::run(x, scale, y, transposed, largest);
+  Quantize<Matrix<bf16, e5m2, 1, 1>>::run(x, scale, y, transposed, largest);
+})"},
       {"rotary.cuh", R"(
 struct Heads {
   using T = bf16;

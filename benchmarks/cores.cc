@@ -7,7 +7,8 @@
 // workers have slept. "few tasks" are two tasks on a pool of that many threads.
 //
 // Products: GFLOP/s of the products of the mlp1024 step (batch 128), f32 and bf16, with the extents and the number of
-// tiles; "efficiency" is the rate per thread, relative to one thread. Memory: GB/s of a = b + 2 c on 3 x 64 MiB.
+// tiles; "efficiency" is the rate per thread, relative to one thread. "Own product per thread" is the limit of the cores:
+// threads share nothing and never wait. Memory: GB/s of a = b + 2 c on 3 x 64 MiB.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,6 +94,34 @@ void measure_product(const std::vector<int>& counts, GemmSpec spec) {
   }
 }
 
+// What the cores can compute at most: every thread multiplies its own matrices, which stay in its cache, and none waits.
+template <class T>
+void measure_arithmetic(const std::vector<int>& counts) {
+  const GemmSpec spec{.dtype = dtype_of<T>, .m = 128, .n = 128, .k = 256};
+  constexpr int kRepeat = 200;
+  const Gemm gemm = Gemm::prepare(spec, 1);
+  const std::vector<T> a = random_values<T>(spec.m * spec.k), b = random_values<T>(spec.k * spec.n);
+  fmt::print("own product per thread, {}, GFLOP/s\n  threads      rate  efficiency\n", name(spec.dtype));
+  double of_one = 0;
+  for (const int threads : counts) {
+    Pool pool({.threads = threads});
+    const double seconds = median_seconds(
+        [&] {
+          pool.parallel_for(threads, [&](int64_t, int) {
+            Pool own({.threads = 1});
+            const std::vector<T> own_a = a, own_b = b;
+            std::vector<T> c(static_cast<size_t>(spec.m * spec.n));
+            for (int i = 0; i < kRepeat; ++i) gemm.run(own, own_a.data(), own_b.data(), c.data());
+          });
+        },
+        0.5);
+    const double rate = 2e-9 * static_cast<double>(spec.m * spec.n * spec.k) * kRepeat * threads / seconds;
+    if (of_one == 0) of_one = rate / threads;
+    fmt::print("  {:7} {:9.1f} {:11.2f}\n", threads, rate, rate / threads / of_one);
+    std::fflush(stdout);
+  }
+}
+
 void measure_memory(const std::vector<int>& counts) {
   constexpr int64_t kElements = int64_t{16} << 20;
   std::vector<float> a(kElements), b(kElements, 1), c(kElements, 2);
@@ -129,6 +158,8 @@ int main(int argc, char** argv) try {
              : blas_is_position_independent(false) ? "OpenBLAS, tiles for the number of threads"
                                                    : "OpenBLAS, tiles for the shape");
   measure_regions(counts);
+  measure_arithmetic<float>(counts);
+  measure_arithmetic<BFloat16>(counts);
   for (const GemmSpec& spec : {GemmSpec{.m = 128, .n = 1024, .k = 784}, GemmSpec{.m = 128, .n = 1024, .k = 1024},
                                GemmSpec{.m = 128, .n = 1024, .k = 1024, .transpose_b = true},
                                GemmSpec{.m = 784, .n = 1024, .k = 128, .transpose_a = true},

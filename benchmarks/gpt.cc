@@ -1,16 +1,17 @@
 // Milliseconds per training step of a GPT, with AdamW and without dropout, for comparison with
 // benchmarks/neighbours/gpt_torch.py and gpt_jax.py.
 //
-//   build/benchmarks/gpt [--platform cpu|cuda] [--cases char:f32,gpt2:bf16] [--steps 30]
+//   build/benchmarks/gpt [--platform cpu|cuda] [--cases char:f32,gpt2:bf16,gpt2:f8] [--steps 30]
 //                        [--attention nn|recognized|plain] [--peak TFLOPS] [--plan]
 //
-// Configurations: char, gpt2, char-small; gpt2@16x2048 has another batch and length. --attention recognized:
-// products, softmax and mask written out instead of nn::attention; plain: computed as written, too. Prints one line of
+// Configurations: char, gpt2, gpt2-large, char-small; gpt2@16x2048 has another batch and length. --attention
+// recognized: products, softmax and mask written out instead of nn::attention; plain: computed as written, too. Prints one line of
 // JSON per case, with the seconds of the first call, which compiles. "share" is the rate of the model's operations, 6 N + 6 L C T per token, relative to --peak
-// (default on GPUs: 989 TFLOP/s for bf16 and 494 for f32, an H200's; N parameters without the position embedding,
+// (default on GPUs: 989 TFLOP/s for bf16 and f8, 494 for f32, an H200's; N parameters without the position embedding,
 // L layers, width C, T tokens). "memory_gb": memory in use on the GPU after the steps; on the CPU the largest resident
 // set. Both count what earlier cases of the process have cached. --plan prints the instructions of a step instead.
 #include <fmt/format.h>
+#include <lockstep/float8_products.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/losses.h>
 #include <lockstep/nn.h>
@@ -39,7 +40,8 @@ Config config_of(const std::string& name) {
   if (name == "char-small") return {4, 4, 128, 64, 12, 65};
   if (name == "char") return {6, 6, 384, 256, 64, 65};
   if (name == "gpt2") return {12, 12, 768, 1024, 8, 50304};
-  throw Error("unknown configuration " + name + "; choose char, gpt2 or char-small");
+  if (name == "gpt2-large") return {36, 20, 1280, 1024, 8, 50304};
+  throw Error("unknown configuration " + name + "; choose char, gpt2, gpt2-large or char-small");
 }
 
 struct Case {
@@ -52,8 +54,8 @@ struct Case {
 // "gpt2@16x2048:bf16".
 Case case_of(const std::string& text, const std::string& attention) {
   const std::vector<std::string> parts = split_text(text, ':');
-  if (parts.size() != 2 || (parts[1] != "f32" && parts[1] != "bf16"))
-    throw Error("the case " + text + " is not CONFIGURATION:f32 or CONFIGURATION:bf16");
+  if (parts.size() != 2 || (parts[1] != "f32" && parts[1] != "bf16" && parts[1] != "f8"))
+    throw Error("the case " + text + " is not CONFIGURATION:f32, CONFIGURATION:bf16 or CONFIGURATION:f8");
   const std::vector<std::string> name = split_text(parts[0], '@');
   Case out{parts[0], parts[1], config_of(name.at(0)), attention};
   if (name.size() == 1) return out;
@@ -106,23 +108,25 @@ Array written_attention(const Array& q, const Array& k, const Array& v) {
   return einsum("bhts,bshe->bthe", weights, v);
 }
 
-Array attend(const Case& c, const Block& block, const Array& x) {
+Array attend(const Case& c, const Block& block, const Array& x, const nn::Mode& mode) {
   const int64_t b = x.shape(0), t = x.shape(1), heads = c.config.heads, e = c.config.width / heads;
-  const std::vector<Array> qkv = split(reshape(nn::apply(block.qkv, x), {b, t, 3 * heads, e}), 3, 2);
+  const std::vector<Array> qkv = split(reshape(nn::apply(block.qkv, x, mode), {b, t, 3 * heads, e}), 3, 2);
   const Array y = c.attention == "nn" ? nn::attention(qkv[0], qkv[1], qkv[2], {.causal = true})
                                       : written_attention(qkv[0], qkv[1], qkv[2]);
-  return nn::apply(block.projection, reshape(y, {b, t, c.config.width}));
+  return nn::apply(block.projection, reshape(y, {b, t, c.config.width}), mode);
 }
 
-// Tokens [b, t + 1] -> the mean loss of predicting each token but the first.
-Array loss_of(const Case& c, const Model& model, const Array& tokens) {
+// Tokens [b, t + 1] -> the mean loss of predicting each token but the first. `scales`: of f8.
+Array loss_of(const Case& c, const Model& model, const std::vector<Array>& scales, const Array& tokens) {
   const int64_t b = c.config.batch, t = c.config.tokens;
-  const DType compute = c.precision == "bf16" ? bf16 : f32;
+  const DType compute = c.precision == "f32" ? f32 : bf16;
+  nn::Float8Products float8(scales);
+  const nn::Mode mode{.training = true, .compute = compute, .float8 = c.precision == "f8" ? &float8 : nullptr};
   const Array inputs = slice(tokens, {0, 0}, {b, t}), targets = slice(tokens, {0, 1}, {b, t + 1});
   Array x = astype(nn::apply(model.tokens, inputs) + model.positions, compute);
   for (const Block& block : model.blocks) {
-    x = x + attend(c, block, nn::apply(block.norm1, x));
-    x = x + nn::apply(block.down, gelu(nn::apply(block.up, nn::apply(block.norm2, x))));
+    x = x + attend(c, block, nn::apply(block.norm1, x), mode);
+    x = x + nn::apply(block.down, gelu(nn::apply(block.up, nn::apply(block.norm2, x), mode)), mode);
   }
   const Array logits = einsum("btd,vd->btv", nn::apply(model.norm, x), astype(model.tokens.table, compute));
   return mean(softmax_cross_entropy(logits, targets));
@@ -130,12 +134,16 @@ Array loss_of(const Case& c, const Model& model, const Array& tokens) {
 
 auto compiled_step(const Case& c, const Optimizer& optimizer) {
   return jit(
-      [&c, &optimizer](const Model& model, const OptimizerState& state, const Array& tokens) {
-        const auto [loss, grads] = value_and_grad([&](const Model& m) { return loss_of(c, m, tokens); })(model);
-        auto [next, next_state] = update(optimizer, model, grads, state);
-        return std::tuple{std::move(next), std::move(next_state), loss};
+      [&c, &optimizer](const Model& model, const OptimizerState& state, const Float8History& history,
+                       const Array& tokens) {
+        const auto loss_at = [&](const Model& m, const std::vector<Array>& scales) {
+          return loss_of(c, m, scales, tokens);
+        };
+        const auto [loss, grads] = value_and_grad<0, 1>(loss_at)(model, float8_scales(history));
+        auto [next, next_state] = update(optimizer, model, std::get<0>(grads), state);
+        return std::tuple{std::move(next), std::move(next_state), advanced(history, std::get<1>(grads)), loss};
       },
-      {.donate = {0, 1}, .recognize = c.attention != "plain"});
+      {.donate = {0, 1, 2}, .recognize = c.attention != "plain"});
 }
 
 double operations_per_token(const Config& c, const Model& model) {
@@ -157,23 +165,26 @@ double memory_in_use() {
 // Operations per second; 0: unknown.
 double peak_of(const std::string& precision, const std::string& given) {
   if (!given.empty()) return std::stod(given) * 1e12;
-  return platform() != Platform::cuda ? 0 : precision == "bf16" ? 989e12 : 494e12;
+  return platform() != Platform::cuda ? 0 : precision == "f32" ? 494e12 : 989e12;
 }
 
 void measure(const Case& c, int64_t steps, const std::string& peak, bool plan) {
   const Optimizer optimizer{.schedule = {.peak = 1e-3}, .beta2 = 0.99, .weight_decay = 0.1, .no_decay = {}};
   Model model = create(c.config, random::key(0));
   OptimizerState state = create_state(optimizer, model);
+  Precision precision;
+  precision.float8 = c.precision == "f8";
+  Float8History history = create_float8_history(precision, 4 * c.config.layers);
   const double operations = operations_per_token(c.config, model);
   const Array tokens = random::randint(random::key(5), {c.config.batch, c.config.tokens + 1}, 0,
                                        static_cast<int32_t>(c.config.vocabulary));
   const auto step = compiled_step(c, optimizer);
   if (plan) {
-    fmt::print("{}\n", step.plan(model, state, tokens));
+    fmt::print("{}\n", step.plan(model, state, history, tokens));
     return;
   }
   Array loss;
-  const auto run = [&] { std::tie(model, state, loss) = step(model, state, tokens); };
+  const auto run = [&] { std::tie(model, state, history, loss) = step(model, state, history, tokens); };
   const Clock::time_point start = Clock::now();
   run();
   const float first_loss = loss.item<float>();

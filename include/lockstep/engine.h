@@ -20,6 +20,7 @@
 #include "lockstep/alarms.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/data.h"
+#include "lockstep/float8_products.h"
 #include "lockstep/loader.h"
 #include "lockstep/loggers.h"
 #include "lockstep/meter.h"
@@ -40,6 +41,7 @@ struct TrainState {
   std::vector<Array> params = {};  // f32, in the order of Task::paths
   OptimizerState optimizer = {};
   LossScale loss_scale = {};
+  Float8History float8 = {};
   std::vector<Array> average = {};  // of the trained parameters; empty without EngineOptions::ema_decay
   // The evaluation with the lowest validation loss, and the number of evaluations after it.
   double best_loss = std::numeric_limits<double>::infinity();

@@ -17,6 +17,9 @@
 
 namespace lockstep::nn {
 
+struct Mode;
+class Float8Products;
+
 struct Dense {
   Array w, b;  // [in, out], [out]
 };
@@ -56,6 +59,8 @@ BatchNorm batch_norm(int64_t features);
 // x [..., in] -> [..., out].
 Array apply(const Dense&, const Array& x);
 Array apply(const Linear&, const Array& x);
+// The same, as a product in 8-bit floats if mode.float8 is set.
+Array apply(const Linear&, const Array& x, const Mode& mode);
 // x [n, h, w, in] -> [n, oh, ow, out].
 Array apply(const Conv2d&, const Array& x, const Conv2dOptions& options = {});
 // Row numbers (integers [...]) -> [..., features]. Numbers outside the table are clamped to it.
@@ -88,6 +93,8 @@ struct Mode {
   // Blocks of transformers store only their input in training; the backward pass computes the rest again. The results
   // are the same.
   bool remat = false;
+  // The scales of products in 8-bit floats, see float8_products.h; null: products are in the type of x.
+  Float8Products* float8 = nullptr;
 
   // Assigns the next value of a state, from the next step on. `state` must be the array that the loss was called with.
   void update(const State& state, const Array& value) const;

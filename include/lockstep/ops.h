@@ -1,5 +1,5 @@
 // All functions on arrays in one header: math, creation, rearranging, reductions, linear algebra, indexing,
-// convolution, normalization, attention.
+// convolution, normalization, attention, 8-bit floats.
 #pragma once
 
 #include "lockstep/attention.h"
@@ -9,5 +9,6 @@
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
 #include "lockstep/norm.h"
+#include "lockstep/quantize.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"

@@ -1,7 +1,8 @@
 // Mixed precision: the element type in which a model computes. Parameters, optimizer state, reductions and losses stay
 // f32; with bf16 or f16 the model gets converted parameters and inputs. f16 has a small range, so it uses dynamic loss
 // scaling: the loss is scaled up before differentiation. When a gradient is not finite, the step is skipped and the
-// scale is reduced; after growth_interval finite steps it is raised again. Safe from any thread.
+// scale is reduced; after growth_interval finite steps it is raised again. With float8 the model computes in bf16 but
+// for products of linear layers in training: see float8_products.h. Safe from any thread.
 #pragma once
 
 #include <string>
@@ -19,10 +20,12 @@ struct Precision {
   double factor = 2;               // by which the scale shrinks and grows
   int64_t growth_interval = 2000;  // finite steps after which the scale grows
   double largest_scale = 16777216;
+  bool float8 = false;          // products of nn::Linear in 8-bit floats
+  int64_t float8_history = 16;  // steps whose largest values determine the scales
 };
 
-// "float32", "bfloat16", "float16" (or f32, bf16, f16, and fp32, fp16); float16 enables loss scaling. Throws Error for an
-// unknown name, listing the known ones.
+// "float32", "bfloat16", "float16", "float8" (or f32, bf16, f16, f8, fp32, fp16, fp8); float16 enables loss scaling.
+// Throws Error for an unknown name, listing the known ones.
 Precision precision_of(std::string_view name);
 std::string to_string(const Precision&);
 

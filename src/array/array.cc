@@ -190,18 +190,18 @@ namespace {
 
 template <class F>
 decltype(auto) with_type(DType dtype, F&& f) {
-  return with_dtype(dtype, [&]<class T>() -> decltype(auto) { return f(T{}); });
+  return with_stored_dtype(dtype, [&]<class T>() -> decltype(auto) { return f(T{}); });
 }
 
 template <class To, class From>
 To convert_element(From x) {
   if constexpr (std::is_same_v<To, From>)
     return x;
-  else if constexpr (std::is_same_v<From, BFloat16> || std::is_same_v<From, Float16>)
+  else if constexpr (is_half<From> || is_float8_type<From>)
     return convert_element<To>(static_cast<float>(x));
   else if constexpr (std::is_same_v<To, bool>)
     return x != From{};
-  else if constexpr (std::is_same_v<To, BFloat16> || std::is_same_v<To, Float16>)
+  else if constexpr (is_half<To> || is_float8_type<To>)
     return To(static_cast<float>(x));
   else
     return static_cast<To>(x);
@@ -398,7 +398,7 @@ std::string Array::to_string() const {
     using T = decltype(zero);
     const T* data = buffer->as<T>();
     print_elements(shape(), 0, 0, size(), out, [&](int64_t i) {
-      if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+      if constexpr (is_half<T> || is_float8_type<T>)
         return fmt::format("{:.4g}", static_cast<float>(data[i]));
       else if constexpr (std::is_floating_point_v<T>)
         return fmt::format("{:.7g}", data[i]);

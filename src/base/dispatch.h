@@ -2,13 +2,15 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep {
 
-// Returns f.template operator()<T>(), where T is the C++ type of `dtype`.
+// Returns f.template operator()<T>(), where T is the C++ type of `dtype`. REQUIRES: not an 8-bit float: nothing is computed
+// with these.
 template <class F>
 decltype(auto) with_dtype(DType dtype, F&& f) {
   switch (dtype) {
@@ -28,13 +30,26 @@ decltype(auto) with_dtype(DType dtype, F&& f) {
       return f.template operator()<Float16>();
     case DType::f32:
       return f.template operator()<float>();
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
     case DType::f64:
       break;
   }
-  LOCKSTEP_CHECK(dtype == DType::f64);
+  LOCKSTEP_CHECK(dtype == DType::f64, "arithmetic with {}", name(dtype));
   return f.template operator()<double>();
 }
 
+// The same for all types.
+template <class F>
+decltype(auto) with_stored_dtype(DType dtype, F&& f) {
+  if (dtype == DType::f8_e4m3) return f.template operator()<Float8E4M3>();
+  if (dtype == DType::f8_e5m2) return f.template operator()<Float8E5M2>();
+  return with_dtype(dtype, std::forward<F>(f));
+}
+
+// Whether T is an 8-bit float.
+template <class T>
+inline constexpr bool is_float8_type = std::is_same_v<T, Float8E4M3> || std::is_same_v<T, Float8E5M2>;
 // Whether T is a 16-bit float, whose arithmetic is done in float.
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
@@ -42,6 +57,10 @@ inline constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T,
 // Rounds x to the nearest value of `dtype`. REQUIRES: dtype is floating.
 inline double round_to(DType dtype, double x) {
   switch (dtype) {
+    case DType::f8_e4m3:
+      return static_cast<float>(Float8E4M3(static_cast<float>(x)));
+    case DType::f8_e5m2:
+      return static_cast<float>(Float8E5M2(static_cast<float>(x)));
     case DType::bf16:
       return static_cast<float>(BFloat16(static_cast<float>(x)));
     case DType::f16:

@@ -15,6 +15,8 @@ constexpr std::array<Row, kDTypeCount> kRows = {{
     {"i32", 4},
     {"i64", 8},
     {"u32", 4},
+    {"f8_e4m3", 1},
+    {"f8_e5m2", 1},
     {"bf16", 2},
     {"f16", 2},
     {"f32", 4},
@@ -36,6 +38,7 @@ DType promote(DType a, DType b) {
   if (a == b) return a;
   if (a > b) return promote(b, a);
   if (a == DType::boolean) return b;
+  if (is_float8(a) && is_float8(b)) return DType::bf16;
   if (is_floating(b)) return a == DType::bf16 && b == DType::f16 ? DType::f32 : b;
   if (a == DType::u8) return b;
   return DType::i64;  // two different types among i32, i64, u32

@@ -44,6 +44,10 @@ std::string array_bytes(const Array& array) {
       return elements<int64_t>(array);
     case DType::u32:
       return elements<uint32_t>(array);
+    case DType::f8_e4m3:
+      return elements<Float8E4M3>(array);
+    case DType::f8_e5m2:
+      return elements<Float8E5M2>(array);
     case DType::bf16:
       return elements<BFloat16>(array);
     case DType::f16:

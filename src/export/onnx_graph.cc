@@ -107,6 +107,10 @@ int64_t onnx_type(DType dtype) {
       return 12;
     case DType::bf16:
       return 16;
+    case DType::f8_e4m3:
+      return 17;
+    case DType::f8_e5m2:
+      return 19;
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "lockstep/create.h"
+#include "lockstep/float8_products.h"
 #include "lockstep/indexing.h"
 #include "lockstep/initializers.h"
 #include "lockstep/linalg.h"
@@ -56,7 +57,10 @@ Array apply(const Dense& layer, const Array& x) {
   return dot(x, layer.w) + layer.b;
 }
 
-Array apply(const Linear& layer, const Array& x) {
+namespace {
+
+// `float8`: null, or the scales of products in 8-bit floats.
+Array apply_linear(const Linear& layer, const Array& x, Float8Products* float8) {
   if (layer.w.rank() != 2 || (layer.b && layer.b->shape() != Shape{layer.w.shape(-1)}))
     throw_error("nn::apply: a linear layer has w {} and b {}; they must be [in, out] and [out]",
                 to_string(layer.w.shape()), layer.b ? to_string(layer.b->shape()) : "none");
@@ -64,9 +68,15 @@ Array apply(const Linear& layer, const Array& x) {
     throw_error("nn::apply: x {} has {} features, but w {} takes {}; give [..., {}]", to_string(x.shape()),
                 x.rank() == 0 ? 0 : x.shape(-1), to_string(layer.w.shape()), layer.w.shape(0), layer.w.shape(0));
   const DType dtype = is_floating(x.dtype()) ? x.dtype() : layer.w.dtype();
-  const Array y = dot(astype(x, dtype), astype(layer.w, dtype));
+  const Array in = astype(x, dtype);
+  const Array y = float8 ? float8_dot(in, layer.w, float8->next()) : dot(in, astype(layer.w, dtype));
   return layer.b ? y + astype(*layer.b, dtype) : y;
 }
+
+}  // namespace
+
+Array apply(const Linear& layer, const Array& x) { return apply_linear(layer, x, nullptr); }
+Array apply(const Linear& layer, const Array& x, const Mode& mode) { return apply_linear(layer, x, mode.float8); }
 
 Array apply(const Embedding& layer, const Array& rows) {
   if (layer.table.rank() != 2)

@@ -28,10 +28,12 @@ Precision precision_of(std::string_view name) {
   if (name == "float32" || name == "f32" || name == "fp32") return {};
   if (name == "bfloat16" || name == "bf16") return {.compute = bf16};
   if (name == "float16" || name == "f16" || name == "fp16") return {.compute = f16, .loss_scaling = true};
-  throw_unknown_name("precision", name, {"float32", "bfloat16", "float16"});
+  if (name == "float8" || name == "f8" || name == "fp8") return {.compute = bf16, .float8 = true};
+  throw_unknown_name("precision", name, {"float32", "bfloat16", "float16", "float8"});
 }
 
 std::string to_string(const Precision& precision) {
+  if (precision.float8) return "float8";
   switch (precision.compute) {
     case DType::bf16:
       return "bfloat16";

@@ -46,25 +46,25 @@ std::vector<Array> split_features(const Array& x, const std::vector<int64_t>& po
 }
 
 // The heads of all tokens, [b, t, heads, e] each.
-Heads project_heads(const TransformerConfig& c, const Attention& layer, const Array& x) {
+Heads project_heads(const TransformerConfig& c, const Attention& layer, const Array& x, const Mode& mode) {
   const int64_t b = x.shape(0), t = x.shape(1), e = c.head_width, q = c.heads * e, k = c.kv_heads * e;
-  const std::vector<Array> parts = split_features(apply(layer.qkv, x), {q, q + k});
+  const std::vector<Array> parts = split_features(apply(layer.qkv, x, mode), {q, q + k});
   return {reshape(parts[0], {b, t, c.heads, e}), reshape(parts[1], {b, t, c.kv_heads, e}),
           reshape(parts[2], {b, t, c.kv_heads, e})};
 }
 
-Array apply_feed_forward(const TransformerConfig& c, const FeedForward& layer, const Array& x) {
-  const Array up = apply(layer.up, x);
+Array apply_feed_forward(const TransformerConfig& c, const FeedForward& layer, const Array& x, const Mode& mode) {
+  const Array up = apply(layer.up, x, mode);
   switch (c.feed_forward) {
     case FeedForwardKind::gelu_exact:
-      return apply(layer.down, gelu_exact(up));
+      return apply(layer.down, gelu_exact(up), mode);
     case FeedForwardKind::gelu_tanh:
-      return apply(layer.down, gelu(up));
+      return apply(layer.down, gelu(up), mode);
     case FeedForwardKind::swiglu:
       break;
   }
   if (!layer.gate) throw_error("transformer: a swiglu layer has no gate; create it with the same configuration");
-  return apply(layer.down, silu(apply(*layer.gate, x)) * up);
+  return apply(layer.down, silu(apply(*layer.gate, x, mode)) * up, mode);
 }
 
 void check_tokens(const TransformerConfig& c, const Array& x) {
@@ -76,10 +76,10 @@ void check_tokens(const TransformerConfig& c, const Array& x) {
 template <class Attend>
 Array apply_block(const TransformerConfig& c, const TransformerBlock& block, const Array& x, const Mode& mode,
                   int64_t site, const Attend& attend) {
-  const Array heads = attend(project_heads(c, block.attention, apply(c, block.attention_norm, x)));
-  const Array attended = apply(block.attention.projection, reshape(heads, {x.shape(0), x.shape(1), -1}));
+  const Array heads = attend(project_heads(c, block.attention, apply(c, block.attention_norm, x), mode));
+  const Array attended = apply(block.attention.projection, reshape(heads, {x.shape(0), x.shape(1), -1}), mode);
   const Array h = x + dropout(mode, site + 1, attended, c.dropout);
-  const Array fed = apply_feed_forward(c, block.feed_forward, apply(c, block.feed_forward_norm, h));
+  const Array fed = apply_feed_forward(c, block.feed_forward, apply(c, block.feed_forward_norm, h), mode);
   return h + dropout(mode, site + 2, fed, c.dropout);
 }
 

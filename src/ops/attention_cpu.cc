@@ -30,9 +30,8 @@ AttentionProblem attention_problem(const KernelSpec& spec, const AttentionAttrs&
                      .first = a.first,
                      .loops = all_attention_loops().back()};
   if (p.dtype == DType::bf16 || p.dtype == DType::f16) {
-    const size_t half = p.dtype == DType::bf16 ? 0 : 1;
-    p.narrow = loops().narrow[half];
-    p.round = loops().round[half];
+    p.narrow = loops().narrow[small_float_index(p.dtype)];
+    p.round = loops().round[small_float_index(p.dtype)];
   }
   return p;
 }

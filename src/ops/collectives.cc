@@ -240,6 +240,7 @@ constinit const Op pvary_op = {.name = "pvary",
                                .type = pvary_type,
                                .vjp = pvary_vjp,
                                .batch = pvary_batch,
+                               .takes_float8 = true,
                                .own_varying = true};
 constinit const Op psum_op = {.name = "psum",
                               .linear = Linear::all,
@@ -256,6 +257,7 @@ constinit const Op all_gather_op = {.name = "all_gather",
                                     .type = all_gather_type,
                                     .vjp = all_gather_vjp,
                                     .batch = all_gather_batch,
+                                    .takes_float8 = true,
                                     .own_varying = true};
 constinit const Op psum_scatter_op = {.name = "psum_scatter",
                                       .linear = Linear::all,
@@ -268,12 +270,14 @@ constinit const Op all_to_all_op = {.name = "all_to_all",
                                     .type = all_to_all_type,
                                     .vjp = all_to_all_vjp,
                                     .batch = all_to_all_batch,
+                                    .takes_float8 = true,
                                     .own_varying = true};
 constinit const Op ppermute_op = {.name = "ppermute",
                                   .linear = Linear::all,
                                   .type = ppermute_type,
                                   .vjp = ppermute_vjp,
                                   .batch = ppermute_batch,
+                                  .takes_float8 = true,
                                   .own_varying = true};
 constinit const Op axis_index_op = {
     .name = "axis_index", .type = axis_index_type, .batch = axis_index_batch, .own_varying = true};

@@ -81,6 +81,7 @@ constinit const Op constrain_op = {.name = "constrain",
                                    .batch = constrain_batch,
                                    .view = same_view,
                                    .alias = shares_memory,
+                                   .takes_float8 = true,
                                    .annotation = constrain_annotation,
                                    .cpu = view_kernel<same_view>};
 

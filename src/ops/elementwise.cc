@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/dispatch.h"
 #include "ops/fused.h"
 #include "ops/loops/loops.h"
 #include "ops/ops.h"
@@ -388,6 +389,7 @@ constinit const Op select_op = {
     .fold = fold<select_op, fold_select>,
     .loop = select_loop,
     .alias = alias_same_width,
+    .takes_float8 = true,
     .cpu = cpu_kernel<select_op>,
 };
 
@@ -399,6 +401,7 @@ constinit const Op cast_op = {
     .fold = fold<cast_op, fold_same_type>,
     .loop = cast_loop,
     .alias = alias_same_width,
+    .takes_float8 = true,
     .cpu = cpu_kernel<cast_op>,
     .cuda_expression = {.text = "math::cast<{0}>({1})"},
 };
@@ -442,12 +445,8 @@ void encode_element(const Attr& value, DType dtype, void* element) {
     switch (dtype) {
       case DType::f64:
         return put(x);
-      case DType::bf16:
-        return put(static_cast<float>(BFloat16(static_cast<float>(x))));
-      case DType::f16:
-        return put(static_cast<float>(Float16(static_cast<float>(x))));
       default:
-        return put(static_cast<float>(x));
+        return put(static_cast<float>(round_to(dtype, x)));
     }
   }
   const int64_t x = std::get<int64_t>(value);

@@ -18,7 +18,7 @@ constexpr int64_t kFillGrain = 32768;
 template <class T>
 T from_attr(const Attr& value) {
   const double* real = std::get_if<double>(&value);
-  if constexpr (is_half<T>) {
+  if constexpr (is_half<T> || is_float8_type<T>) {
     return T(static_cast<float>(real ? *real : static_cast<double>(std::get<int64_t>(value))));
   } else {
     return real ? static_cast<T>(*real) : static_cast<T>(std::get<int64_t>(value));
@@ -62,7 +62,7 @@ Rule full_rule(Types, const Attrs& attrs) {
 
 Kernel full_cpu(const KernelSpec& spec) {
   const int64_t n = count(spec.out[0].shape);
-  return with_dtype(spec.out[0].dtype, [&]<class T>() -> Kernel {
+  return with_stored_dtype(spec.out[0].dtype, [&]<class T>() -> Kernel {
     return
         [value = from_attr<T>(*spec.attrs.find("value")), n, pool = &spec.pool](const void* const*, void* const* out) {
           T* to = static_cast<T*>(out[0]);
@@ -125,6 +125,7 @@ constinit const Op full_op = {.name = "full",
                               .rule = full_rule,
                               .type = full_type,
                               .local = with_local_shape,
+                              .takes_float8 = true,
                               .cpu = full_cpu,
                               .cuda = LOCKSTEP_CUDA(full_cuda),
                               .cuda_task = LOCKSTEP_CUDA(&elementwise_task)};

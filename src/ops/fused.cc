@@ -71,6 +71,7 @@ constinit const Op fused_op = {
     .name = "fused",
     .type = fused_type,
     .alias = fused_alias,
+    .takes_float8 = true,
     .cpu = fused_cpu,
     .cuda = LOCKSTEP_CUDA(fused_cuda),
     .cuda_task = LOCKSTEP_CUDA(&elementwise_task),

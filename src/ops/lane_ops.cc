@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "comm/comm.h"
 #include "comm/in_flight.h"
+#include "lane/pool.h"
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "sharding/lanes.h"
@@ -252,17 +253,20 @@ constinit const Op lane_all_reduce_done_op = {.name = "lane_all_reduce_done",
                                               .cuda = LOCKSTEP_CUDA(all_reduce_done_kernel)};
 constinit const Op lane_all_gather_op = {.name = "lane_all_gather",
                                          .type = lane_all_gather_type,
+                                         .takes_float8 = true,
                                          .collective = &kAllGather,
                                          .cpu = all_gather_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_gather_kernel)};
 constinit const Op lane_all_gather_start_op = {.name = "lane_all_gather_start",
                                                .type = lane_all_gather_type,
+                                               .takes_float8 = true,
                                                .collective = &kAllGather,
                                                .cpu = all_gather_start_kernel,
                                                .cuda = LOCKSTEP_CUDA(all_gather_start_kernel)};
 constinit const Op lane_all_gather_done_op = {.name = "lane_all_gather_done",
                                               .type = done_type,
                                               .alias = done_alias,
+                                              .takes_float8 = true,
                                               .collective = &kAllGather,
                                               .cpu = done_kernel,
                                               .cuda = LOCKSTEP_CUDA(done_kernel)};
@@ -284,6 +288,7 @@ constinit const Op lane_reduce_scatter_done_op = {.name = "lane_reduce_scatter_d
                                                   .cuda = LOCKSTEP_CUDA(done_kernel)};
 constinit const Op lane_all_to_all_op = {.name = "lane_all_to_all",
                                          .type = lane_all_to_all_type,
+                                         .takes_float8 = true,
                                          .collective = &kAllToAll,
                                          .cpu = all_to_all_kernel,
                                          .cuda = LOCKSTEP_CUDA(all_to_all_kernel)};

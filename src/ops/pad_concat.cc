@@ -278,6 +278,7 @@ constinit const Op pad_op = {
     .batch = pad_batch,
     .dim_attrs = {{"lo", DimAttr::offsets}, {"hi", DimAttr::offsets}, {"interior", DimAttr::offsets}},
     .fold = pad_fold,
+    .takes_float8 = true,
     .cpu = pad_cpu,
     .cuda = LOCKSTEP_CUDA(pad_cuda),
     .cuda_task = LOCKSTEP_CUDA(&pad_task)};
@@ -289,6 +290,7 @@ constinit const Op concatenate_op = {.name = "concatenate",
                                      .dim_attrs = {{"axis", DimAttr::dims}},
                                      .fold = concatenate_fold,
                                      .recognize = recognize_concatenate,
+                                     .takes_float8 = true,
                                      .cpu = concatenate_cpu,
                                      .cuda = LOCKSTEP_CUDA(concatenate_cuda),
                                      .cuda_task = LOCKSTEP_CUDA(&concatenate_task)};

@@ -331,6 +331,7 @@ constinit const Op scan_op = {
     .vjp = scan_vjp,
     .batch = scan_batch,
     .alias = scan_alias,
+    .takes_float8 = true,
     .own_varying = true,
     .operand_of_input = scan_operand,
     .cpu = scan_cpu,

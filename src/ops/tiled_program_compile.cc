@@ -15,8 +15,6 @@ constexpr int64_t kMinRow = 128;  // shorter rows share tiles
 constexpr int64_t kAlign = 64;
 
 int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-bool is_half_type(DType t) { return t == DType::bf16 || t == DType::f16; }
-size_t half_index(DType t) { return t == DType::bf16 ? 0 : 1; }
 
 // How a value of the program is obtained.
 struct ValueSource {
@@ -193,7 +191,7 @@ class TiledProgramCompiler {
     LOCKSTEP_CHECK(m.kind == ValueSource::view && p_.types[v].shape == shape_,
                    "an operand of {} in an elementwise program over {}", to_string(p_.types[v]), to_string(shape_));
     const int64_t element = size_of(dtype(v)), offset = m.affine.offset * element;
-    if (!is_half_type(dtype(v)) && is_contiguous(m.affine, shape_))
+    if (!is_small_float(dtype(v)) && is_contiguous(m.affine, shape_))
       return slot_of_[v] = add_slot(Storage::input, m.input, offset, element, {.width = width});
     const SlotId slot = register_slot(reg(v));
     TiledProgram::Gather g{loops().load[static_cast<int>(dtype(v))], slot, m.input, offset, element, width, false, {}};
@@ -208,7 +206,7 @@ class TiledProgramCompiler {
     if (g.dims.empty()) g.dims.push_back({1, 1});
     std::reverse(g.dims.begin(), g.dims.end());
     LOCKSTEP_CHECK(g.dims.size() <= TiledProgram::kMaxDims, "an operand of {} dimensions", g.dims.size());
-    g.may_be_in_place = !is_half_type(dtype(v)) && g.dims[0].stride == 1;
+    g.may_be_in_place = !is_small_float(dtype(v)) && g.dims[0].stride == 1;
     lives_[slot].first = lives_[slot].last = static_cast<int>(c_.steps_.size());
     c_.steps_.push_back({nullptr, {0, 0, 0}, slot, static_cast<int32_t>(c_.gathers_.size())});
     c_.gathers_.push_back(std::move(g));
@@ -232,18 +230,18 @@ class TiledProgramCompiler {
       if (is_uniform_slot(in[i])) loop = loops().with_uniform(loop, i);
     const bool copies = eqn.in.size() == 1 && loop == loops().copy(types[0]);
     const int out = direct_[v];
-    const bool half = is_half_type(dtype(v));
+    const bool half = is_small_float(dtype(v));
     if (copies && !half && out < 0 && c_.slots_[in[0]].storage != Storage::input) {
       slot_of_[v] = in[0];
       return;
     }
     const bool rounds = half && reads_[v] > 0;  // if it is only stored, the store rounds it
-    if (copies && rounds) loop = loops().round[half_index(dtype(v))];
+    if (copies && rounds) loop = loops().round[small_float_index(dtype(v))];
     slot_of_[v] = out >= 0 && !half ? output_slot(static_cast<size_t>(out)) : register_slot(reg(v));
     add_step(loop, operands, slot_of_[v]);
-    if (rounds && !copies) add_step(loops().round[half_index(dtype(v))], slot_of_[v], slot_of_[v]);
+    if (rounds && !copies) add_step(loops().round[small_float_index(dtype(v))], slot_of_[v], slot_of_[v]);
     if (out >= 0 && half)
-      add_step(loops().narrow[half_index(dtype(v))], slot_of_[v], output_slot(static_cast<size_t>(out)));
+      add_step(loops().narrow[small_float_index(dtype(v))], slot_of_[v], output_slot(static_cast<size_t>(out)));
   }
 
   void store_deferred() {
@@ -261,7 +259,7 @@ class TiledProgramCompiler {
     }
     for (size_t o : deferred_) {
       const DType t = dtype(p_.outputs[o]);
-      add_step(is_half_type(t) ? loops().narrow[half_index(t)] : loops().copy(t), from[o], output_slot(o));
+      add_step(is_small_float(t) ? loops().narrow[small_float_index(t)] : loops().copy(t), from[o], output_slot(o));
       c_.cost_ += 1;
     }
   }

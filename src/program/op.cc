@@ -53,7 +53,16 @@ std::vector<std::string> without_axis_name(std::vector<std::string> axes, const 
 
 namespace {
 
+void check_float8(const Op& op, Types in) {
+  if (op.takes_float8 || op.view) return;
+  for (size_t i = 0; i < in.size(); ++i)
+    if (is_float8(in[i].dtype))
+      throw_error("{}: operand {} is {}; 8-bit floats are only stored: cast it to bf16 or f32", op.name, i,
+                  to_string(in[i]));
+}
+
 std::vector<Type> types_by_row(const Op& op, Types in, const Attrs& attrs) {
+  check_float8(op, in);
   if (op.type) return op.type(in, attrs);
   LOCKSTEP_CHECK(op.rule, "{} has neither a type nor a rule", op.name);
   const Rule rule = op.rule(in, attrs);

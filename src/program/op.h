@@ -298,6 +298,8 @@ struct Op {
   Loop (*loop)(std::span<const DType> in, DType out) = nullptr;
   // Whether result `out` may be written over operand `in`, of the same size. null: never.
   bool (*alias)(Types in_types, Types out_types, const Attrs&, size_t in, size_t out) = nullptr;
+  // Whether operands and results may be 8-bit floats: rows that only move or convert elements, or multiply them.
+  bool takes_float8 = false;
   Inline inline_body = Inline::never;
   // Whether the `type` column sets the axes over which results vary. Otherwise results vary over the union of
   // the operands' axes, and operands that vary over fewer are first made to vary alike.

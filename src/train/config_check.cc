@@ -227,6 +227,15 @@ void check_optimizer(const TrainConfig& config) {
   check_used(config, "adam_rate", "optimizer", {"muon"});
 }
 
+void check_precision(const TrainConfig& config) {
+  const Precision precision = precision_of(config.precision);
+  check_used(config, "float8_history", "precision", {"float8", "f8", "fp8"});
+  if (precision.float8 && !is_user_program() && config.model != "gpt" && config.model != "vit")
+    throw_error(
+        "precision: {} is for products of the blocks of gpt and vit, which model {} does not have; choose bfloat16",
+        config.precision, config.model);
+}
+
 void check_schedule(const TrainConfig& config) {
   for (const std::string_view name : {"decay", "decay_every"})
     check_used(config, name, "schedule", {"exponential", "step"});
@@ -315,7 +324,7 @@ void validate(const TrainConfig& config) {
   check_length(config);
   check_devices(config);
   check_remat(config);
-  precision_of(config.precision);
+  check_precision(config);
   optimizer_kind(config.optimizer);
   schedule_kind(config.schedule);
   check_optimizer(config);

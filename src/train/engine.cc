@@ -36,6 +36,7 @@ void assign_arrays(TrainState& state, detail::StepState arrays) {
   state.params = std::move(arrays.params);
   state.optimizer = std::move(arrays.optimizer);
   state.loss_scale = std::move(arrays.loss_scale);
+  state.float8 = std::move(arrays.float8);
   state.average = std::move(arrays.average);
 }
 
@@ -79,13 +80,14 @@ TrainState Engine::Impl::new_state(std::vector<Array> params) const {
   state.optimizer = lockstep::create_state(options.optimizer, detail::trained_of(task, task.paths), trained);
   if (options.ema_decay > 0) state.average = trained;
   state.loss_scale = create_loss_scale(options.precision);
+  state.float8 = create_float8_history(options.precision, detail::weight_matrices(task));
   return place(std::move(state));
 }
 
 template <class Compute>
 auto Engine::Impl::replace_arrays(TrainState& state, const Compute& compute) const {
   detail::StepState before{std::move(state.params), std::move(state.optimizer), std::move(state.loss_scale),
-                           std::move(state.average)};
+                           std::move(state.float8), std::move(state.average)};
   try {
     auto [after, outputs] = compute(std::as_const(before));
     assign_arrays(state, std::move(after));

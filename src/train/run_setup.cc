@@ -32,12 +32,22 @@ Mesh make_devices(const TrainConfig& config) {
   }
 }
 
+namespace {
+
+Precision make_precision(const TrainConfig& config) {
+  Precision out = precision_of(config.precision);
+  out.float8_history = config.float8_history;
+  return out;
+}
+
+}  // namespace
+
 Engine make_engine(const TrainConfig& config, Task task, const Mesh& mesh, int64_t total_steps, Loggers loggers) {
   return Engine(std::move(task), {.mesh = mesh,
                                   .plan = make_sharding_plan(config),
                                   .accumulate = config.accumulate,
                                   .optimizer = make_optimizer(config, total_steps),
-                                  .precision = precision_of(config.precision),
+                                  .precision = make_precision(config),
                                   .remat = config.remat == "full",
                                   .ema_decay = config.ema_decay,
                                   .seed = config.seed,

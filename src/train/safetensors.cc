@@ -29,6 +29,8 @@ constexpr std::array<DTypeName, kDTypeCount> kNames = {{{DType::boolean, "BOOL"}
                                                         {DType::i32, "I32"},
                                                         {DType::i64, "I64"},
                                                         {DType::u32, "U32"},
+                                                        {DType::f8_e4m3, "F8_E4M3"},
+                                                        {DType::f8_e5m2, "F8_E5M2"},
                                                         {DType::bf16, "BF16"},
                                                         {DType::f16, "F16"},
                                                         {DType::f32, "F32"},

@@ -17,7 +17,7 @@ const std::string kOptimizer = "optimizer/";
 constexpr const char *kBestLoss = "best_validation_loss", *kBestStep = "best_validation_step",
                      *kSinceBest = "evaluations_since_best";
 constexpr std::string_view kStep = "optimizer/step", kScale = "loss_scale/scale",
-                           kFiniteSteps = "loss_scale/finite_steps";
+                           kFiniteSteps = "loss_scale/finite_steps", kFloat8 = "float8/largest";
 
 // Looks up a checkpoint's arrays by name, and checks their types.
 class ArraysByName {
@@ -27,6 +27,13 @@ class ArraysByName {
   }
 
   bool has(std::string_view name) const { return arrays_.contains(std::string(name)); }
+
+  // The array with this name and type, if there is one.
+  std::optional<Array> find(std::string_view name, const Type& wanted) const {
+    const auto at = arrays_.find(std::string(name));
+    if (at == arrays_.end() || at->second.dtype() != wanted.dtype || at->second.shape() != wanted.shape) return {};
+    return at->second;
+  }
 
   Array get(std::string_view name, const Type& wanted, const std::string& user) const {
     const auto at = arrays_.find(std::string(name));
@@ -71,6 +78,11 @@ class ArraysByName {
 
 }  // namespace
 
+int64_t weight_matrices(const Task& task) {
+  const std::vector<Type> types = trained_of(task, task.types);
+  return std::count_if(types.begin(), types.end(), [](const Type& type) { return type.rank() == 2; });
+}
+
 Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimizer& optimizer) {
   Checkpoint out{.step = state.step, .cursor = state.cursor, .seed = state.seed};
   const auto add = [&](std::string_view prefix, const std::vector<std::string>& paths,
@@ -92,12 +104,13 @@ Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimi
   }
   for (const Array& scale : state.loss_scale.scale) out.arrays.emplace_back(kScale, scale);
   for (const Array& steps : state.loss_scale.finite_steps) out.arrays.emplace_back(kFiniteSteps, steps);
+  for (const Array& largest : state.float8.largest) out.arrays.emplace_back(kFloat8, largest);
   return out;
 }
 
 NamedSharding sharding_of(const std::string& name, const Type& type, const Task& task, const Optimizer& optimizer,
                           const TrainShardings& shardings) {
-  if (name == kStep || name == kScale || name == kFiniteSteps) return shardings.replicated;
+  if (name == kStep || name == kScale || name == kFiniteSteps || name == kFloat8) return shardings.replicated;
   const std::vector<std::string> trained = trained_of(task, task.paths);
   const std::vector<Type> types = trained_of(task, task.types);
   const auto same = [&](const Type& own) { return own.dtype == type.dtype && own.shape == type.shape; };
@@ -164,12 +177,15 @@ TrainState from_checkpoint(const Checkpoint& checkpoint, const Task& task, const
                         ? arrays.get(kAverage, paths, trained_of(task, task.types), "ema_decay")
                         : trained_of(task, state.params);
 
-  // A run may resume with another precision; then the loss scale is reset.
+  // A run may resume with another precision; then the loss scale and the history of 8-bit products are reset.
   state.loss_scale = create_loss_scale(precision);
   if (precision.loss_scaling && arrays.has(kScale)) {
     state.loss_scale.scale = {arrays.get(kScale, {f32, {}}, "precision float16")};
     state.loss_scale.finite_steps = {arrays.get(kFiniteSteps, {i32, {}}, "precision float16")};
   }
+  state.float8 = create_float8_history(precision, weight_matrices(task));
+  for (Array& largest : state.float8.largest)
+    if (const std::optional<Array> stored = arrays.find(kFloat8, largest.type())) largest = *stored;
   return state;
 }
 

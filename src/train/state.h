@@ -15,6 +15,9 @@ std::vector<T> trained_of(const Task& task, const std::vector<T>& all) {
   return out;
 }
 
+// The number of trained parameters that are matrices: at least that of the linear layers.
+int64_t weight_matrices(const Task& task);
+
 Checkpoint to_checkpoint(const TrainState& state, const Task& task, const Optimizer& optimizer);
 
 // The sharding that a run gives an array of a checkpoint. Undefined if the model has no such array or its type differs.

@@ -131,21 +131,30 @@ AccumulatedGrads CompiledSteps::Recipe::gradients(const StepState& state, const 
                                                   const Array& micro_batch) const {
   const BatchArrays arrays = fields(batch);
   const Array key = random::fold_in(random::fold_in(random::key(seed), state.optimizer.step), micro_batch);
-  const auto loss = [&](const std::vector<Array>& trained) {
+  const auto loss = [&](const std::vector<Array>& trained, const std::vector<Array>& scales) {
     nn::StateUpdates updates;
-    const nn::Mode mode{
-        .training = true, .key = key, .compute = precision.compute, .updates = &updates, .remat = remat};
+    nn::Float8Products float8(scales);
+    const nn::Mode mode{.training = true,
+                        .key = key,
+                        .compute = precision.compute,
+                        .updates = &updates,
+                        .remat = remat,
+                        .float8 = precision.float8 ? &float8 : nullptr};
     const TaskResult result = task.loss(merge(cast_floating(trained, precision.compute), states), arrays, mode);
+    if (precision.float8 && float8.used() == 0)
+      throw_error("precision float8: model {} applies no nn::Linear layer with its mode; choose bfloat16", task.name);
     const int64_t examples = examples_of(arrays);
     LossShare share = loss_share(result.loss, examples, global_size);
     std::vector<Array> next;
     for (const Array& each : states) next.push_back(stop_gradient(updates.value(each)));
-    AccumulatedGrads sums{{}, share.loss, share.weight, metric_sums(result, examples, *step_metrics), std::move(next)};
+    AccumulatedGrads sums{{}, share.loss,     share.weight, metric_sums(result, examples, *step_metrics),
+                          {}, std::move(next)};
     return std::pair{scaled(state.loss_scale, share.loss), std::move(sums)};
   };
-  auto [value, grads] = value_and_grad(loss)(trained_of(task, state.params));
+  auto [value, grads] = value_and_grad<0, 1>(loss)(trained_of(task, state.params), float8_scales(state.float8));
   AccumulatedGrads out = std::move(value.second);
-  out.grads = std::move(grads);
+  out.grads = std::move(std::get<0>(grads));
+  out.largest = std::move(std::get<1>(grads));
   return out;
 }
 
@@ -166,7 +175,8 @@ std::pair<StepState, StepOutputs> CompiledSteps::Recipe::updated(const StepState
   const Array norm = sqrt(lockstep::sum(stack(squares)));  // unused, and so not computed, without clipping or scaling
   const Array finite = isfinite(norm);
   Update next = update(optimizer, paths, trained_of(task, state.params), grads, state.optimizer, norm);
-  StepState after{merge(next.params, sum.states), std::move(next.state), state.loss_scale, {}};
+  StepState after{
+      merge(next.params, sum.states), std::move(next.state), state.loss_scale, advanced(state.float8, sum.largest), {}};
   if (ema_decay > 0) after.average = update_average(state.average, next.params, ema_decay, state.optimizer.step);
   if (precision.loss_scaling) {
     const auto keep = [&](const Array& fresh, const Array& old) { return where(finite, fresh, old); };
@@ -229,7 +239,7 @@ std::vector<Array> place_each(const std::vector<Array>& arrays, const std::vecto
 }  // namespace
 
 StepState arrays_of(const TrainState& state) {
-  return {state.params, state.optimizer, state.loss_scale, state.average};
+  return {state.params, state.optimizer, state.loss_scale, state.float8, state.average};
 }
 
 TrainShardings::TrainShardings(const Task& task, const EngineOptions& options, const std::vector<ParameterSpecs>& specs)
@@ -253,12 +263,13 @@ StepState TrainShardings::place(const StepState& state) const {
   arrays[0] = device_put(arrays[0], replicated);
   for (size_t i = 1; i < arrays.size(); ++i) arrays[i] = device_put(arrays[i], optimizer[i - 1]);
   return {place_each(state.params, params), tree_unflatten(state.optimizer, arrays),
-          device_put(state.loss_scale, replicated), place_each(state.average, trained)};
+          device_put(state.loss_scale, replicated), device_put(state.float8, replicated),
+          place_each(state.average, trained)};
 }
 
 AccumulatedGrads TrainShardings::place(const AccumulatedGrads& sum) const {
-  return {place_each(sum.grads, grads), device_put(sum.loss, replicated), device_put(sum.weight, replicated),
-          device_put(sum.metrics, replicated), device_put(sum.states, replicated)};
+  return {place_each(sum.grads, grads),        device_put(sum.loss, replicated),    device_put(sum.weight, replicated),
+          device_put(sum.metrics, replicated), device_put(sum.largest, replicated), device_put(sum.states, replicated)};
 }
 
 StepBatch TrainShardings::place(const StepBatch& batch, int64_t global_size) const {
@@ -316,11 +327,13 @@ CompiledSteps::CompiledSteps(const Task& task, const EngineOptions& options, con
       AccumulateFunction([recipe, shardings](const AccumulatedGrads& sum, const StepState& state,
                                              const StepBatch& batch, int64_t global_size, const Array& micro_batch) {
         AccumulatedGrads more = recipe->gradients(state, sum.states, batch, global_size, micro_batch);
-        std::vector<Array> states = std::exchange(more.states, {});
+        std::vector<Array> states = std::exchange(more.states, {}), largest = std::exchange(more.largest, {});
         AccumulatedGrads before = sum;
         before.states.clear();
+        before.largest.clear();
         AccumulatedGrads out = tree_map([](const Array& a, const Array& b) { return a + b; }, before, more);
         out.states = std::move(states);
+        for (size_t i = 0; i < largest.size(); ++i) out.largest.push_back(maximum(sum.largest[i], largest[i]));
         return shardings.place(out);
       }),
       {.donate = {0}});

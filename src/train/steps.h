@@ -16,6 +16,7 @@ struct StepState {
   std::vector<Array> params;  // all parameters of the task, trained or not
   OptimizerState optimizer;
   LossScale loss_scale;
+  Float8History float8;
   std::vector<Array> average;  // of the trained parameters; empty without EngineOptions::ema_decay
 };
 StepState arrays_of(const TrainState& state);
@@ -72,7 +73,8 @@ struct AccumulatedGrads {
   Array loss;                 // the mean over the batch; if weighted, multiplied by `weight`
   std::vector<Array> weight;  // if the loss is weighted, the mean weight over the batch; else empty
   MetricSums metrics;
-  std::vector<Array> states;  // the parameters that are not trained, after the last micro-batch
+  std::vector<Array> largest;  // with precision float8: of the operands of each product, see Float8History
+  std::vector<Array> states;   // the parameters that are not trained, after the last micro-batch
 };
 
 // Sums over an evaluation batch. The first metric is the loss.

@@ -17,6 +17,8 @@ TEST(DType, NamesRoundTrip) {
 TEST(DType, SizesEqualThoseOfTheCppTypes) {
   EXPECT_EQ(size_of(dtype_of<bool>), 1);
   EXPECT_EQ(size_of(dtype_of<uint8_t>), 1);
+  EXPECT_EQ(size_of(dtype_of<Float8E4M3>), static_cast<int64_t>(sizeof(Float8E4M3)));
+  EXPECT_EQ(size_of(dtype_of<Float8E5M2>), static_cast<int64_t>(sizeof(Float8E5M2)));
   EXPECT_EQ(size_of(dtype_of<BFloat16>), static_cast<int64_t>(sizeof(BFloat16)));
   EXPECT_EQ(size_of(dtype_of<Float16>), static_cast<int64_t>(sizeof(Float16)));
   EXPECT_EQ(size_of(dtype_of<float>), 4);
@@ -37,6 +39,9 @@ TEST(DType, PromotionFollowsTheDocumentation) {
   EXPECT_EQ(promote(u32, i32), i64);
   EXPECT_EQ(promote(i64, bf16), bf16);
   EXPECT_EQ(promote(bf16, f16), f32);
+  EXPECT_EQ(promote(f8_e4m3, f8_e5m2), bf16);
+  EXPECT_EQ(promote(f16, f8_e5m2), f16);
+  EXPECT_EQ(promote(i64, f8_e4m3), f8_e4m3);
   EXPECT_EQ(promote(f32, f64), f64);
 }
 

@@ -29,6 +29,7 @@ struct Description {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  const float *scale_a = nullptr, *scale_b = nullptr;  // of 8-bit floats
   void* argument = nullptr;  // of gelu
   int64_t argument_line = 0, argument_stride = 0;
 };
@@ -63,6 +64,10 @@ Layout& layout(void* of) { return *static_cast<Layout*>(of); }
 
 double read(const void* from, cudaDataType type, int64_t i) {
   switch (type) {
+    case CUDA_R_8F_E4M3:
+      return from_e4m3(static_cast<const uint8_t*>(from)[i]);
+    case CUDA_R_8F_E5M2:
+      return from_e5m2(static_cast<const uint8_t*>(from)[i]);
     case CUDA_R_64F:
       return static_cast<const double*>(from)[i];
     case CUDA_R_16F:
@@ -128,6 +133,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t of, cublasLtM
     description.epilogue = *static_cast<const cublasLtEpilogue_t*>(value);
   else if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
     description.bias = *static_cast<const void* const*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER)
+    description.scale_a = *static_cast<const float* const*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER)
+    description.scale_b = *static_cast<const float* const*>(value);
+  else if (attribute == CUBLASLT_MATMUL_DESC_FAST_ACCUM)
+    return CUBLAS_STATUS_SUCCESS;
   else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER)
     description.argument = *static_cast<void* const*>(value);
   else if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD)
@@ -198,7 +209,8 @@ int64_t emulated_algorithm() { return emulated::last_algorithm; }
 int64_t emulated_epilogue() { return emulated::last_epilogue; }
 int64_t emulated_adds() { return emulated::last_adds; }
 
-// Matrices are column-major. alpha is always one; beta is one or zero.
+// Matrices are column-major. alpha is always one; beta is one or zero. LOCKSTEP_EMULATED_SCALES=ignored: the scales of
+// 8-bit floats are not applied.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const void*, const void* a,
                               cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
                               const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
@@ -221,6 +233,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
   emulated::last_algorithm = static_cast<int64_t>(algorithm);
   emulated::last_epilogue = description.epilogue;
   emulated::last_adds = adds;
+  const char* const scales = std::getenv("LOCKSTEP_EMULATED_SCALES");
+  const bool ignores_scales = scales && std::strcmp(scales, "ignored") == 0;
   const Layout la = layout(layout_a), lb = layout(layout_b), ld = layout(layout_d);
   emulated::enqueue(stream, [=] {
     // Longer than the time slice of another process.
@@ -236,6 +250,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t of, const v
           for (int64_t k = 0; k < depth; ++k)
             sum += emulated::read(a, la.type, p * la.stride + at(la, description.a != CUBLAS_OP_N, m, k)) *
                    emulated::read(b, lb.type, p * lb.stride + at(lb, description.b != CUBLAS_OP_N, k, n));
+          if (description.scale_a && !ignores_scales) sum *= *description.scale_a;
+          if (description.scale_b && !ignores_scales) sum *= *description.scale_b;
           const int64_t place = p * ld.stride + m + n * ld.line;
           const int64_t beside = p * description.argument_stride + m + n * description.argument_line;
           if (has_bias) sum += emulated::read(description.bias, ld.type, m);

@@ -114,6 +114,8 @@ inline int __reduce_max_sync(unsigned, int x) {
   return x;
 }
 
+inline int __any_sync(unsigned, bool x) { return __reduce_max_sync(~0u, x); }
+
 // Appended to a kernel's text.
 #define EMULATED_KERNEL(f)                                                                        \
   using EmulatedBound = decltype(emulated::bound_of(&f));                                         \

@@ -1,4 +1,4 @@
-// Conversions of 16-bit floats, to nearest with ties to even. Safe from any thread.
+// Conversions of 16-bit floats, to nearest with ties to even, and of 8-bit floats. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,13 @@ inline uint16_t to_f16(float x) {
   // Subnormal: adding 0.5 leaves the significant bits, rounded.
   if (size < 0x38800000u) return static_cast<uint16_t>(sign | (bits_of(float_of(size) + 0.5f) - 0x3f000000u));
   return static_cast<uint16_t>(sign | (size - 0x38000000u + 0xfffu + ((size >> 13) & 1u)) >> 13);
+}
+
+// e5m2 is the upper half of f16. e4m3 has one exponent bit less and no infinity.
+inline float from_e5m2(uint8_t bits) { return from_f16(static_cast<uint16_t>(bits << 8)); }
+inline float from_e4m3(uint8_t bits) {
+  if ((bits & 0x7fu) == 0x7fu) return float_of(0x7fc00000u);
+  return from_f16(static_cast<uint16_t>((bits & 0x80u) << 8 | (bits & 0x7fu) << 7)) * 256;
 }
 
 }  // namespace emulated

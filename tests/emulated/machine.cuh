@@ -4,6 +4,7 @@
 
 #include "device.h"
 #include "halves.h"
+#include "ops/loops/float8_bits.h"
 
 namespace lockstep {
 struct bf16 {
@@ -11,6 +12,12 @@ struct bf16 {
 };
 struct f16 {
   uint16_t bits;
+};
+struct e4m3 {
+  uint8_t bits;
+};
+struct e5m2 {
+  uint8_t bits;
 };
 
 inline float from_half(uint16_t bits) { return emulated::from_f16(bits); }
@@ -21,6 +28,12 @@ inline uint32_t rounded_pair(bf16, uint32_t low, uint32_t high) {
 }
 inline uint32_t rounded_pair(f16, uint32_t low, uint32_t high) {
   return to_half(__uint_as_float(low)) | uint32_t{to_half(__uint_as_float(high))} << 16;
+}
+inline uint16_t rounded_pair(e4m3, float low, float high) {
+  return static_cast<uint16_t>(math::to_e4m3(low) | math::to_e4m3(high) << 8);
+}
+inline uint16_t rounded_pair(e5m2, float low, float high) {
+  return static_cast<uint16_t>(math::to_e5m2(low) | math::to_e5m2(high) << 8);
 }
 inline uint32_t nearest_tf32(float x) { return (__float_as_uint(x) + 0x1000u) & ~0x1fffu; }
 inline float full_div(float a, float b) { return a / b; }
@@ -146,6 +159,11 @@ inline uint32_t load_relaxed(const uint32_t* from) { return load_word(from); }
 inline uint64_t load_relaxed(const uint64_t* from) { return load_word(from); }
 inline void load_relaxed(const void* from, uint32_t (&words)[4]) {
   for (const int at : {2, 0, 3, 1}) words[at] = load_word(static_cast<const uint32_t*>(from) + at);
+}
+inline void raise_to(uint32_t* word, uint32_t least) {
+  uint32_t now = __atomic_load_n(word, __ATOMIC_RELAXED);
+  while (now < least && !__atomic_compare_exchange_n(word, &now, least, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
 }
 inline void add_release(uint64_t* word) { __atomic_fetch_add(word, 1, __ATOMIC_RELEASE); }
 inline void wait_acquire(const uint64_t* word, uint64_t count) {

@@ -105,6 +105,7 @@ template <int kLeft>
 inline void wait_for_products() {
   emulated::wait_for_products(kLeft);
 }
+inline void pin(float) {}
 template <class Fragments>
 inline void keep(Fragments&) {}
 

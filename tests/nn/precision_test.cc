@@ -15,7 +15,7 @@ namespace {
 #define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
 
 TEST(Precision, HasNamesAndShortNames) {
-  for (const char* name : {"float32", "bfloat16", "float16"}) EXPECT_EQ(to_string(precision_of(name)), name);
+  for (const char* name : {"float32", "bfloat16", "float16", "float8"}) EXPECT_EQ(to_string(precision_of(name)), name);
   EXPECT_EQ(precision_of("f32").compute, f32);
   EXPECT_EQ(precision_of("bf16").compute, bf16);
   EXPECT_EQ(precision_of("f16").compute, f16);
@@ -23,9 +23,10 @@ TEST(Precision, HasNamesAndShortNames) {
   EXPECT_EQ(precision_of("fp16").compute, f16);
   EXPECT_TRUE(precision_of("f16").loss_scaling);
   EXPECT_FALSE(precision_of("bf16").loss_scaling);
-  EXPECT_ERROR(precision_of("float17"),
-               "precision: unknown value \"float17\"; choose float32, bfloat16 or float16; did you mean \"float16\"?");
-  EXPECT_ERROR(precision_of("int8"), "choose float32, bfloat16 or float16");
+  EXPECT_ERROR(
+      precision_of("float17"),
+      "precision: unknown value \"float17\"; choose float32, bfloat16, float16 or float8; did you mean \"float16\"?");
+  EXPECT_ERROR(precision_of("int8"), "choose float32, bfloat16, float16 or float8");
   EXPECT_EQ(to_string(Precision{.compute = f64}), "float64");
 }
 

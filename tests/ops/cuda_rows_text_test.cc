@@ -23,13 +23,19 @@ namespace {
 
 // The texts of a row's kernels for these operands. Each must compile, alternately for an old and a new GPU.
 using Texts = std::function<std::vector<std::string>(const KernelSpec&)>;
-void expect_compiles(const Op& op, const std::vector<Type>& in, const Attrs& attrs, const Texts& texts) {
+// `architecture`: empty: an old and a new one in turns.
+void expect_compiles(const Op& op, const std::vector<Type>& in, const Attrs& attrs, const Texts& texts,
+                     const std::string& architecture = "") {
   const std::vector<Type> out = infer_types(op, in, attrs);
   Pool pool({.threads = 1});
   const KernelSpec spec{.in = in, .out = out, .attrs = attrs, .pool = pool, .alias = {}};
   static int turn = 0;
   for (const std::string& text : texts(spec))
-    EXPECT_FALSE(compile_cuda(text, kernel_headers(), ++turn % 2 ? "sm_80" : "sm_90").empty());
+    EXPECT_FALSE(compile_cuda(text, kernel_headers(),
+                              !architecture.empty() ? architecture
+                              : ++turn % 2          ? "sm_80"
+                                                    : "sm_90")
+                     .empty());
 }
 
 Attrs pool_attrs(std::vector<int64_t> window, std::vector<int64_t> stride, std::vector<int64_t> pad) {
@@ -104,31 +110,45 @@ TEST(CudaRowTexts, RotaryPositionsCompile) {
                       {{"base", 10000.0}, {"inverse", inverse}}, texts);
 }
 
+TEST(CudaRowTexts, QuantizationCompiles) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  const auto texts = [](const KernelSpec& spec) { return std::vector<std::string>{quantize_text(spec)}; };
+  for (const DType from : {DType::bf16, DType::f32})
+    for (const DType to : {DType::f8_e4m3, DType::f8_e5m2})
+      for (const Shape& shape : {Shape{64, 256}, Shape{130, 301}, Shape{6, 20}})
+        expect_compiles(quantize_op, {{from, shape}, {DType::f32, {}}}, {{"dtype", to}}, texts);
+}
+
 // The widths at which tiles change. All kernels are named after the row.
+void expect_attention_compiles(DType dtype, int64_t tokens, int64_t width, int major) {
+  const Type q{dtype, {2, tokens, 4, width}}, k{dtype, {2, tokens, 2, width}}, lse{DType::f32, {2, 4, tokens}};
+  SCOPED_TRACE(to_string(q));
+  const Attrs attrs = {{"causal", true},         {"window", int64_t{0}}, {"scale", 0.1},
+                       {"softcap", 0.0},         {"dropout", 0.0},       {"first", std::vector<int64_t>{0, 0, 0}},
+                       {"extras", std::string()}};
+  const auto texts = [&](bool gradient, size_t kernels) {
+    return [=](const KernelSpec& spec) {
+      std::vector<std::string> out = attention_texts(spec, gradient, major);
+      EXPECT_EQ(out.size(), kernels);
+      for (const std::string& text : out) EXPECT_NE(text.find(" lockstep_attention"), std::string::npos) << text;
+      return out;
+    };
+  };
+  const std::string architecture = major == 9 ? "sm_90a" : "";
+  expect_compiles(attention_op, {q, k, k}, attrs, texts(false, 1), architecture);
+  expect_compiles(attention_grad_op, {q, k, k, q, lse, q}, attrs, texts(true, width > 128 ? 4 : 3), architecture);
+}
+
 TEST(CudaRowTexts, AttentionCompiles) {
   LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   for (const DType dtype : {DType::bf16, DType::f32})
-    for (const int64_t width : {64, 128, 256}) {
-      const Type q{dtype, {2, 300, 4, width}}, k{dtype, {2, 300, 2, width}}, lse{DType::f32, {2, 4, 300}};
-      SCOPED_TRACE(to_string(q));
-      const Attrs attrs = {{"causal", true},
-                           {"window", int64_t{0}},
-                           {"scale", 0.1},
-                           {"softcap", 0.0},
-                           {"dropout", 0.0},
-                           {"first", std::vector<int64_t>{0, 0, 0}},
-                           {"extras", std::string()}};
-      const auto texts = [](bool gradient, size_t kernels) {
-        return [=](const KernelSpec& spec) {
-          std::vector<std::string> out = attention_texts(spec, gradient);
-          EXPECT_EQ(out.size(), kernels);
-          for (const std::string& text : out) EXPECT_NE(text.find(" lockstep_attention"), std::string::npos) << text;
-          return out;
-        };
-      };
-      expect_compiles(attention_op, {q, k, k}, attrs, texts(false, 1));
-      expect_compiles(attention_grad_op, {q, k, k, q, lse, q}, attrs, texts(true, width > 128 ? 4 : 3));
-    }
+    for (const int64_t width : {64, 128, 256}) expect_attention_compiles(dtype, 300, width, 8);
+}
+
+TEST(CudaRowTexts, AttentionByWarpgroupsCompiles) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  for (const int64_t width : {64, 128})
+    for (const int64_t tokens : {300, 8192}) expect_attention_compiles(DType::bf16, tokens, width, 9);
 }
 
 TEST(CudaRowTexts, CumulativeSumsCompile) {

@@ -19,6 +19,7 @@
 
 namespace lockstep {
 
+// Those with arithmetic: not the 8-bit floats.
 inline const std::vector<DType> kAllDTypes = {boolean, u8, i32, i64, u32, bf16, f16, f32, f64};
 
 struct HostArray {
@@ -34,16 +35,16 @@ struct HostArray {
 
   int64_t size() const { return count(type.shape); }
   double get(int64_t i) const {
-    return with_dtype(type.dtype, [&]<class T>() -> double {
-      if constexpr (is_half<T>)
+    return with_stored_dtype(type.dtype, [&]<class T>() -> double {
+      if constexpr (is_half<T> || is_float8_type<T>)
         return static_cast<float>(buffer->as<T>()[i]);
       else
         return static_cast<double>(buffer->as<T>()[i]);
     });
   }
   void set(int64_t i, double x) {
-    with_dtype(type.dtype, [&]<class T>() {
-      if constexpr (is_half<T>)
+    with_stored_dtype(type.dtype, [&]<class T>() {
+      if constexpr (is_half<T> || is_float8_type<T>)
         buffer->as<T>()[i] = T(static_cast<float>(x));
       else
         buffer->as<T>()[i] = static_cast<T>(x);

@@ -56,17 +56,21 @@ struct Lines {
 };
 )";
   static const std::string attention = R"(
-template <class Element, bool kIsFull>
+template <class Element, bool kIsFull, int kOfE = 40, int kOfF = 24>
 struct Attention {
   using T = Element;
   static constexpr bool kFull = kIsFull, kCausal = true, kSegments = true;
-  static constexpr int kB = 2, kT = 100, kH = 6, kE = 40, kS = 90, kG = 3, kF = 24;
+  static constexpr int kB = 2, kT = 100, kH = 6, kE = kOfE, kS = 90, kG = 3, kF = kOfF;
+  static constexpr int kLeadQ = kH * kE, kLeadK = kG * kE, kLeadV = kG * kF, kLeadDq = kLeadQ, kLeadDk = kLeadK;
+  static constexpr int kLeadDv = kLeadV;
   static constexpr int64_t kWindow = 30, kFirstQuery = 0;
   static constexpr uint32_t kFirstExample = 0, kFirstHead = 0, kDropout = 6554;
   static constexpr float kScale = 0.1f, kSoftcap = 20, kKeep = 1.1f;
 };
+template <class OfMachine, int kWalk = 32>
 struct Blocks {
-  static constexpr int kWarps = 4, kTall = 1, kKeys = 32, kQueries = 32, kStages = 2, kTogether = 4;
+  using Machine = OfMachine;
+  static constexpr int kWarps = 4, kTall = 1, kKeys = kWalk, kQueries = kWalk, kStages = 2, kTogether = 4;
   static constexpr bool kHold = true, kDk = true, kDv = true;
 };
 )";
@@ -274,7 +278,7 @@ __global__ void f(AttentionOperands operands, uint32_t* out) {
 template <class T, bool kFull>
 inline void forward(const T* q, T* y, float* lse, AttentionOperands operands) {
   extern __shared__ __align__(16) char shared[];
-  AttentionForward<Attention<T, kFull>, Blocks>::run(q, q, q, y, lse, operands, shared);
+  AttentionForward<Attention<T, kFull>, Blocks<AttentionWarps<T, kFull>>>::run(q, q, q, y, lse, operands, shared);
 }
 __global__ void f(const f16* q, const float* wide, f16* y, float* lse, AttentionOperands operands) {
   forward<f16, false>(q, y, lse, operands);
@@ -286,12 +290,47 @@ inline void backward(const T* q, T* dq, float* rows, AttentionOperands operands)
   extern __shared__ __align__(16) char shared[];
   using A = Attention<T, kFull>;
   AttentionRowSums<A, 128>::run(q, q, rows, nullptr, rows);
-  AttentionKeysGrad<A, Blocks>::run(q, q, q, q, rows, dq, dq, operands, shared);
-  AttentionQueriesGrad<A, Blocks>::run(q, q, q, q, rows, dq, operands, shared);
+  using S = Blocks<AttentionWarps<T, kFull>>;
+  AttentionKeysGrad<A, S>::run(q, q, q, q, rows, dq, dq, operands, shared);
+  AttentionQueriesGrad<A, S>::run(q, q, q, q, rows, dq, operands, shared);
 }
 __global__ void f(const bf16* q, const float* wide, bf16* dq, float* rows, AttentionOperands operands) {
   backward<bf16, false>(q, dq, rows, operands);
   backward<float, false>(wide, rows, rows, operands);
+})"},
+      {"attention_softmax.cuh", attention + R"(
+__global__ void f(float* lse, f16* y) {
+  AttentionSoftmax<Attention<f16, false>, 1, 4> softmax;
+  float scores[1][4][4] = {}, by[1][2];
+  softmax.weigh(scores, by);
+  if (softmax.rescales(by)) softmax.rescale(by);
+  softmax.finish(y, lse, 0);
+})"},
+      {"warpgroup.cuh", R"(
+__global__ void f(const bf16* a, float* out) {
+  float c[8][4] = {}, wide[16][4] = {};
+  begin_products();
+  multiply_started<false>(bf16{}, c, SharedMatrix(a, 64), SharedMatrix(a, 64), false);
+  multiply_started<true>(f16{}, wide, SharedMatrix(a, 64), SharedMatrix(a, 64).at(32), false);
+  commit_products();
+  wait_for_products<0>();
+  keep(c), keep(wide);
+  out[threadIdx.x] = c[7][3] + wide[15][3];
+})"},
+      {"attention_warpgroup.cuh", attention + R"(
+#include "attention_backward.cuh"
+__global__ void f(const bf16* q, bf16* dq, float* rows, AttentionOperands operands) {
+  extern __shared__ __align__(1024) char shared[];
+  using A = Attention<bf16, false, 64, 128>;
+  using S = Blocks<AttentionWarpgroups<bf16>, 64>;
+  AttentionKeysGrad<A, S>::run(q, q, q, q, rows, dq, dq, operands, shared);
+  AttentionQueriesGrad<A, S>::run(q, q, q, q, rows, dq, operands, shared);
+})"},
+      {"attention_forward_warpgroup.cuh", attention + R"(
+__global__ void f(const f16* q, f16* y, float* lse, AttentionOperands operands) {
+  extern __shared__ __align__(1024) char shared[];
+  using S = Blocks<AttentionWarpgroups<f16>, 64>;
+  AttentionForwardWarpgroups<Attention<f16, false, 64, 64>, S>::run(q, q, q, y, lse, operands, shared);
 })"},
       {"scan.cuh", lines + R"(
 using S = Scan<Lines>;
@@ -381,7 +420,9 @@ TEST(KernelHeaders, TemplatesCompile) {
       ADD_FAILURE() << "no kernel instantiates the templates of " << header.name;
       continue;
     }
-    const char* const architecture = ++found % 2 ? "sm_80" : "sm_90";
+    ++found;
+    const bool warpgroups = std::string_view(header.name).find("warpgroup") != std::string_view::npos;
+    const char* const architecture = warpgroups ? "sm_90a" : found % 2 ? "sm_80" : "sm_90";
     const std::string text = std::string("#include \"") + header.name + "\"\nusing namespace lockstep;\n";
     EXPECT_FALSE(compile_cuda(text + kernel->second + "\n", kernel_headers(), architecture).empty());
   }

@@ -34,6 +34,8 @@ const std::map<std::string_view, const char*> kNotGenerated = {
     {"all_to_all", "per-device code is batched before"},
     {"ppermute", "per-device code is batched before"},
     {"axis_index", "per-device code is batched before"},
+    {"quantize", "a small difference of x may round to another 8-bit float"},
+    {"scaled_product", "its operands are results of quantize"},
 };
 
 // Small, and without NaN and infinities.

@@ -112,6 +112,7 @@ const std::vector<Row>& rows() {
     add_norm_rows(out);
     add_loss_rows(out);
     add_attention_rows(out);
+    add_float8_rows(out);
     add_program_rows(out);
     add_collective_rows(out);
     return out;
@@ -197,9 +198,9 @@ HostArrays make_inputs(const Sample& sample, uint32_t seed) {
 
 RefArray to_reference(const HostArray& x) {
   RefArray out(x.type);
-  with_dtype(x.type.dtype, [&]<class T>() {
+  with_stored_dtype(x.type.dtype, [&]<class T>() {
     for (size_t i = 0; i < out.data.size(); ++i) {
-      if constexpr (is_half<T>)
+      if constexpr (is_half<T> || is_float8_type<T>)
         out.data[i] = static_cast<float>(x.buffer->as<T>()[i]);
       else
         out.data[i] = static_cast<Real>(x.buffer->as<T>()[i]);
@@ -210,9 +211,9 @@ RefArray to_reference(const HostArray& x) {
 
 HostArray from_reference(const RefArray& x) {
   HostArray out(x.type);
-  with_dtype(x.type.dtype, [&]<class T>() {
+  with_stored_dtype(x.type.dtype, [&]<class T>() {
     for (size_t i = 0; i < x.data.size(); ++i) {
-      if constexpr (is_half<T>)
+      if constexpr (is_half<T> || is_float8_type<T>)
         out.buffer->as<T>()[i] = T(static_cast<float>(x.data[i]));
       else
         out.buffer->as<T>()[i] = static_cast<T>(x.data[i]);
@@ -223,6 +224,10 @@ HostArray from_reference(const RefArray& x) {
 
 double tolerance(DType t) {
   switch (t) {
+    case f8_e4m3:
+      return 0x1p-3;
+    case f8_e5m2:
+      return 0x1p-2;
     case bf16:
       return 0x1p-7;
     case f16:

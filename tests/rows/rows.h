@@ -87,6 +87,7 @@ void add_window_rows(std::vector<Row>&);
 void add_norm_rows(std::vector<Row>&);
 void add_loss_rows(std::vector<Row>&);
 void add_attention_rows(std::vector<Row>&);
+void add_float8_rows(std::vector<Row>&);
 void add_program_rows(std::vector<Row>&);
 void add_collective_rows(std::vector<Row>&);
 

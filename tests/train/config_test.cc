@@ -278,7 +278,7 @@ TEST(Config, InvalidValuesAreRejected) {
   expect_invalid({{"model", "mpl"}}, "model: unknown value \"mpl\"; choose ");
   expect_invalid({{"optimizer", "admw"}}, "did you mean \"adamw\"?");
   expect_invalid({{"schedule", "cosin"}}, "did you mean \"cosine\"?");
-  expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16 or float16");
+  expect_invalid({{"precision", "float64"}}, "choose float32, bfloat16, float16 or float8");
   expect_invalid(
       {{"dataset", "mnits"}},
       "dataset: unknown data set \"mnits\"; did you mean \"mnist\"? choose mnist, fashion-mnist, cifar10, "

@@ -16,6 +16,8 @@ ncclDataType_t nccl_type(DType dtype) {
   switch (dtype) {
     case DType::boolean:  // max is "any" and min is "all"
     case DType::u8:
+    case DType::f8_e4m3:  // only moved
+    case DType::f8_e5m2:
       return ncclUint8;
     case DType::i32:
       return ncclInt32;

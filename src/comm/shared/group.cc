@@ -37,7 +37,8 @@ bool is_valid(const RequestHeader& header, int size) {
   const auto list = [&](int64_t count) { return count == 0 || count == size; };
   const bool named =
       header.kind <= Kind::split && static_cast<int>(header.dtype) < kDTypeCount && header.reduction <= Reduction::min;
-  if (!named || header.rounds < 1 || header.rounds > kMaxRounds) return false;
+  const bool reduces_float8 = header.kind <= Kind::reduce_scatter && is_float8(header.dtype);  // only moved
+  if (!named || reduces_float8 || header.rounds < 1 || header.rounds > kMaxRounds) return false;
   if (!list(header.counts) || !list(header.receive_counts) || header.routes < 0 || header.routes > size) return false;
   return header.kind != Kind::all_to_all || (header.counts == size && header.receive_counts == size);
 }

@@ -43,6 +43,9 @@ constexpr int kFewThreads = 4, kSomeThreads = 16;
 // The k chunks of a product whose result is one tile and whose sums are long. They depend on the shape alone.
 constexpr int64_t kLongSum = 8192, kShortChunk = 2048, kChunks = 16;
 
+// With so many tiles of rows, B is packed once for all of them, so many panels per task.
+constexpr int64_t kShareRight = 3, kPanelsPerTask = 4;
+
 struct TileExtents {
   int64_t rows, cols;
 };
@@ -179,6 +182,11 @@ class GemmRun {
 
   void run() {
     if (g_.k_chunks_ > 1) return run_chunked();
+    BufferPtr packed;
+    if constexpr (kHasKernels) {
+      if (g_.kernel_ && s_.batch == 1 && g_.row_tiles_ >= kShareRight && s_.k > 0) packed = pack_right_tiles();
+    }
+    packed_ = packed ? packed->as<char>() : nullptr;
     const int64_t tiles = g_.row_tiles_ * g_.col_tiles_;
     pool_.parallel_range(s_.batch * tiles, g_.tiles_per_task_, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t i = begin; i < end; ++i) {
@@ -209,6 +217,22 @@ class GemmRun {
     return tile;
   }
 
+  // Columns [0, cols) of a tile of B, packed once for all tiles of rows.
+  int64_t packed_tile_bytes() const { return detail::packed_right_bytes(*g_.kernel_, g_.tile_cols_, s_.k); }
+  BufferPtr pack_right_tiles() {
+    const HalfKernel& kernel = *g_.kernel_;
+    const BufferPtr out = allocate(g_.col_tiles_ * packed_tile_bytes());
+    const int64_t share = kernel.cols * kPanelsPerTask, shares = ceil_div(g_.tile_cols_, share);
+    pool_.parallel_for(g_.col_tiles_ * shares, [&](int64_t i, int) {
+      const int64_t tile = i / shares, col0 = tile * g_.tile_cols_, cols = std::min(g_.tile_cols_, s_.n - col0);
+      const int64_t begin = i % shares * share, end = std::min(begin + share, cols);
+      if (begin >= cols) return;
+      detail::pack_right_columns<T>(kernel, b(0).at(0, col0), begin, end, cols, s_.k,
+                                    out->as<char>() + tile * packed_tile_bytes());
+    });
+    return out;
+  }
+
   void run_tile(int64_t batch, int64_t row0, int64_t col0, int thread) {
     const int64_t rows = std::min(g_.tile_rows_, s_.m - row0), cols = std::min(g_.tile_cols_, s_.n - col0);
     const Tile tile = make_tile(batch, row0, rows, col0, cols, thread);
@@ -221,7 +245,8 @@ class GemmRun {
           result.sums = static_cast<Sum*>(tile.data), result.ld = tile.ld;
         else
           result.rounded = tile.data, result.rounded_ld = tile.ld;
-        detail::multiply_half<T>(*g_.kernel_, pool_, thread, left, {right}, rows, cols, s_.k, result);
+        const char* const packed = packed_ ? packed_ + col0 / g_.tile_cols_ * packed_tile_bytes() : nullptr;
+        detail::multiply_half<T>(*g_.kernel_, pool_, thread, left, {right, packed}, rows, cols, s_.k, result);
         if (epilogue_) epilogue_(tile);
         return;
       }
@@ -275,6 +300,7 @@ class GemmRun {
   const T* b_;
   Out* c_;
   Epilogue epilogue_;
+  const char* packed_ = nullptr;  // tiles of B, if they are shared
 };
 
 void Gemm::run(Pool& pool, const void* a, const void* b, void* c, Epilogue epilogue) const {

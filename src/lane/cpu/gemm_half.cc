@@ -102,10 +102,19 @@ int64_t packed_right_bytes(const HalfKernel& kernel, int64_t cols, int64_t k) {
 
 template <class T>
 void pack_right(const HalfKernel& kernel, const Operand<T>& b, int64_t cols, int64_t k, void* to) {
+  pack_right_columns(kernel, b, 0, cols, cols, k, to);
+}
+
+template <class T>
+void pack_right_columns(const HalfKernel& kernel, const Operand<T>& b, int64_t begin, int64_t end, int64_t cols,
+                        int64_t k, void* to) {
   const int64_t step = half_depth(kernel, k);
-  for (int64_t p = 0; p < k; p += step)
-    kernel.pack_b(b.at(p, 0).data, b.ld, !b.transposed, cols, std::min(step, k - p),
-                  static_cast<char*>(to) + packed_right_bytes(kernel, cols, p));
+  for (int64_t p = 0; p < k; p += step) {
+    const int64_t depth = std::min(step, k - p);
+    kernel.pack_b(
+        b.at(p, begin).data, b.ld, !b.transposed, end - begin, depth,
+        static_cast<char*>(to) + packed_right_bytes(kernel, cols, p) + packed_right_bytes(kernel, begin, depth));
+  }
 }
 
 template <class T>
@@ -156,6 +165,10 @@ void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Opera
 
 template void pack_right(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, void*);
 template void pack_right(const HalfKernel&, const Operand<Float16>&, int64_t, int64_t, void*);
+template void pack_right_columns(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, int64_t, int64_t,
+                                 void*);
+template void pack_right_columns(const HalfKernel&, const Operand<Float16>&, int64_t, int64_t, int64_t, int64_t, void*);
+template void pack_right_columns(const HalfKernel&, const Operand<float>&, int64_t, int64_t, int64_t, int64_t, void*);
 template void multiply_half(const HalfKernel&, Pool&, int, const Operand<BFloat16>&, const Right<BFloat16>&, int64_t,
                             int64_t, int64_t, HalfResult);
 template void multiply_half(const HalfKernel&, Pool&, int, const Operand<Float16>&, const Right<Float16>&, int64_t,

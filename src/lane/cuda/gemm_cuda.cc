@@ -20,6 +20,10 @@ cudaDataType_t cublas_type(DType dtype) {
   switch (dtype) {
     case DType::f64:
       return CUDA_R_64F;
+    case DType::f8_e4m3:
+      return CUDA_R_8F_E4M3;
+    case DType::f8_e5m2:
+      return CUDA_R_8F_E5M2;
     case DType::bf16:
       return CUDA_R_16BF;
     case DType::f16:
@@ -80,7 +84,7 @@ struct GpuMath {
 
 CudaMath cuda_math() { return detail::runtime_part<GpuMath>().value; }
 
-bool CudaGemm::supports(DType dtype) { return is_floating(dtype); }
+bool CudaGemm::supports(DType dtype) { return is_floating(dtype) && !is_float8(dtype); }
 
 // The operands and the result of one run.
 struct GemmPointers {
@@ -99,7 +103,8 @@ struct CudaGemm::State {
   std::string key;                             // of the cache
   GemmAutotuneOptions autotune;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  bool wide = false;  // alpha and beta are double
+  bool wide = false;              // alpha and beta are double
+  std::optional<DType> float8_b;  // of products of 8-bit floats: the type of B
   GemmEpilogue epilogue;
   int64_t result_bytes = 0;  // of C with the gaps between its rows
 
@@ -155,6 +160,10 @@ void CudaGemm::State::describe_product(const GemmSpec& spec) {
   set_attribute(CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   // cuBLASLt adds a bias per row of C', which is a column of C.
   set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, cublas_epilogue(epilogue));
+  if (float8_b) {
+    const bool fast = spec.dtype == DType::f8_e4m3 && float8_b == DType::f8_e4m3;
+    set_attribute(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(fast));
+  }
   if (!epilogue.has_argument()) return;
   set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::max(spec.ldc, spec.n));
   if (spec.batch > 1) set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, spec.stride_c);
@@ -177,7 +186,7 @@ void CudaGemm::State::describe_matrices(const GemmSpec& spec, DType out) {
   };
   const int64_t a_cols = spec.transpose_a ? spec.m : spec.k, a_rows = spec.transpose_a ? spec.k : spec.m;
   const int64_t b_cols = spec.transpose_b ? spec.k : spec.n, b_rows = spec.transpose_b ? spec.n : spec.k;
-  layout(a, spec.dtype, b_cols, b_rows, spec.ldb, spec.stride_b);
+  layout(a, float8_b.value_or(spec.dtype), b_cols, b_rows, spec.ldb, spec.stride_b);
   layout(b, spec.dtype, a_cols, a_rows, spec.lda, spec.stride_a);
   layout(c, out, spec.n, spec.m, spec.ldc, spec.stride_c);
 }
@@ -191,15 +200,18 @@ std::string CudaGemm::State::cache_key(const GemmSpec& spec, DType out) const {
   };
   return fmt::format("{} cublasLt {} {} {}{}\n{} {}{}", lane.info().name, cuda_blas().cublasLtGetVersion(),
                      static_cast<int>(compute), static_cast<int>(cublas_epilogue(epilogue)),
-                     epilogue.residual ? " residual" : "", name(spec.dtype), name(out),
+                     epilogue.residual ? " residual" : "",
+                     float8_b ? fmt::format("{} {}", name(spec.dtype), name(*float8_b)) : name(spec.dtype), name(out),
                      all(spec.m, spec.n, spec.k, spec.transpose_a, spec.transpose_b, spec.lda, spec.ldb, spec.ldc,
                          spec.batch, spec.stride_a, spec.stride_b, spec.stride_c));
 }
 
 // Returns null if cuBLASLt has no algorithm.
 std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmSpec& spec, CudaMath math,
-                                                   const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune) {
+                                                   const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune,
+                                                   std::optional<DType> float8_b) {
   auto state = std::make_shared<State>(lane);
+  state->float8_b = float8_b;
   state->autotune = autotune;
   state->wide = spec.dtype == DType::f64;
   state->compute = state->wide                                          ? CUBLAS_COMPUTE_64F
@@ -210,7 +222,8 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
   // Allocated now, not during a graph capture. The proposals depend on the bias's alignment: use a pointer with no more
   // than the required alignment.
   auto* const space = static_cast<std::byte*>(lane.blas_workspace());
-  state->set_extras({.bias = space + kBiasAlignment, .argument = space});
+  auto* const scale = reinterpret_cast<const float*>(space);
+  state->set_extras({.scale_a = scale, .scale_b = scale, .bias = space + kBiasAlignment, .argument = space});
   const DType out = spec.out.value_or(spec.dtype);
   state->describe_matrices(spec, out);
   state->result_bytes =
@@ -232,6 +245,10 @@ std::shared_ptr<CudaGemm::State> CudaGemm::prepare(CudaStream& lane, const GemmS
 }
 
 void CudaGemm::State::set_extras(const Extras& extras) const {
+  if (float8_b) {  // C' = B' x A'
+    set_attribute(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, extras.scale_b);
+    set_attribute(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, extras.scale_a);
+  }
   if (epilogue.bias) set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, extras.bias);
   if (epilogue.has_argument()) set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, extras.argument);
 }
@@ -349,6 +366,7 @@ void CudaGemm::run(const void* a, const void* b, void* c, const Extras& extras) 
   LOCKSTEP_CHECK(s.epilogue.residual == (extras.residual != nullptr));
   LOCKSTEP_CHECK(s.epilogue.has_argument() == (extras.argument != nullptr));
   LOCKSTEP_CHECK(!extras.argument || extras.argument != c);
+  LOCKSTEP_CHECK(s.float8_b.has_value() == (extras.scale_a != nullptr && extras.scale_b != nullptr));
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(extras.bias) % kBiasAlignment == 0);
   s.set_extras(extras);
   const GemmPointers pointers{a, b, c, extras.residual};
@@ -406,8 +424,7 @@ bool CudaGemm::preserves_nan(CudaStream& lane, DType dtype, CudaMath math, const
   bool kept = true, any = false;
   for (const cublasLtMatmulAlgo_t& by : algorithms) {
     lane.clear(result->data(), result->size());
-    if (state->multiply(by, {zeros->data(), zeros->data(), result->data(), nullptr}) != CUBLAS_STATUS_SUCCESS)
-      continue;
+    if (state->multiply(by, {zeros->data(), zeros->data(), result->data(), nullptr}) != CUBLAS_STATUS_SUCCESS) continue;
     any = true;
     lane.to_host(elements.data(), result->data(), result->size());
     for (size_t i = 0; i < elements.size(); i += static_cast<size_t>(each)) kept &= is_nan(&elements[i], dtype);

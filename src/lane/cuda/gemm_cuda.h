@@ -37,7 +37,7 @@ struct GemmAutotuneOptions {
 
 class CudaGemm {
  public:
-  // Whether cuBLASLt supports the dtype: floating-point types only.
+  // Whether cuBLASLt supports operands of this dtype: floating-point types of 16 bits or more.
   static bool supports(DType dtype);
 
   // REQUIRES: supports(spec.dtype); extents of at least 1.
@@ -47,8 +47,17 @@ class CudaGemm {
   static std::optional<CudaGemm> with_epilogue(CudaStream& lane, const GemmSpec& spec, CudaMath math,
                                                const GemmEpilogue& epilogue, const GemmAutotuneOptions& autotune = {});
 
+  // The product of a matrix of 8-bit floats, of spec.dtype, and the transpose of one of `dtype_b`, both dense, times two
+  // scales. Returns nullopt where cuBLASLt does not compute it: on GPUs before compute capability 8.9, if an extent is
+  // not a multiple of 16, if both types are f8_e5m2, if it has no algorithm, or if a small product, computed once per
+  // process, is wrong. Products of f8_e4m3 by itself use fast accumulation; the others are of gradients.
+  static std::optional<CudaGemm> float8(CudaStream& lane, const GemmSpec& spec, DType dtype_b,
+                                        const GemmAutotuneOptions& autotune = {});
+
   // What the epilogue reads and writes besides C, of C's dtype. Each is given exactly if the epilogue has it.
   struct Extras {
+    const float* scale_a = nullptr;  // of float8(): in device memory
+    const float* scale_b = nullptr;
     const void* bias = nullptr;      // n elements, shared by the batch, aligned to kBiasAlignment bytes
     const void* residual = nullptr;  // may be C; then a 16-bit product may be rounded before it is added
     void* argument = nullptr;        // of gelu: written; of gelu_slope: read. Not C
@@ -64,7 +73,7 @@ class CudaGemm {
   struct State;
   explicit CudaGemm(std::shared_ptr<State> state) : state_(std::move(state)) {}
   static std::shared_ptr<State> prepare(CudaStream&, const GemmSpec&, CudaMath, const GemmEpilogue&,
-                                        const GemmAutotuneOptions&);
+                                        const GemmAutotuneOptions&, std::optional<DType> float8_b = {});
   static bool preserves_nan(CudaStream&, DType, CudaMath, const GemmEpilogue&);
 
   std::shared_ptr<State> state_;

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kMostFeatures = 256, kMostPosition = int64_t{1} << 30;
 constexpr int64_t kRowSumThreads = 256;
-constexpr int64_t kWarpgroupRows = 64;  // of a product
+constexpr int64_t kWarpgroupRows = 64;   // of a product
+constexpr int64_t kLongSequence = 4096;  // tokens from which on larger tiles are faster
 
 // The thread blocks of a kernel. A block has `own()` rows, queries or keys, and walks along the others in tiles of `walk`.
 struct AttentionBlocks {
@@ -40,13 +41,14 @@ struct AttentionKernel {
 // The kernels of an equation.
 class AttentionKernels {
  public:
-  AttentionKernels(const KernelSpec& spec, bool gradient, const AttentionLeads& leads)
+  // `major`: of the GPU's compute capability.
+  AttentionKernels(const KernelSpec& spec, bool gradient, const AttentionLeads& leads, int major)
       : a_(attention_attrs(spec.attrs, gradient)),
         n_(spec.in),
         leads_(leads),
         dtype_(spec.in[0].dtype),
         full_(cuda_math() == CudaMath::full),
-        warpgroups_(spec.cuda->info().major == 9 && half() && is_chunked(n_.e) && is_chunked(n_.f)) {}
+        warpgroups_(major == 9 && half() && is_chunked(n_.e) && is_chunked(n_.f)) {}
 
   AttentionKernel forward() const;
   AttentionKernel row_sums() const;
@@ -160,23 +162,24 @@ AttentionBlocks AttentionKernels::queries_blocks() const {
   return out;
 }
 
-// The sizes for warpgroups. `each`: that many thread blocks per multiprocessor compute weights while others multiply.
+// The sizes for warpgroups, as measured on an H200. `each`: so many thread blocks per multiprocessor compute weights while
+// others multiply. Long sequences have enough tiles for large ones.
 AttentionBlocks AttentionKernels::warpgroup_forward_blocks() const {
-  AttentionBlocks out = features() > 64 ? AttentionBlocks{.warps = 8, .walk = 128, .stages = 2, .each = 1}
-                                        : AttentionBlocks{.warps = 8, .walk = 64, .stages = 3, .each = 2};
-  out.warpgroups = true;
+  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 3, .warpgroups = true, .each = features() > 64 ? 2 : 4};
+  if (features() > 64 && n_.s > kLongSequence) out = {.warps = 8, .walk = 128, .stages = 2, .warpgroups = true};
   out.shared_bytes = (out.own() * n_.e + out.stages * out.walk * (n_.e + n_.f)) * size_of(dtype_);
   return out;
 }
 
 AttentionBlocks AttentionKernels::warpgroup_keys_blocks() const {
   AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
+  if (features() <= 64 && n_.t > kLongSequence) out.walk = 128, out.each = 1;
   out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_) + out.stages * out.walk * 8;
   return out;
 }
 
 AttentionBlocks AttentionKernels::warpgroup_queries_blocks() const {
-  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 3};
+  AttentionBlocks out{.warps = 4, .walk = 64, .stages = 2, .warpgroups = true, .each = features() > 64 ? 2 : 4};
   out.shared_bytes = (out.own() + out.stages * out.walk) * (n_.e + n_.f) * size_of(dtype_);
   return out;
 }
@@ -344,8 +347,8 @@ const void* operand_or_null(const void* const* in, int number) { return number <
 
 }  // namespace
 
-std::vector<std::string> attention_texts(const KernelSpec& spec, bool gradient) {
-  const AttentionKernels all(spec, gradient, {});
+std::vector<std::string> attention_texts(const KernelSpec& spec, bool gradient, int major) {
+  const AttentionKernels all(spec, gradient, {}, major);
   std::vector<std::string> out;
   for (const AttentionKernel& kernel : gradient ? grad_kernels(all) : std::vector{all.forward()})
     out.push_back(kernel.text);
@@ -357,7 +360,7 @@ Kernel attention_grad_cuda(const KernelSpec& spec) { return attention_grad_cuda(
 
 Kernel attention_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
   if (!supports_attention(spec)) return {};
-  const AttentionKernels all(spec, false, leads);
+  const AttentionKernels all(spec, false, leads, spec.cuda->info().major);
   const AttentionAttrs a = all.attrs();
   AttentionKernel forward = all.forward();
   if (!fits_shared(spec, forward)) return {};
@@ -371,7 +374,7 @@ Kernel attention_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
 
 Kernel attention_grad_cuda(const KernelSpec& spec, const AttentionLeads& leads) {
   if (!supports_attention(spec)) return {};
-  const AttentionKernels all(spec, true, leads);
+  const AttentionKernels all(spec, true, leads, spec.cuda->info().major);
   const AttentionAttrs a = all.attrs();
   const AttentionSizes n = all.sizes();
   auto kernels = std::make_shared<std::vector<LoadedKernel>>();

@@ -24,6 +24,8 @@ std::string constant_text(const Attr& value, DType dtype) {
     case DType::f64:
       return fmt::format("__builtin_bit_cast(double, {}ull)", u);
     case DType::f32:
+    case DType::f8_e4m3:
+    case DType::f8_e5m2:
     case DType::bf16:
     case DType::f16:
       return fmt::format("__builtin_bit_cast(float, {}u)", v);
@@ -195,7 +197,7 @@ void ElementWriter::compute(const Eqn& eqn) {
     what = fmt::format("{}({})", function, arguments);
   else
     what = fmt::format("{}_({})", eqn.op->name, arguments);
-  if (is_16_bit(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
+  if (is_16_bit(t) || is_float8(t)) what = fmt::format("rounded<{}>({})", memory_type(t), what);
   names_[v] = fmt::format("v{}", v);
   body_ += fmt::format("  const {} {} = {};\n", result, names_[v], what);
 }

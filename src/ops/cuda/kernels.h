@@ -59,6 +59,8 @@ Kernel norm_cuda(const KernelSpec& spec) {
   return norm_kernel_cuda(kPass, spec);
 }
 Kernel rotary_cuda(const KernelSpec&);
+Kernel quantize_cuda(const KernelSpec&);
+Kernel scaled_product_cuda(const KernelSpec&);
 Kernel conv_kernel_cuda(ConvPass, const KernelSpec&);
 template <ConvPass kPass>
 Kernel conv_cuda(const KernelSpec& spec) {
@@ -114,7 +116,8 @@ std::vector<std::string> scatter_sorted_texts(const KernelSpec&);
 std::string pool_text(PoolPass, const KernelSpec&);
 std::vector<std::string> norm_texts(NormPass, const KernelSpec&);
 std::string rotary_text(const KernelSpec&);
+std::string quantize_text(const KernelSpec&);
 std::string cross_entropy_text(bool gradient, const KernelSpec&);
-std::vector<std::string> attention_texts(const KernelSpec&, bool gradient);
+std::vector<std::string> attention_texts(const KernelSpec&, bool gradient, int major);
 
 }  // namespace lockstep

@@ -32,6 +32,10 @@ inline const char* memory_type(DType dtype) {
       return "float";
     case DType::f64:
       return "double";
+    case DType::f8_e4m3:
+      return "e4m3";
+    case DType::f8_e5m2:
+      return "e5m2";
     case DType::bf16:
       return "bf16";
     case DType::f16:
@@ -50,7 +54,9 @@ inline const char* memory_type(DType dtype) {
   return "?";
 }
 inline bool is_16_bit(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
-inline const char* register_name(DType dtype) { return is_16_bit(dtype) ? "float" : memory_type(dtype); }
+inline const char* register_name(DType dtype) {
+  return is_16_bit(dtype) || is_float8(dtype) ? "float" : memory_type(dtype);
+}
 
 // The type of an index into `n` elements.
 inline const char* index_type(int64_t n) { return n < INT32_MAX ? "uint32_t" : "uint64_t"; }

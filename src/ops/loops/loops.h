@@ -1,7 +1,7 @@
 // The vectorized loops of elementwise ops, compiled once per instruction set and selected at run time. Immutable
 // tables, safe from any thread.
 //
-// Loops work on register types: bool (one byte, 0 or 1), u8, i32, i64, u32, f32, f64. bf16 and f16 are widened to f32
+// Loops work on register types: bool (one byte, 0 or 1), u8, i32, i64, u32, f32, f64. Smaller floats are widened to f32
 // when loaded, rounded after each operation and narrowed when stored.
 #pragma once
 
@@ -29,12 +29,17 @@ enum class LoopId : uint8_t {
 inline constexpr int kRegisterTypes = 7;
 
 // The type in which elements of `t` are computed.
-constexpr DType register_type(DType t) { return t == DType::bf16 || t == DType::f16 ? DType::f32 : t; }
+constexpr DType register_type(DType t) { return t >= DType::f8_e4m3 && t < DType::f32 ? DType::f32 : t; }
+
+// The floats below f32, which tables of `narrow` and `round` have: 0 to 3.
+inline constexpr int kSmallFloats = 4;
+constexpr bool is_small_float(DType t) { return register_type(t) != t; }
+constexpr size_t small_float_index(DType t) { return static_cast<size_t>(t) - static_cast<size_t>(DType::f8_e4m3); }
 
 // 0 to 6. REQUIRES: t is a register type.
 constexpr int register_index(DType t) {
   const int i = static_cast<int>(t);
-  return i <= static_cast<int>(DType::u32) ? i : i - 2;
+  return i <= static_cast<int>(DType::u32) ? i : i - kSmallFloats;
 }
 
 // Fills dst[0, n) with src[0], src[stride], ... converted to the register type; stride counts elements and may
@@ -50,8 +55,8 @@ struct Loops {
   Loop select[kRegisterTypes];                // by register type of the branches
   Loop cast[kRegisterTypes][kRegisterTypes];  // [from][to]
   LoadRow load[kDTypeCount];
-  Loop narrow[2];  // f32 -> bf16, f16 in memory
-  Loop round[2];   // f32 -> f32 rounded to bf16, f16 precision
+  Loop narrow[kSmallFloats];  // f32 -> a smaller float in memory
+  Loop round[kSmallFloats];   // f32 -> f32 rounded to the precision of a smaller float
   NormLoops<float> norm_f32;
   NormLoops<double> norm_f64;
 

@@ -3,6 +3,7 @@
 // instruction set is shared with another.
 #pragma once
 
+#include "ops/loops/float8_bits.h"
 #include "ops/loops/loops.h"
 #include "ops/loops/norm_loops_impl.h"
 #include "ops/loops/scalar.h"
@@ -209,7 +210,13 @@ constexpr Loop uniform_or_null() {
     return nullptr;
 }
 
-// The 16-bit floats as bits; the same rounding as BFloat16 and Float16.
+// The floats below f32 as bits; the same rounding as their types in lockstep/float8.h and lockstep/half.h.
+struct E4M3Bits {
+  uint8_t bits;
+};
+struct E5M2Bits {
+  uint8_t bits;
+};
 struct Bf16Bits {
   uint16_t bits;
 };
@@ -217,6 +224,8 @@ struct F16Bits {
   uint16_t bits;
 };
 
+LOCKSTEP_INLINE float widen(E4M3Bits x) { return math::from_e4m3(x.bits); }
+LOCKSTEP_INLINE float widen(E5M2Bits x) { return math::from_e5m2(x.bits); }
 LOCKSTEP_INLINE float widen(Bf16Bits x) { return math::from_bits(static_cast<uint32_t>(x.bits) << 16); }
 LOCKSTEP_INLINE float widen(F16Bits x) {
   const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16, magnitude = x.bits & 0x7fffu;
@@ -225,6 +234,8 @@ LOCKSTEP_INLINE float widen(F16Bits x) {
   return math::from_bits(sign | (magnitude >= 0x7c00u ? special : finite));
 }
 
+LOCKSTEP_INLINE E4M3Bits narrow(float x, E4M3Bits) { return {math::to_e4m3(x)}; }
+LOCKSTEP_INLINE E5M2Bits narrow(float x, E5M2Bits) { return {math::to_e5m2(x)}; }
 LOCKSTEP_INLINE Bf16Bits narrow(float x, Bf16Bits) {
   const uint32_t u = math::bits(x);
   const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
@@ -242,20 +253,20 @@ LOCKSTEP_INLINE F16Bits narrow(float x, F16Bits) {
   return {static_cast<uint16_t>(((u >> 16) & 0x8000u) | (magnitude >= 0x477ff000u ? large : finite))};
 }
 
-template <class Half>
+template <class Small>
 void narrow_loop(void* out, const void* const* in, int64_t n) {
-  auto* y = static_cast<Half*>(out);
+  auto* y = static_cast<Small*>(out);
   const auto* x = static_cast<const float*>(in[0]);
   LOCKSTEP_VECTORIZE
-  for (int64_t i = 0; i < n; ++i) y[i] = narrow(x[i], Half());
+  for (int64_t i = 0; i < n; ++i) y[i] = narrow(x[i], Small());
 }
 
-template <class Half>
+template <class Small>
 void round_loop(void* out, const void* const* in, int64_t n) {
   auto* y = static_cast<float*>(out);
   const auto* x = static_cast<const float*>(in[0]);
   LOCKSTEP_VECTORIZE
-  for (int64_t i = 0; i < n; ++i) y[i] = widen(narrow(x[i], Half()));
+  for (int64_t i = 0; i < n; ++i) y[i] = widen(narrow(x[i], Small()));
 }
 
 template <class T>
@@ -309,33 +320,34 @@ constexpr Loops make_loops() {
    uniform_or_null<name##_f, double, kUniform>()},
 #define LOCKSTEP_FIRST_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(0, name)
 #define LOCKSTEP_SECOND_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(1, name)
-  return {{
+  return {
+      {
 #include "ops/elementwise.def"
-          },
-          {{
+      },
+      {{
 #define UNARY LOCKSTEP_NO_ROW
 #define PREDICATE LOCKSTEP_NO_ROW
 #define BINARY LOCKSTEP_FIRST_ROW
 #define COMPARE LOCKSTEP_FIRST_ROW
 #include "ops/elementwise.def"
-           },
-           {
+       },
+       {
 #define UNARY LOCKSTEP_NO_ROW
 #define PREDICATE LOCKSTEP_NO_ROW
 #define BINARY LOCKSTEP_SECOND_ROW
 #define COMPARE LOCKSTEP_SECOND_ROW
 #include "ops/elementwise.def"
-           }},
-          {select_loop<bool>, select_loop<uint8_t>, select_loop<int32_t>, select_loop<int64_t>, select_loop<uint32_t>,
-           select_loop<float>, select_loop<double>},
-          {LOCKSTEP_FROM(bool), LOCKSTEP_FROM(uint8_t), LOCKSTEP_FROM(int32_t), LOCKSTEP_FROM(int64_t),
-           LOCKSTEP_FROM(uint32_t), LOCKSTEP_FROM(float), LOCKSTEP_FROM(double)},
-          {load_row<bool>, load_row<uint8_t>, load_row<int32_t>, load_row<int64_t>, load_row<uint32_t>,
-           load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>},
-          {narrow_loop<Bf16Bits>, narrow_loop<F16Bits>},
-          {round_loop<Bf16Bits>, round_loop<F16Bits>},
-          make_norm_loops<float>(),
-          make_norm_loops<double>()};
+       }},
+      {select_loop<bool>, select_loop<uint8_t>, select_loop<int32_t>, select_loop<int64_t>, select_loop<uint32_t>,
+       select_loop<float>, select_loop<double>},
+      {LOCKSTEP_FROM(bool), LOCKSTEP_FROM(uint8_t), LOCKSTEP_FROM(int32_t), LOCKSTEP_FROM(int64_t),
+       LOCKSTEP_FROM(uint32_t), LOCKSTEP_FROM(float), LOCKSTEP_FROM(double)},
+      {load_row<bool>, load_row<uint8_t>, load_row<int32_t>, load_row<int64_t>, load_row<uint32_t>, load_row<E4M3Bits>,
+       load_row<E5M2Bits>, load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>},
+      {narrow_loop<E4M3Bits>, narrow_loop<E5M2Bits>, narrow_loop<Bf16Bits>, narrow_loop<F16Bits>},
+      {round_loop<E4M3Bits>, round_loop<E5M2Bits>, round_loop<Bf16Bits>, round_loop<F16Bits>},
+      make_norm_loops<float>(),
+      make_norm_loops<double>()};
 }
 
 }  // namespace

@@ -24,6 +24,12 @@
 
 namespace lockstep {
 
+// A constant as an argument.
+template <bool kOf>
+struct Flag {
+  static constexpr bool kValue = kOf;
+};
+
 inline constexpr float kLog2E = 1.44269504089f, kLn2 = 0.69314718056f;
 inline constexpr float kAttentionHidden = -__builtin_inff();  // the score of a key that a query does not see
 
@@ -268,15 +274,23 @@ struct AttentionWarps {
     explicit Packed(const Scores& from) : scores(from) {}
   };
 
+  static constexpr bool kInBackground = false;  // whether products are computed while the threads go on
   // Rows that are multiplied together.
   static constexpr int rows_together(int tall) { return 16 * tall; }
   // Makes copies to shared memory visible, together with a following __syncthreads().
   static void publish() {}
 
-  // Between begin() and finish(), products may be in flight. set_rows() computes c = a b, and add_scores() c += p b.
-  static void begin() {}
+  // From begin() until wait_for() returns, products may be in flight. commit() makes a group of those that were started
+  // since the last one; wait_for() waits for all groups but the last kLeft. begin() gets the registers that products will
+  // read, wait_for() those of the completed ones, and settle() weights that are computed before the next wait. set_rows()
+  // computes c = a b, and add_scores() c += p b.
   template <class... Registers>
-  static void finish(Registers&...) {}
+  static void begin(Registers&...) {}
+  static void commit() {}
+  template <int kLeft, class... Registers>
+  static void wait_for(Registers&...) {}
+  template <class Registers>
+  static void settle(Registers&) {}
   template <class Tile, int kTall, int kWide, class Rows>
   static void set_rows(float (&c)[kTall][kWide][4], const Rows& a, const T* b) {
 #pragma unroll
@@ -288,8 +302,8 @@ struct AttentionWarps {
   }
   template <class Tile, int kTall, int kWide, class Scores>
   static void add_scores(float (&c)[kTall][kWide][4], const Packed<Scores>& p, const T* b) {
-    Product::template multiply_scores<Tile::kStep>(
-        c, p.scores, b + Product::template lane_columns_b<Tile::kStep>(threadIdx.x % 32));
+    Product::template multiply_scores<Tile::kStep>(c, p.scores,
+                                                   b + Product::template lane_columns_b<Tile::kStep>(threadIdx.x % 32));
   }
 };
 

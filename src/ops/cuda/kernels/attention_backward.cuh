@@ -79,6 +79,35 @@ struct AttentionWeights {
         }
       }
   }
+
+  // The same in two steps, between which the products of dy and values may be computed. Without dropout and softcap.
+  static constexpr bool kInSteps = A::kDropout == 0 && !AttentionScore<A>::kCapped;
+  template <int kWide, class OfQuery>
+  static void weigh(float (&w)[1][kWide][4], const AttentionMask<A>& mask, bool some, int row, int col,
+                    const OfQuery& of_query) {
+    using Score = AttentionScore<A>;
+#pragma unroll
+    for (int j = 0; j < kWide; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        w[0][j][e] = approx_exp2(__fmaf_rn(Score::of(w[0][j][e]), Score::kUnit, -of_query(0, j, e).x));
+    if (!some) return;
+#pragma unroll
+    for (int j = 0; j < kWide; ++j) {
+      const int across = col + j * 8;
+      const uint32_t seen = mask.template seen<kKeysDown>(kKeysDown ? across : row, kKeysDown ? row : across);
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (!(seen >> e & 1)) w[0][j][e] = 0;
+    }
+  }
+  template <int kWide, class OfQuery>
+  static void make_dscores(float (&dscore)[1][kWide][4], const float (&w)[1][kWide][4], const OfQuery& of_query) {
+#pragma unroll
+    for (int j = 0; j < kWide; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) dscore[0][j][e] = w[0][j][e] * (dscore[0][j][e] - of_query(0, j, e).y);
+  }
 };
 
 // dk and dv. S describes the thread blocks: Machine, AttentionWarps or AttentionWarpgroups; kWarps; kTall, fragments of 16
@@ -124,18 +153,19 @@ struct AttentionKeysGrad {
     Keys::template fetch<kThreads>(tile_k, k + from * A::kLeadK + at.head * A::kE, A::kLeadK, first, mask.end);
     if constexpr (S::kDk)
       Values::template fetch<kThreads>(tile_v, v + from * A::kLeadV + at.head * A::kF, A::kLeadV, first, mask.end);
-    const auto head_of = [&](int step) { return at.head * kPer + (kPer > 1 ? step / tiles : 0); };
-    const auto query_of = [&](int step) { return (begin + (kPer > 1 ? step % tiles : step)) * S::kQueries; };
+    const auto head_of = [&](int step) { return at.head * kPer + (kPer > 1 && tiles > 0 ? step / tiles : 0); };
+    const auto query_of = [&](int step) {
+      return (begin + (kPer > 1 && tiles > 0 ? step % tiles : step)) * S::kQueries;
+    };
     const auto fetch = [&](int step) {
       T* const to = stages + step % S::kStages * kStage;
-      fetch_queries(to, q, dy, at.b, head_of(step), query_of(step));
-      fetch_rows(stages_rows + step % S::kStages * (2 * S::kQueries), rows, at.b, head_of(step), query_of(step));
+      const int query = query_of(step), end_query = step < steps ? A::kT : 0;
+      fetch_queries(to, q, dy, at.b, head_of(step), query, end_query);
+      fetch_rows(stages_rows + step % S::kStages * (2 * S::kQueries), rows, at.b, head_of(step), query, end_query);
+      commit();
     };
 #pragma unroll 1
-    for (int s = 0; s < S::kStages - 1; ++s) {
-      if (s < steps) fetch(s);
-      commit();
-    }
+    for (int s = 0; s < S::kStages - 1; ++s) fetch(s);
     const RowsK rows_k(tile_k, warp_key, lane);
     const RowsV rows_v(tile_v, warp_key, lane);
     Sums sums = {};
@@ -145,14 +175,20 @@ struct AttentionKeysGrad {
       wait_for<S::kStages - 2>();
       Machine::publish();
       __syncthreads();
-      if (step + S::kStages - 1 < steps) fetch(step + S::kStages - 1);
-      commit();
+      const auto fetch_next = [&] { fetch(step + S::kStages - 1); };
       const int query = query_of(step);
       const auto sees = mask.sees(query, query + S::kQueries, group_key, group_key + kRowsTogether);
+      if (sees == mask.none || !Machine::kInBackground) fetch_next();
       if (sees == mask.none) continue;
       const AttentionDropout<A> dropout(operands, at.b, head_of(step));
-      add(sums, rows_k, rows_v, stages + step % S::kStages * kStage, stages_rows + step % S::kStages * (2 * S::kQueries),
-          mask, sees == mask.some, dropout, row, query);
+      const auto add_tile = [&](auto some) {
+        add<some.kValue>(sums, rows_k, rows_v, stages + step % S::kStages * kStage,
+                         stages_rows + step % S::kStages * (2 * S::kQueries), mask, dropout, row, query, fetch_next);
+      };
+      if (sees == mask.some)
+        add_tile(Flag<true>{});
+      else
+        add_tile(Flag<false>{});
     }
     if constexpr (S::kDk)
       Keys::store(sums.dk, dk + from * A::kLeadDk + at.head * A::kE, A::kLeadDk, row, A::kS,
@@ -163,43 +199,74 @@ struct AttentionKeysGrad {
   }
 
  private:
-  static void fetch_queries(T* to, const T* q, const T* dy, int b, int head, int query) {
+  static void fetch_queries(T* to, const T* q, const T* dy, int b, int head, int query, int end) {
     const int64_t from = int64_t(b) * A::kT;
-    Queries::template fetch<kThreads>(to, q + from * A::kLeadQ + head * A::kE, A::kLeadQ, query, A::kT);
-    Dy::template fetch<kThreads>(to + Queries::kSize, dy + (from * A::kH + head) * A::kF, A::kH * A::kF, query, A::kT);
+    Queries::template fetch<kThreads>(to, q + from * A::kLeadQ + head * A::kE, A::kLeadQ, query, end);
+    Dy::template fetch<kThreads>(to + Queries::kSize, dy + (from * A::kH + head) * A::kF, A::kH * A::kF, query, end);
   }
-  static void fetch_rows(float* to, const float* rows, int b, int head, int query) {
-    const float* const lse = rows + (int64_t(b) * A::kH + head) * A::kT;
-    const float* const delta = lse + int64_t(A::kB) * A::kH * A::kT;
-    if (const int i = threadIdx.x; i < S::kQueries) {
-      const bool in = query + i < A::kT;
-      copy_async<4>(to + i, in ? lse + query + i : rows, in);
-      copy_async<4>(to + S::kQueries + i, in ? delta + query + i : rows, in);
+  static void fetch_rows(float* to, const float* rows, int b, int head, int query, int end) {
+    constexpr int kAll = 2 * S::kQueries;
+#pragma unroll
+    for (int u = 0; u < kAll; u += kThreads) {
+      const int i = u + threadIdx.x, row = query + i % S::kQueries;
+      if (kAll % kThreads != 0 && i >= kAll) break;
+      copy_async<4>(to + i, rows + (int64_t(i / S::kQueries * A::kB + b) * A::kH + head) * A::kT + row, row < end);
     }
   }
 
   // Adds the contributions of a tile of queries. `of_row`: lse and delta of the queries. `row`: the thread's first key.
+  // kSome: some keys are hidden. `meanwhile` is called while products are computed in the background.
+  template <bool kSome, class Meanwhile>
   static void add(Sums& sums, const RowsK& rows_k, const RowsV& rows_v, const T* tile_q, const float* of_row,
-                  const AttentionMask<A>& mask, bool some, const AttentionDropout<A>& dropout, int row, int query) {
+                  const AttentionMask<A>& mask, const AttentionDropout<A>& dropout, int row, int query,
+                  const Meanwhile& meanwhile) {
     using Scores = float[kTall][kWide][4];
     using Packed = typename Machine::template Packed<Scores>;
+    using Weights = AttentionWeights<A, true>;
     Scores w, dscore = {};
     const T* const tile_dy = tile_q + Queries::kSize;
     const int column = threadIdx.x % 4 * 2;
-    Machine::begin();
-    Machine::template set_rows<Queries>(w, rows_k, tile_q);
-    if constexpr (S::kDk) Machine::template set_rows<Dy>(dscore, rows_v, tile_dy);
-    Machine::finish(w, dscore);
-    AttentionWeights<A, true>::compute(w, dscore, mask, some, dropout, row, query + column, [&](int, int j, int e) {
+    const auto of_query = [&](int, int j, int e) {
       const float2 lse = *reinterpret_cast<const float2*>(of_row + column + j * 8);
       const float2 delta = *reinterpret_cast<const float2*>(of_row + S::kQueries + column + j * 8);
       return e % 2 ? make_float2(lse.y, delta.y) : make_float2(lse.x, delta.x);
-    });
-    Packed weights(w), dscores(dscore);
-    Machine::begin();
-    if constexpr (S::kDv) Machine::template add_scores<Dy>(sums.dv, weights, tile_dy);
-    if constexpr (S::kDk) Machine::template add_scores<Queries>(sums.dk, dscores, tile_q);
-    Machine::finish(sums.dv, sums.dk, weights, dscores);
+    };
+    // Two steps need more registers: with many thread blocks per multiprocessor, others multiply meanwhile anyway.
+    if constexpr (Machine::kInBackground && Weights::kInSteps && Keys::kPadded + Values::kPadded > 128) {
+      Machine::begin();
+      Machine::template set_rows<Queries>(w, rows_k, tile_q);
+      Machine::commit();
+      Machine::template set_rows<Dy>(dscore, rows_v, tile_dy);
+      Machine::commit();
+      meanwhile();
+      Machine::template wait_for<1>(w);
+      Weights::weigh(w, mask, kSome, row, query + column, of_query);
+      Packed weights(w);
+      Machine::begin(weights);
+      Machine::template add_scores<Dy>(sums.dv, weights, tile_dy);
+      Machine::commit();
+      Machine::template wait_for<1>(dscore);
+      Weights::make_dscores(dscore, w, of_query);
+      Packed dscores(dscore);
+      Machine::begin(dscores);
+      Machine::template add_scores<Queries>(sums.dk, dscores, tile_q);
+      Machine::commit();
+      Machine::template wait_for<0>(sums.dv, sums.dk, weights, dscores);
+    } else {
+      Machine::begin();
+      Machine::template set_rows<Queries>(w, rows_k, tile_q);
+      if constexpr (S::kDk) Machine::template set_rows<Dy>(dscore, rows_v, tile_dy);
+      Machine::commit();
+      if constexpr (Machine::kInBackground) meanwhile();
+      Machine::template wait_for<0>(w, dscore);
+      Weights::compute(w, dscore, mask, kSome, dropout, row, query + column, of_query);
+      Packed weights(w), dscores(dscore);
+      Machine::begin(weights, dscores);
+      if constexpr (S::kDv) Machine::template add_scores<Dy>(sums.dv, weights, tile_dy);
+      if constexpr (S::kDk) Machine::template add_scores<Queries>(sums.dk, dscores, tile_q);
+      Machine::commit();
+      Machine::template wait_for<0>(sums.dv, sums.dk, weights, dscores);
+    }
   }
 };
 
@@ -240,14 +307,13 @@ struct AttentionQueriesGrad {
     Dy::template fetch<kThreads>(tile_dy, dy + (from_q * A::kH + at.head) * A::kF, A::kH * A::kF, first, A::kT);
     const auto fetch = [&](int tile) {
       T* const to = stages + tile % S::kStages * kStage;
-      Keys::template fetch<kThreads>(to, keys, A::kLeadK, tile * S::kKeys, mask.end);
-      Values::template fetch<kThreads>(to + Keys::kSize, values, A::kLeadV, tile * S::kKeys, mask.end);
+      const int end_key = tile < end ? mask.end : 0;
+      Keys::template fetch<kThreads>(to, keys, A::kLeadK, tile * S::kKeys, end_key);
+      Values::template fetch<kThreads>(to + Keys::kSize, values, A::kLeadV, tile * S::kKeys, end_key);
+      commit();
     };
 #pragma unroll 1
-    for (int s = 0; s < S::kStages - 1; ++s) {
-      if (begin + s < end) fetch(begin + s);
-      commit();
-    }
+    for (int s = 0; s < S::kStages - 1; ++s) fetch(begin + s);
     const int row = first + warp_row + lane / 4;  // the thread's first query
     float2 of_row[kTall][2];
     read_rows(of_row, rows + (int64_t(at.b) * A::kH + at.head) * A::kT, row);
@@ -265,24 +331,49 @@ struct AttentionQueriesGrad {
       wait_for<S::kStages - 2>();
       Machine::publish();
       __syncthreads();
-      if (tile + S::kStages - 1 < end) fetch(tile + S::kStages - 1);
-      commit();
+      const auto fetch_next = [&] { fetch(tile + S::kStages - 1); };
       const int key = tile * S::kKeys;
       const auto sees = mask.sees(group_row, group_row + kRowsTogether, key, key + S::kKeys);
+      if (sees == mask.none || !Machine::kInBackground) fetch_next();
       if (sees == mask.none) continue;
       const T* const stage = stages + tile % S::kStages * kStage;
-      using Scores = float[kTall][kWide][4];
-      Scores w, dscore;
-      Machine::begin();
-      Machine::template set_rows<Keys>(w, rows_q, stage);
-      Machine::template set_rows<Values>(dscore, rows_dy, stage + Keys::kSize);
-      Machine::finish(w, dscore);
-      AttentionWeights<A, false>::compute(w, dscore, mask, sees == mask.some, dropout, row, key + lane % 4 * 2,
-                                          [&](int i, int, int e) { return of_row[i][e / 2]; });
-      typename Machine::template Packed<Scores> dscores(dscore);
-      Machine::begin();
-      Machine::template add_scores<Keys>(dq_sums, dscores, stage);
-      Machine::finish(dq_sums, dscores);
+      const auto add_tile = [&](auto some) {
+        using Scores = float[kTall][kWide][4];
+        using Weights = AttentionWeights<A, false>;
+        Scores w, dscore;
+        const auto of_query = [&](int i, int, int e) { return of_row[i][e / 2]; };
+        const int col = key + lane % 4 * 2;
+        if constexpr (Machine::kInBackground && Weights::kInSteps) {
+          Machine::begin();
+          Machine::template set_rows<Keys>(w, rows_q, stage);
+          Machine::commit();
+          Machine::template set_rows<Values>(dscore, rows_dy, stage + Keys::kSize);
+          Machine::commit();
+          fetch_next();
+          Machine::template wait_for<1>(w);
+          Weights::weigh(w, mask, some.kValue, row, col, of_query);
+          Machine::settle(w);
+          Machine::template wait_for<0>(dscore);
+          Weights::make_dscores(dscore, w, of_query);
+        } else {
+          Machine::begin();
+          Machine::template set_rows<Keys>(w, rows_q, stage);
+          Machine::template set_rows<Values>(dscore, rows_dy, stage + Keys::kSize);
+          Machine::commit();
+          if constexpr (Machine::kInBackground) fetch_next();
+          Machine::template wait_for<0>(w, dscore);
+          Weights::compute(w, dscore, mask, some.kValue, dropout, row, col, of_query);
+        }
+        typename Machine::template Packed<Scores> dscores(dscore);
+        Machine::begin(dscores);
+        Machine::template add_scores<Keys>(dq_sums, dscores, stage);
+        Machine::commit();
+        Machine::template wait_for<0>(dq_sums, dscores);
+      };
+      if (sees == mask.some)
+        add_tile(Flag<true>{});
+      else
+        add_tile(Flag<false>{});
     }
     Queries::store(dq_sums, dq + from_q * A::kLeadDq + at.head * A::kE, A::kLeadDq, row, A::kT,
                    [](int, int) { return A::kScale; });

@@ -73,13 +73,13 @@ struct AttentionForward {
       Machine::template set_rows<Keys>(scores, queries, stage);
       Softmax::hide(scores, mask, sees == mask.some, row, key + lane % 4 * 2);
       softmax.weigh(scores, by);
-      softmax.rescale(by);
+      if (Softmax::rescales(by)) softmax.rescale(by);
       Softmax::drop(scores, dropout, row, key + lane % 4 * 2);
       Machine::template add_scores<Values>(softmax.values, typename Machine::template Packed<decltype(scores)>(scores),
                                            stage + Keys::kSize);
     }
-    softmax.finish(y + (int64_t(at.b) * A::kT * A::kH + at.head) * A::kF, lse + (int64_t(at.b) * A::kH + at.head) * A::kT,
-                   row);
+    softmax.finish(y + (int64_t(at.b) * A::kT * A::kH + at.head) * A::kF,
+                   lse + (int64_t(at.b) * A::kH + at.head) * A::kT, row);
   }
 };
 

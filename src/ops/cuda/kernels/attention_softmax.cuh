@@ -47,42 +47,58 @@ struct AttentionSoftmax {
 
   // Makes weights of scores and adds them up. Returns the factors by which the earlier sums of values are to be rescaled.
   void weigh(Scores& scores, Factors& by) {
+    float zero[kTall][2];  // in the units of exponents
 #pragma unroll
     for (int i = 0; i < kTall; ++i)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float highest = kAttentionHidden;
-#pragma unroll
-        for (int j = 0; j < kWide; ++j)
-          highest = fmaxf(highest, fmaxf(scores[i][j][2 * half], scores[i][j][2 * half + 1]));
+        float highest = highest_of(scores[i], half);
         highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 1));
         highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, 2));
-        by[i][half] = 1;
-        if (highest > most[i][half] + kSlack) {
-          by[i][half] = approx_exp2((most[i][half] - highest) * Score::kUnit);
-          most[i][half] = highest;
-          sum[i][half] *= by[i][half];
-        }
+        const bool rises = highest > most[i][half] + kSlack;
+        // Without a branch: the compiler would wait for products in flight before it.
+        by[i][half] = approx_exp2(rises ? (most[i][half] - highest) * Score::kUnit : 0.0f);
+        most[i][half] = rises ? highest : most[i][half];
         // Nothing seen yet: all scores are hidden.
-        const float zero = most[i][half] == kAttentionHidden ? 0.0f : most[i][half] * Score::kUnit;
-#pragma unroll
-        for (int j = 0; j < kWide; ++j)
-#pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            scores[i][j][e] = approx_exp2(__fmaf_rn(scores[i][j][e], Score::kUnit, -zero));
-            sum[i][half] += scores[i][j][e];
-          }
+        zero[i][half] = most[i][half] == kAttentionHidden ? 0.0f : most[i][half] * Score::kUnit;
       }
+#pragma unroll
+    for (int i = 0; i < kTall; ++i) {
+      float parts[2][2] = {};
+#pragma unroll
+      for (int j = 0; j < kWide; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          scores[i][j][e] = approx_exp2(__fmaf_rn(scores[i][j][e], Score::kUnit, -zero[i][e / 2]));
+          parts[e / 2][e % 2] += scores[i][j][e];
+        }
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        sum[i][half] = __fmaf_rn(sum[i][half], by[i][half], parts[half][0] + parts[half][1]);
+    }
+  }
+  // Whether a thread of the warp has to rescale its sums.
+  static bool rescales(const Factors& by) {
+    bool out = false;
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) out = out || by[r / 2][r % 2] != 1;
+    return __any_sync(~0u, out);
   }
   void rescale(const Factors& by) {
 #pragma unroll
-    for (int i = 0; i < kTall; ++i) {
-      if (by[i][0] == 1 && by[i][1] == 1) continue;
+    for (int i = 0; i < kTall; ++i)
 #pragma unroll
       for (auto& fragment : values[i])
 #pragma unroll
         for (int e = 0; e < 4; ++e) fragment[e] *= by[i][e / 2];
-    }
+  }
+
+  static float highest_of(const float (&scores)[kWide][4], int half) {
+    float parts[2] = {kAttentionHidden, kAttentionHidden};
+#pragma unroll
+    for (int j = 0; j < kWide; ++j)
+      parts[j % 2] = fmaxf(parts[j % 2], fmaxf(scores[j][2 * half], scores[j][2 * half + 1]));
+    return fmaxf(parts[0], parts[1]);
   }
 
   static void drop(Scores& weights, const AttentionDropout<A>& dropout, int row, int col) {

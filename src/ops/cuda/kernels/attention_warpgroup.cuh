@@ -20,10 +20,8 @@ struct AttentionMatrix : AttentionFeatures<T, kFeatures> {
     T* const place = to + warpgroup_place<kRows>(row, unit);
     const T* const source = from + (first + row) * lead + unit * 8;
 #pragma unroll
-    for (int u = 0; u < kRows; u += kDown) {
-      const bool in = first + row + u < end;
-      copy_async<16>(place + u * kChunkColumns, in ? source + u * lead : from, in);
-    }
+    for (int u = 0; u < kRows; u += kDown)
+      copy_async<16>(place + u * kChunkColumns, source + u * lead, first + row + u < end);
   }
   // The matrix of the rows from `row` on, a multiple of eight.
   static SharedMatrix at(const T* tile, int row = 0) { return {tile + row * kChunkColumns, kRows}; }
@@ -50,30 +48,41 @@ struct AttentionWarpgroups {
   struct Packed<float[1][kWide][4]> {
     uint32_t words[kWide / 2][4];
     Packed() = default;
-    explicit Packed(const float (&scores)[1][kWide][4]) { pack(scores); }
-    void pack(const float (&scores)[1][kWide][4]) {
+    explicit Packed(const float(&scores)[1][kWide][4]) { pack(scores); }
+    void pack(const float(&scores)[1][kWide][4]) {
 #pragma unroll
       for (int d = 0; d < kWide / 2; ++d) AttentionProduct<T, false>::of_scores(words[d], scores[0], d);
     }
   };
 
+  static constexpr bool kInBackground = true;
   static constexpr int rows_together(int) { return 64; }
   static void publish() { publish_to_warpgroups(); }
 
-  static void begin() { begin_products(); }
-  // Waits for all products. `registers`: those that they read or write.
+  // The compiler moves what it likes across these calls, except for accesses to their registers.
   template <class... Registers>
-  static void finish(Registers&... registers) {
-    commit_products();
-    wait_for_products<0>();
+  static void begin(Registers&... registers) {
     (keep_all(registers), ...);
+    begin_products();
+  }
+  static void commit() { commit_products(); }
+  template <int kLeft, class... Registers>
+  static void wait_for(Registers&... registers) {
+    wait_for_products<kLeft>();
+    (keep_all(registers), ...);
+  }
+  template <int kWide>
+  static void settle(float (&weights)[1][kWide][4]) {
+    keep(weights[0]);
+    pin(weights[0][kWide - 1][3]);
   }
   template <class Tile, int kWide, class Rows>
   static void set_rows(float (&c)[1][kWide][4], const Rows& a, const T* b) {
     const SharedMatrix matrix = Tile::at(b);
 #pragma unroll
     for (int d = 0; d < Tile::kPadded / 16; ++d)
-      multiply_started<false>(T{}, c[0], a.matrix.at(Rows::Along::along_features(d)), matrix.at(Tile::along_features(d)), d > 0);
+      multiply_started<false>(T{}, c[0], a.matrix.at(Rows::Along::along_features(d)),
+                              matrix.at(Tile::along_features(d)), d > 0);
   }
   template <class Tile, int kWide, class Scores>
   static void add_scores(float (&c)[1][kWide][4], const Packed<Scores>& p, const T* b) {

@@ -5,9 +5,11 @@
 
 namespace lockstep {
 
-// Converts an element from its type in memory to its register type (f32 for 16-bit floats).
+// Converts an element from its type in memory to its register type (f32 for smaller floats).
 inline float load(bf16 x) { return math::from_bits(uint32_t(x.bits) << 16); }
 inline float load(f16 x) { return from_half(x.bits); }
+inline float load(e4m3 x) { return math::from_e4m3(x.bits); }
+inline float load(e5m2 x) { return math::from_e5m2(x.bits); }
 template <class T>
 inline T load(T x) {
   return x;
@@ -66,6 +68,14 @@ struct Store<bf16> {
 template <>
 struct Store<f16> {
   static f16 of(float x) { return {to_half(x)}; }
+};
+template <>
+struct Store<e4m3> {
+  static e4m3 of(float x) { return {uint8_t(rounded_pair(e4m3(), x, 0))}; }
+};
+template <>
+struct Store<e5m2> {
+  static e5m2 of(float x) { return {uint8_t(rounded_pair(e5m2(), x, 0))}; }
 };
 // Converts consecutive elements.
 template <class T, int kCount, class R>

@@ -1,5 +1,5 @@
 // GPU instructions as functions: conversions, asynchronous copies, tensor cores, and communication between thread
-// blocks. The only kernel header with PTX. The emulated GPU replaces it (tests/emulated/machine.cuh).
+// blocks. Only this header and warpgroup.cuh have PTX. The emulated GPU replaces them (tests/emulated).
 //
 // # Communication between thread blocks
 //
@@ -31,6 +31,8 @@
 #pragma once
 #include <cstdint>
 
+#include "ops/loops/float8_bits.h"
+
 namespace lockstep {
 
 struct bf16 {
@@ -38,6 +40,12 @@ struct bf16 {
 };
 struct f16 {
   uint16_t bits;
+};
+struct e4m3 {
+  uint8_t bits;
+};
+struct e5m2 {
+  uint8_t bits;
 };
 
 inline float from_half(uint16_t bits) {
@@ -71,6 +79,25 @@ inline uint32_t rounded_pair(f16, uint32_t low, uint32_t high) {
   uint32_t out;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(__uint_as_float(high)), "f"(__uint_as_float(low)));
   return out;
+}
+// Rounds two f32 to 8-bit floats, as the bytes of a word. Larger numbers become the largest finite one.
+inline uint16_t rounded_pair(e4m3, float low, float high) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t out;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
+  return out;
+#else
+  return uint16_t(math::to_e4m3(low) | math::to_e4m3(high) << 8);
+#endif
+}
+inline uint16_t rounded_pair(e5m2, float low, float high) {
+#if __CUDA_ARCH__ >= 890
+  uint16_t out;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(out) : "f"(high), "f"(low));
+  return out;
+#else
+  return uint16_t(math::to_e5m2(low) | math::to_e5m2(high) << 8);
+#endif
 }
 // Rounds to the nearest TF32.
 inline uint32_t nearest_tf32(float x) {
@@ -194,6 +221,10 @@ inline void load_relaxed(const void* from, uint32_t (&words)[4]) {
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "l"(from)
                : "memory");
+}
+// Replaces a word by `least` if that is larger. The order of such replacements does not matter.
+inline void raise_to(uint32_t* word, uint32_t least) {
+  asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(word), "r"(least) : "memory");
 }
 // Adds one to a counter, with release semantics at GPU scope.
 inline void add_release(uint64_t* word) {

@@ -134,9 +134,10 @@ TEST_F(CombinedOnGpu, SumsOfColumnsOfAProductWithAnEpilogue) {
     }
 }
 
-// Slices and concatenations in any order, fewer heads of keys, and slices that are used elsewhere.
+// Slices and concatenations in any order, fewer heads of keys, and slices that are used elsewhere. There is no kernel for
+// f64: its equations are computed one by one, on the host.
 TEST_F(CombinedOnGpu, AttentionReadsSlicesAndWritesConcatenations) {
-  for (const auto& [dtype, features] : {std::pair{DType::bf16, 64}, {DType::f16, 24}})
+  for (const auto& [dtype, features] : {std::pair{DType::bf16, 64}, {DType::f16, 24}, {DType::f64, 16}})
     for (const bool other_order : {false, true}) {
       SCOPED_TRACE(fmt::format("{} of {}", features, name(dtype)));
       const int64_t batch = 2, tokens = 70, heads = 4, of_keys = 2, all = heads + 2 * of_keys;

@@ -424,8 +424,7 @@ bool CudaGemm::preserves_nan(CudaStream& lane, DType dtype, CudaMath math, const
   bool kept = true, any = false;
   for (const cublasLtMatmulAlgo_t& by : algorithms) {
     lane.clear(result->data(), result->size());
-    if (state->multiply(by, {zeros->data(), zeros->data(), result->data(), nullptr}) != CUBLAS_STATUS_SUCCESS)
-      continue;
+    if (state->multiply(by, {zeros->data(), zeros->data(), result->data(), nullptr}) != CUBLAS_STATUS_SUCCESS) continue;
     any = true;
     lane.to_host(elements.data(), result->data(), result->size());
     for (size_t i = 0; i < elements.size(); i += static_cast<size_t>(each)) kept &= is_nan(&elements[i], dtype);

@@ -19,10 +19,10 @@ Program prepared(const Program& program) {
 
 }  // namespace
 
-CudaPlan::CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options)
+CudaPlan::CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options, bool combines)
     : Plan(options.arena), stream_(stream), inputs_(program.inputs.size()) {
   stream.enter();
-  const Program ordered = prepared(program);
+  const Program ordered = combines ? prepared(program) : program;
   CudaPlanner(ordered, pool, options, *this).run();
 }
 

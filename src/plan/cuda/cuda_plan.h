@@ -18,8 +18,9 @@ namespace lockstep {
 
 class CudaPlan final : public Plan {
  public:
-  // REQUIRES: `program` came from lower().
-  CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options = {});
+  // REQUIRES: `program` came from lower(). `combines`: whether kernels may compute several equations (combine.h).
+  CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options = {},
+           bool combines = true);
 
   void run(const void* const* in, void* const* out) override;
   void compile_in_background() const override;

@@ -6,6 +6,7 @@
 
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/rounds.h"
+#include "passes/passes.h"
 #include "plan/cuda/persistent_kernel.h"
 
 namespace lockstep {
@@ -54,8 +55,11 @@ Kernel CudaPlanner::prepare_kernel(const Op& op, const KernelSpec& host, std::st
   KernelSpec spec = host;
   spec.cuda = &stream_;
   spec.copy = [&stream = stream_](void* to, const void* from, int64_t bytes) { stream.copy(to, from, bytes); };
-  spec.compile = [this, &waits](const Program& sub) -> Kernel {
-    std::shared_ptr<CudaPlan> plan = lockstep::compile(sub, pool(), stream_);
+  const Attr* const combined = host.attrs.find("kernel");
+  if (combined) text += fmt::format("[{}]", std::get<std::string>(*combined));
+  // If a combined kernel does not exist, its equations must not be combined again.
+  spec.compile = [this, &waits, combines = combined == nullptr](const Program& sub) -> Kernel {
+    const auto plan = std::make_shared<CudaPlan>(lower(sub), pool(), stream_, PlannerOptions(), combines);
     add_sub_plan(*plan, waits);
     prepared_->bodies.push_back(plan->schedule_.kernels);
     return SubProgram{[plan](const void* const* in, void* const* out) { plan->run(in, out); },
@@ -66,7 +70,6 @@ Kernel CudaPlanner::prepare_kernel(const Op& op, const KernelSpec& host, std::st
                         return std::move(made->kernel);
                       }};
   };
-  if (const Attr* name = host.attrs.find("kernel")) text += fmt::format("[{}]", std::get<std::string>(*name));
   Kernel kernel;
   if (op.cuda)
     kernel = op.cuda(spec);

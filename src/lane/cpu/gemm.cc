@@ -43,7 +43,7 @@ constexpr int kFewThreads = 4, kSomeThreads = 16;
 // The k chunks of a product whose result is one tile and whose sums are long. They depend on the shape alone.
 constexpr int64_t kLongSum = 8192, kShortChunk = 2048, kChunks = 16;
 
-// With so many tiles of rows, B is packed once for all of them, so many panels per task.
+// From this number of tiles of rows on, B is packed once for all of them. A task packs kPanelsPerTask panels.
 constexpr int64_t kShareRight = 3, kPanelsPerTask = 4;
 
 struct TileExtents {

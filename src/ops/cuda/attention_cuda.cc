@@ -162,7 +162,7 @@ AttentionBlocks AttentionKernels::queries_blocks() const {
   return out;
 }
 
-// The sizes for warpgroups, as measured on an H200. `each`: so many thread blocks per multiprocessor compute weights while
+// The sizes for warpgroups, as measured on an H200. `each`: the thread blocks of a multiprocessor. Some compute weights while
 // others multiply. Long sequences have enough tiles for large ones.
 AttentionBlocks AttentionKernels::warpgroup_forward_blocks() const {
   AttentionBlocks out{.warps = 4, .walk = 64, .stages = 3, .warpgroups = true, .each = features() > 64 ? 2 : 4};

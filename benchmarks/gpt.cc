@@ -2,14 +2,16 @@
 // benchmarks/neighbours/gpt_torch.py and gpt_jax.py.
 //
 //   build/benchmarks/gpt [--platform cpu|cuda] [--cases char:f32,gpt2:bf16,gpt2:f8] [--steps 30]
-//                        [--attention nn|recognized|plain] [--peak TFLOPS] [--plan]
+//                        [--attention nn|recognized|plain] [--peak TFLOPS] [--plan on]
 //
 // Configurations: char, gpt2, gpt2-large, char-small; gpt2@16x2048 has another batch and length. --attention
-// recognized: products, softmax and mask written out instead of nn::attention; plain: computed as written, too. Prints one line of
-// JSON per case, with the seconds of the first call, which compiles. "share" is the rate of the model's operations, 6 N + 6 L C T per token, relative to --peak
-// (default on GPUs: 989 TFLOP/s for bf16 and f8, 494 for f32, an H200's; N parameters without the position embedding,
-// L layers, width C, T tokens). "memory_gb": memory in use on the GPU after the steps; on the CPU the largest resident
-// set. Both count what earlier cases of the process have cached. --plan prints the instructions of a step instead.
+// recognized: products, softmax and mask written out instead of nn::attention; plain: computed as written, too.
+//
+// Prints one line of JSON per case, with the seconds of the first call, which compiles. "share" is the rate of the
+// model's operations, 6 N + 6 L C T per token, relative to --peak (default on GPUs: 989 TFLOP/s for bf16 and f8, 494 for
+// f32, an H200's; N parameters without the position embedding, L layers, width C, T tokens). "memory_gb": memory in use
+// on the GPU after the steps; on the CPU the largest resident set. Both count what earlier cases of the process have
+// cached. --plan on prints the instructions of a step instead.
 #include <fmt/format.h>
 #include <lockstep/float8_products.h>
 #include <lockstep/lockstep.h>

@@ -16,11 +16,9 @@
 #include <utility>
 
 #include "array/lane_memory.h"
-#include "array/lane_pieces.h"
 #include "base/check.h"
 #include "base/live_line.h"
 #include "base/names.h"
-#include "base/runtime_settings.h"
 #include "cluster/session.h"
 #include "comm/world.h"
 #include "lockstep/devices.h"
@@ -28,8 +26,7 @@
 #include "lockstep/rearrange.h"
 #include "plan/lanes.h"
 #include "train/engine_impl.h"
-#include "train/peak.h"
-#include "train/process_memory.h"
+#include "train/lane_metrics.h"
 #include "train/state.h"
 #include "train/step_trace.h"
 
@@ -49,44 +46,6 @@ struct StepFunctions {
   std::function<void(const Loader&, const LoaderBatch&)> log_examples;
   std::function<void(const TrainState&, const Loader&, const LoaderBatch&)> log_histograms;
 };
-
-// The lanes of this process that compute the steps. Others may not have been made, and stay so.
-std::vector<Lane*> used_lanes(const Mesh& mesh) {
-  const detail::MeshLanes where = detail::lanes_of(mesh);
-  Lanes& lanes = Lanes::current();
-  if (where.grid.axes.empty() || where.local_count == 1) return {&lanes.main()};
-  std::vector<Lane*> out;
-  for (int64_t i = 0; i < where.local_count; ++i) out.push_back(&lanes.lane(i));
-  return out;
-}
-
-// Peak operations per second of the lanes of this process; 0: unknown.
-double peak_of(const std::vector<Lane*>& lanes, const EngineOptions& options) {
-  const LaneInfo& info = lanes[0]->info();
-  double each = options.peak;
-  if (each == 0 && info.platform == "cuda")
-    each = detail::peak_of_gpu(info.name, options.precision.compute,
-                               detail::runtime_option(&RuntimeOptions::gpu_math) != "full");
-  // CPU lanes share one CPU.
-  return info.space == MemorySpace::host ? each : each * static_cast<double>(lanes.size());
-}
-
-// Appends the bytes that are in use on the lanes with memory of their own, else the largest resident set of the process.
-void append_memory(Scalars& out, const std::vector<Lane*>& lanes) {
-  if (lanes[0]->info().space == MemorySpace::host) {
-    out.emplace_back("memory", static_cast<double>(detail::largest_resident_set()));
-    return;
-  }
-  double most = 0;
-  std::vector<double> each;
-  for (const Lane* lane : lanes) {
-    each.push_back(static_cast<double>(lane->memory_in_use()));
-    most = std::max(most, each.back());
-  }
-  out.emplace_back("memory", most);
-  for (size_t i = 0; i < each.size() && each.size() > 1; ++i)
-    out.emplace_back(fmt::format("memory/lane_{}", i), each[i]);
-}
 
 // One call of fit().
 class FitRun {
@@ -292,15 +251,15 @@ class FitRun {
     if (finished_.empty()) return;
     if (lanes_.empty()) measure_work();
     memory_.clear();
-    append_memory(memory_, lanes_);
+    detail::append_memory(memory_, lanes_);
     report_checkpoints();
     for (const StepMetrics& metrics : std::exchange(finished_, {})) report(++reported_, metrics);
   }
 
   // For the metric "mfu". The step was compiled when it ran.
   void measure_work() {
-    lanes_ = used_lanes(options_.mesh);
-    peak_ = peak_of(lanes_, options_);
+    lanes_ = detail::used_lanes(options_.mesh);
+    peak_ = detail::peak_of(lanes_, options_);
     if (peak_ > 0) step_operations_ = 2 * steps_.multiply_adds(state_, train_, train_.batch_size());
   }
 

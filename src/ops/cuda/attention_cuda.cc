@@ -162,8 +162,8 @@ AttentionBlocks AttentionKernels::queries_blocks() const {
   return out;
 }
 
-// The sizes for warpgroups, as measured on an H200. `each`: the thread blocks of a multiprocessor. Some compute weights while
-// others multiply. Long sequences have enough tiles for large ones.
+// The sizes for warpgroups, as measured on an H200. `each`: the thread blocks of a multiprocessor. Some compute weights
+// while others multiply. Long sequences have enough tiles for large ones.
 AttentionBlocks AttentionKernels::warpgroup_forward_blocks() const {
   AttentionBlocks out{.warps = 4, .walk = 64, .stages = 3, .warpgroups = true, .each = features() > 64 ? 2 : 4};
   if (features() > 64 && n_.s > kLongSequence) out = {.warps = 8, .walk = 128, .stages = 2, .warpgroups = true};

@@ -170,14 +170,17 @@ TEST_F(AttentionOnGpu, DropsTheWeightsThatTheCpuDrops) {
   }
 }
 
+// By warps, and by warpgroups.
 TEST_F(AttentionOnGpu, TwoRunsGiveTheSameBits) {
-  const AttentionAttrs attrs{.causal = true, .scale = 0.2, .dropout = 0.1};
-  const GpuAttention c{DType::bf16, 2, 200, 4, 32, 200, 2, 32, attrs, "dropout_key"};
-  const GpuOperands in(c);
-  const HostArrays first = forward(c, in.forward), again = forward(c, in.forward);
-  for (size_t k = 0; k < first.size(); ++k) EXPECT_EQ(first[k].values(), again[k].values());
-  const HostArrays grads = gradient(c, in.gradient), grads_again = gradient(c, in.gradient);
-  for (size_t k = 0; k < grads.size(); ++k) EXPECT_EQ(grads[k].values(), grads_again[k].values());
+  for (const int64_t width : {32, 64}) {
+    const AttentionAttrs attrs{.causal = true, .scale = 0.2, .dropout = 0.1};
+    const GpuAttention c{DType::bf16, 2, 150, 2, width, 150, 1, width, attrs, "dropout_key"};
+    const GpuOperands in(c);
+    const HostArrays first = forward(c, in.forward), again = forward(c, in.forward);
+    for (size_t k = 0; k < first.size(); ++k) EXPECT_EQ(first[k].values(), again[k].values());
+    const HostArrays grads = gradient(c, in.gradient), grads_again = gradient(c, in.gradient);
+    for (size_t k = 0; k < grads.size(); ++k) EXPECT_EQ(grads[k].values(), grads_again[k].values());
+  }
 }
 
 // Padding keys may hold anything.

@@ -158,11 +158,11 @@ TEST(GatherSmall, MovesSmallEquationsToTheFrontOrTheEnd) {
 })"))),
             R"(program(%0:f32[64,300], %1:f32[300,300], %2:f32[300], %3:f32[300]) {
   %4:f32[300] = neg %2
-  %5:f32[300,300] = neg %1
-  %6:f32[64,300] = einsum[spec="mk,kn->mn"] %0 %1
-  %7:f32[300] = reduce_sum[axes=[0]] %6
+  %5:f32[64,300] = einsum[spec="mk,kn->mn"] %0 %1
+  %6:f32[300,300] = neg %1
+  %7:f32[300] = reduce_sum[axes=[0]] %5
   %8:f32[300] = add %7 %4
-  %9:f32[300,300] = einsum[spec="mk,kn->mn"] %5 %1
+  %9:f32[300,300] = einsum[spec="mk,kn->mn"] %6 %1
   %10:f32[300] = exp %8
   %11:f32[300] = einsum[spec="mn,n->m"] %9 %10
   %12:f32[300] = sub %3 %7

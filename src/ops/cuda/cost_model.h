@@ -223,9 +223,8 @@ constexpr int64_t kMostBlocksPerProcessor = 8;
 constexpr double kMostJoinedOperations = 1.5e9;
 // Pointers of a kernel: 4 KiB of parameters. A copy of them fits into kReservedSharedBytes.
 constexpr size_t kMostPointers = 480;
-// Elements of an equation up to which it is moved next to others (gather_small()): to the front or to the end, and, with
-// more elements, only to the front. Larger ones take as long as their memory traffic.
-constexpr int64_t kFewGatheredElements = 8192, kMostGatheredElements = 1 << 20;
+// Elements of an equation up to which it is moved next to others (gather_small()).
+constexpr int64_t kMostGatheredElements = 8192;
 // Bytes of the arena up to which memory is not reused: reuse would order tasks that could otherwise share a phase.
 constexpr int64_t kNoReuseBytes = int64_t{64} << 20;
 

@@ -1,7 +1,6 @@
 #include "plan/cuda/gather_small.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <vector>
 
 #include "ops/cuda/cost_model.h"
@@ -11,54 +10,40 @@
 namespace lockstep {
 namespace {
 
-bool has_at_most(const Program& p, const Eqn& eqn, int64_t elements) {
-  const auto fits = [&](ValueId id) { return count(p.types[id].shape) <= elements; };
+bool is_small(const Program& p, const Eqn& eqn) {
+  const auto fits = [&](ValueId id) { return count(p.types[id].shape) <= cost_model::kMostGatheredElements; };
   return task_kind(*eqn.op) == &elementwise_task && std::all_of(eqn.in.begin(), eqn.in.end(), fits) &&
          std::all_of(eqn.out.begin(), eqn.out.end(), fits);
-}
-
-// Where an equation goes; those with the same place keep their order.
-enum class Place : uint8_t { first, second, middle, last };
-
-// The places of equations that need only inputs. The smallest come first: others may be too large to be in their kernel.
-void choose_front(const Program& p, std::vector<Place>& places) {
-  std::vector<Place> made(p.types.size(), Place::first);  // by value
-  for (size_t i = 0; i < p.eqns.size(); ++i) {
-    const Eqn& eqn = p.eqns[i];
-    Place place = has_at_most(p, eqn, cost_model::kFewGatheredElements)    ? Place::first
-                  : has_at_most(p, eqn, cost_model::kMostGatheredElements) ? Place::second
-                                                                           : Place::middle;
-    for (const ValueId id : eqn.in) place = std::max(place, made[id]);
-    places[i] = place;
-    for (const ValueId id : eqn.out) made[id] = place;
-  }
-}
-
-// The places of the others that only outputs need.
-void choose_end(const Program& p, std::vector<Place>& places) {
-  std::vector<bool> needed(p.types.size());  // before the end
-  for (size_t i = p.eqns.size(); i-- > 0;) {
-    const Eqn& eqn = p.eqns[i];
-    const auto is_needed = [&](ValueId id) { return needed[id]; };
-    if (places[i] == Place::middle && has_at_most(p, eqn, cost_model::kFewGatheredElements) &&
-        std::none_of(eqn.out.begin(), eqn.out.end(), is_needed))
-      places[i] = Place::last;
-    else
-      for (const ValueId id : eqn.in) needed[id] = true;
-  }
 }
 
 }  // namespace
 
 Program gather_small(const Program& program) {
-  std::vector<Place> places(program.eqns.size());
-  choose_front(program, places);
-  choose_end(program, places);
+  enum Place : uint8_t { front, middle, end };
+  const std::vector<Eqn>& eqns = program.eqns;
+  std::vector<Place> places(eqns.size(), middle);
+  std::vector<bool> late(program.types.size());  // values that are not known in front
+  for (size_t i = 0; i < eqns.size(); ++i) {
+    const auto is_late = [&](ValueId id) { return late[id]; };
+    if (is_small(program, eqns[i]) && std::none_of(eqns[i].in.begin(), eqns[i].in.end(), is_late))
+      places[i] = front;
+    else
+      for (const ValueId id : eqns[i].out) late[id] = true;
+  }
+  std::vector<bool> early(program.types.size());  // values that are needed before the end
+  for (size_t i = eqns.size(); i-- > 0;) {
+    const auto is_early = [&](ValueId id) { return early[id]; };
+    if (places[i] == middle && is_small(program, eqns[i]) &&
+        std::none_of(eqns[i].out.begin(), eqns[i].out.end(), is_early))
+      places[i] = end;
+    else
+      for (const ValueId id : eqns[i].in) early[id] = true;
+  }
   Program out = program;
   out.eqns.clear();
-  for (const Place place : {Place::first, Place::second, Place::middle, Place::last})
-    for (size_t i = 0; i < places.size(); ++i)
-      if (places[i] == place) out.eqns.push_back(program.eqns[i]);
+  for (const Place place : {front, middle, end})
+    for (size_t i = 0; i < eqns.size(); ++i)
+      if (places[i] == place) out.eqns.push_back(eqns[i]);
   return out;
 }
 

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Moves small elementwise equations to the front of the program if they need nothing but its inputs (weights in fewer
+// Moves small elementwise equations to the front of the program if they need nothing but its inputs (biases in fewer
 // bits), and to the end if nothing but its outputs needs them (updates of biases).
 Program gather_small(const Program& program);
 

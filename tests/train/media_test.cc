@@ -38,7 +38,7 @@ SourcePtr images_of_one_class(int64_t n) {
 }
 
 // Logits that are linear in the pixels, from weights that are zero at first.
-Model linear_model() {
+Model model_of_zeros() {
   return make_model(
       "linear",
       [](const Array&) {
@@ -69,7 +69,7 @@ std::vector<double> sum_of_images(const LogImage& grid, int64_t side) {
 // With zero weights, the gradient of the second class is half the mean image, so the weights after a step show it.
 TEST(Media, ExamplesAreTheImagesOfTheFirstStepAfterAugmentation) {
   const auto logger = std::make_shared<MediaLogger>();
-  Engine engine(image_task(linear_model(), {.augment = {.crop = 3, .flip = true, .cutout = 2}}),
+  Engine engine(image_task(model_of_zeros(), {.augment = {.crop = 3, .flip = true, .cutout = 2}}),
                 {.optimizer = {.kind = Optimizer::Kind::sgd, .schedule = {.peak = 1}}, .seed = 3, .loggers = {logger}});
   TrainState state = engine.create_state();
   Loader loader(images_of_one_class(32), {.batch_size = 16, .seed = 3});
@@ -86,7 +86,7 @@ TEST(Media, ExamplesAreTheImagesOfTheFirstStepAfterAugmentation) {
 TEST(Media, NothingIsComputedForOtherLoggers) {
   const auto logger = std::make_shared<MediaLogger>();
   logger->shows = false;
-  Engine engine(image_task(linear_model()), {.loggers = {logger}, .histograms = true});
+  Engine engine(image_task(model_of_zeros()), {.loggers = {logger}, .histograms = true});
   TrainState state = engine.create_state();
   const SourcePtr images = images_of_one_class(8);
   Loader loader(images, {.batch_size = 4});
@@ -147,7 +147,7 @@ TEST(Media, HistogramsAreOfTheParametersAndTheGradientsOfTheLastBatch) {
 
 TEST(Media, HistogramsDoNotChangeTheRun) {
   const auto trained = [](bool histograms) {
-    Engine engine(image_task(linear_model(), {.augment = {.crop = 2}}),
+    Engine engine(image_task(model_of_zeros(), {.augment = {.crop = 2}}),
                   {.seed = 5, .loggers = {std::make_shared<MediaLogger>()}, .histograms = histograms});
     TrainState state = engine.create_state();
     const SourcePtr images = images_of_one_class(12);

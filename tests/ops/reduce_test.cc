@@ -69,18 +69,24 @@ TEST(Reduce, SumsExactlyInEveryType) {
 }
 
 TEST(Reduce, FindsExtremesInEveryType) {
-  const double lowest[] = {0, 0, -0x1p31, -0x1p63, 0, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
-  const double highest[] = {1, 255, 0x1p31 - 1, 0, 0x1p32 - 1, INFINITY, INFINITY, INFINITY, INFINITY};
+  const auto lowest = [](DType t) { return t == i32 ? -0x1p31 : t == i64 ? -0x1p63 : is_floating(t) ? -INFINITY : 0; };
+  const auto highest = [](DType t) {
+    return t == boolean ? 1
+           : t == u8    ? 255
+           : t == i32   ? 0x1p31 - 1
+           : t == i64   ? 0x1p62
+           : t == u32   ? 0x1p32 - 1
+                        : INFINITY;
+  };
   for (DType t : kAllDTypes) {
     for (const ReduceCase& c : kReduceCases) {
       const HostArray x = small_integers({t, c.shape});
       SCOPED_TRACE(to_string(x.type) + " over " + to_string(c.axes));
-      const auto k = static_cast<size_t>(t);
       expect_equal(reduced(reduce_max_op, x, c.axes),
-                   looped(x, c.axes, lowest[k], [](double a, double b) { return std::max(a, b); }));
+                   looped(x, c.axes, lowest(t), [](double a, double b) { return std::max(a, b); }));
       if (t == i64 && count(c.shape) == 0) continue;  // its highest value is not a double
-      expect_equal(reduced(reduce_min_op, x, c.axes), looped(x, c.axes, t == i64 ? 0x1p62 : highest[k],
-                                                             [](double a, double b) { return std::min(a, b); }));
+      expect_equal(reduced(reduce_min_op, x, c.axes),
+                   looped(x, c.axes, highest(t), [](double a, double b) { return std::min(a, b); }));
     }
   }
   EXPECT_EQ(reduced(reduce_min_op, HostArray({i64, {0}}), {0}).buffer->as<int64_t>()[0],

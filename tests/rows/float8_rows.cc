@@ -18,7 +18,8 @@ void add_quantize_row(std::vector<Row>& out) {
               for (int64_t j = 0; j < k; ++j) {
                 const Real x = in[0].at({i, j});
                 y[0].at({i, j}) = y[1].at({j, i}) = std::clamp(x / in[1].data[0], -most, most);
-                y[2].data[0] = std::max(y[2].data[0], std::abs(x));
+                if (!std::isnan(y[2].data[0]) && !(std::abs(x) <= y[2].data[0]))
+                  y[2].data[0] = std::abs(x);  // NaN stays
               }
           },
           {}};

@@ -5,8 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -42,26 +44,39 @@ void write_from_handler(const std::string& text) {
   if (!text.empty()) (void)!::write(STDERR_FILENO, text.data(), text.size());
 }
 
-void on_second_interrupt(int signal) {
+// Interrupts during training. The kernel may deliver the second one to another thread while the first one is handled.
+std::atomic<int> interrupts = 0;
+std::atomic<bool> acknowledged = false;  // the first text is written
+
+void on_interrupt() {
+  if (interrupts.fetch_add(1) == 0) {
+    stop_signal = SIGINT;
+    write_from_handler(first_interrupt_text);
+    acknowledged = true;
+    return;
+  }
+  constexpr timespec kMillisecond{0, 1'000'000};
+  for (int i = 0; i < 1000 && !acknowledged; ++i) ::nanosleep(&kMillisecond, nullptr);
   write_from_handler(second_interrupt_text);
-  std::signal(signal, SIG_DFL);
-  die_by_signal(signal);
+  std::signal(SIGINT, SIG_DFL);
+  die_by_signal(SIGINT);
 }
 
 // During training the first signal requests a checkpoint and an orderly stop, and the second one kills. Before training
 // there is nothing to save, so the first one kills. SIGUSR1 is a warning and never kills on its first arrival.
 void on_signal(int signal) {
   const int error = errno;
+  if (signal == SIGINT && training != 0) {
+    on_interrupt();
+    errno = error;
+    return;
+  }
   std::signal(signal, SIG_DFL);
   if (training == 0 && signal != SIGUSR1) {
     write_from_handler(erase_text);
     die_by_signal(signal);
   }
   stop_signal = signal;
-  if (signal == SIGINT) {
-    write_from_handler(first_interrupt_text);
-    std::signal(SIGINT, on_second_interrupt);
-  }
   errno = error;
 }
 

@@ -186,7 +186,7 @@ std::map<int64_t, double> step_ends(const RankTrace& trace) {
   return out;
 }
 
-// Moves ranks whose traces do not overlap that of the first one.
+// Moves the traces of ranks that do not overlap that of the first rank.
 void align(Trace& trace) {
   const auto first = std::ranges::find_if(trace.ranks, [](const RankTrace& each) { return !each.events.empty(); });
   if (first == trace.ranks.end()) return;

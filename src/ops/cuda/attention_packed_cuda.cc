@@ -1,4 +1,4 @@
-// Attention whose queries, keys and values are slices of one array, the result of one product, along the heads. The
+// Attention on queries, keys and values that are slices of one array along the heads, the result of one product. The
 // kernels read them where they are, and write the gradients into one array if these are concatenated along the heads.
 #include <algorithm>
 #include <array>

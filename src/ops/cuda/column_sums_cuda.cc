@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kWide = 8;  // columns of a thread
 
-// The result of the product with an epilogue whose columns are summed.
+// The result of the product with an epilogue. Its columns are summed.
 std::optional<size_t> summed_result(const Eqn& product, const Eqn& sum) {
   const auto at = std::find(product.out.begin(), product.out.end(), sum.in[0]);
   return at == product.out.end() ? std::nullopt : std::optional(static_cast<size_t>(at - product.out.begin()));
@@ -37,8 +37,8 @@ bool is_cheap_epilogue(const Program& body, const Eqn& product, const ValueUses&
   return matched && matched->epilogue.activation != GemmEpilogue::gelu_slope;
 }
 
-// Whether the program is not read from inputs and written to outputs of the plan, whose memory may be less aligned than
-// vectors are.
+// Whether the plan itself allocates the operands and results of the epilogue. The memory of its inputs and outputs may be
+// less aligned than vectors are.
 bool has_own_memory(const Eqn& product, const ValueUses& uses) {
   return std::none_of(product.in.begin() + 2, product.in.end(), [&](ValueId id) { return uses.definition(id) < 0; }) &&
          std::none_of(product.out.begin(), product.out.end(), [&](ValueId id) { return uses.is_output(id); });
@@ -83,7 +83,7 @@ struct ColumnLayout {
   int64_t blocks() const { return (columns / kWide + across - 1) / across * down; }
 };
 
-// The kernel of `body`, whose first input is the product. `summed`: the result whose columns are summed.
+// The kernel of `body`. Its first input is the product, and the columns of result `summed` are added up.
 CudaStep program_step(const Program& body, size_t summed, const ColumnLayout& l) {
   using Argument = CudaStep::Argument;
   ElementWriter writer(body, {.approximate = true, .vector_width = kWide});

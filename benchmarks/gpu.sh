@@ -33,14 +33,14 @@ die() { echo "gpu.sh: $*" >&2; exit 2; }
 # - racecheck keeps all its records for the lifetime of a process, up to a GB in two seconds, so it gets more and smaller
 #   parts.
 suites() {
-  local race= bulk= more=1
+  local race= bulk= float8= products= more=1
   [ "$1" != racecheck ] || more=4
   [ "$1" != racecheck ] || race=-Jit.CallsFromSeveralThreadsAgree bulk=-NanOnGpu.IsPropagated
-  [ "$1" != initcheck ] || bulk=-NanOnGpu.IsPropagated:EpiloguesOnGpu.AcceptAnUnalignedBias
+  [ "$1" != initcheck ] || bulk=-NanOnGpu.IsPropagated:EpiloguesOnGpu.AcceptAnUnalignedBias float8=-Float8GemmOnGpu.* products=-*scaled_product
   cat <<END
-lane LOCKSTEP_PLATFORM=cpu test_lane *Gpu* 1
+lane LOCKSTEP_PLATFORM=cpu test_lane *Gpu*$float8 1
 plan LOCKSTEP_PLATFORM=cpu test_plan *Gpu*$bulk $((3 * more))
-rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu* $((2 * more))
+rows LOCKSTEP_CUDA_MATH=full test_rows *Gpu*$products $((2 * more))
 comm LOCKSTEP_PLATFORM=cpu test_comm *Cuda*:*Nccl*:*Gpu* $((2 * more))
 data LOCKSTEP_PLATFORM=cuda test_data *Loader* 1
 train LOCKSTEP_PLATFORM=cuda test_train FitOnGpu.* 1

@@ -83,11 +83,11 @@ TEST_F(CombinedOnGpu, LossAndItsGradient) {
 
 TEST_F(CombinedOnGpu, LabelsThatAreNoClassHaveNoGradient) {
   Builder b;
-  const Type logits{DType::f32, {4, 3000}}, labels{DType::i32, {4}};
-  const Value x = b.input(logits), y = b.input(labels), dloss = b.input({DType::f32, {4}});
+  const Type logits{DType::f32, {4, 3000}}, labels{DType::i32, {4}}, cotangent{DType::f32, {4}};
+  const Value x = b.input(logits), y = b.input(labels), dloss = b.input(cotangent);
   const Values loss = cross_entropy(x, y);
   const Program p = b.take(Values{loss[0], cross_entropy_grad(x, y, loss[1], dloss)});
-  HostArrays in{normal(logits, 3), HostArray(labels), normal(dloss.type(), 4)};
+  HostArrays in{normal(logits, 3), HostArray(labels), normal(cotangent, 4)};
   for (int64_t i = 0; i < 4; ++i)
     in[1].set(i, static_cast<double>(std::vector{-1, 3000, 2999, 5}[static_cast<size_t>(i)]));
   const HostArrays got = planned_on_gpu(p, in);

@@ -24,7 +24,8 @@ double peak_of(const std::vector<Lane*>& lanes, const EngineOptions& options) {
   const LaneInfo& info = lanes[0]->info();
   double each = options.peak;
   if (each == 0 && info.platform == "cuda")
-    each = peak_of_gpu(info.name, options.precision.compute, runtime_option(&RuntimeOptions::gpu_math) != "full");
+    each = peak_of_gpu(info.name, options.precision.float8 ? DType::f8_e4m3 : options.precision.compute,
+                       runtime_option(&RuntimeOptions::gpu_math) != "full");
   // CPU lanes share one CPU.
   return info.space == MemorySpace::host ? each : each * static_cast<double>(lanes.size());
 }

@@ -9,6 +9,7 @@ namespace {
 TEST(PeakOfGpu, DependsOnTheNameAndTheType) {
   EXPECT_EQ(peak_of_gpu("NVIDIA H200", DType::bf16, true), 989.4e12);
   EXPECT_EQ(peak_of_gpu("NVIDIA H200", DType::f16, false), 989.4e12);
+  EXPECT_EQ(peak_of_gpu("NVIDIA H200", DType::f8_e4m3, true), 1978.9e12);
   EXPECT_EQ(peak_of_gpu("NVIDIA H200", DType::f32, true), 494.7e12);
   EXPECT_EQ(peak_of_gpu("NVIDIA H200", DType::f32, false), 67e12);
   EXPECT_EQ(peak_of_gpu("NVIDIA H100 80GB HBM3", DType::bf16, true), 989.4e12);
@@ -22,6 +23,7 @@ TEST(PeakOfGpu, OfOtherGpusIsUnknown) {
   for (const char* name : {"", "NVIDIA RTX A1000", "NVIDIA RTX A3000 Laptop GPU", "NVIDIA L400", "Emulated GPU"})
     EXPECT_EQ(peak_of_gpu(name, DType::bf16, true), 0) << name;
   EXPECT_EQ(peak_of_gpu("NVIDIA H200", DType::f64, false), 0);
+  EXPECT_EQ(peak_of_gpu("NVIDIA A100-SXM4-80GB", DType::f8_e4m3, true), 0);
 }
 
 }  // namespace

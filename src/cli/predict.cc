@@ -175,8 +175,8 @@ void add_predict_command(CLI::App& program, Action& action) {
   add_run_argument(*command, arguments->run);
   command
       ->add_option("INPUT", arguments->inputs,
-                   "PNG or JPEG images, folders of them, .npy files, or .csv files for a model of tables; -: a list of "
-                   "paths on standard input")
+                   "PNG or JPEG images, folders of them, .npy files, or .csv files for a model of tables; -: an image, "
+                   "or a list of paths, on standard input")
       ->type_name("FILE");
   command->add_option("--dataset", arguments->dataset.dataset, "predict the test set of a data set, by name or files")
       ->type_name("DATASET");

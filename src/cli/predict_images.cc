@@ -16,7 +16,6 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr int64_t kMaxPathList = int64_t{64} << 20;
 constexpr size_t kMaxFolderDepth = 32;
 
 // The mean of the channels as the eye weighs them.
@@ -49,6 +48,23 @@ class FileInputs final : public InputSet {
 
  private:
   std::vector<std::string> paths_;
+  ImageForm form_;
+};
+
+// One image in memory.
+class ImageBytes final : public InputSet {
+ public:
+  ImageBytes(std::string bytes, std::string name, ImageForm form)
+      : bytes_(std::move(bytes)), name_(std::move(name)), form_(form) {}
+  int64_t count() const override { return 1; }
+  std::string name(int64_t) const override { return name_; }
+  void read(int64_t, std::byte* out, Conversions& conversions) const override {
+    const std::span bytes(reinterpret_cast<const uint8_t*>(bytes_.data()), bytes_.size());
+    form_.convert(detail::decode_image(bytes, name_), out, conversions);
+  }
+
+ private:
+  std::string bytes_, name_;
   ImageForm form_;
 };
 
@@ -91,9 +107,11 @@ void add_folder(const std::string& folder, size_t depth, std::vector<std::string
   }
 }
 
-std::vector<std::string> listed_paths() {
+// Whether this is the content of a PNG or JPEG file.
+bool is_image(std::string_view bytes) { return bytes.starts_with("\x89PNG") || bytes.starts_with("\xff\xd8\xff"); }
+
+std::vector<std::string> listed_paths(const std::string& text) {
   std::vector<std::string> out;
-  const std::string text = read_user_file("-", kMaxPathList);
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
@@ -101,7 +119,7 @@ std::vector<std::string> listed_paths() {
     if (!line.empty()) out.push_back(std::move(line));
     at = end + 1;
   }
-  if (out.empty()) throw_error("predict: standard input has no paths; give one path per line");
+  if (out.empty()) throw_error("predict: standard input is empty; give an image, or one path per line");
   return out;
 }
 
@@ -168,7 +186,13 @@ InputSets open_images(const std::vector<std::string>& paths, const ImageForm& fo
   };
   for (const std::string& path : paths) {
     if (path == "-") {
-      for (const std::string& listed : listed_paths()) add(listed);
+      std::string text = read_user_file("-", detail::kMaxImageBytes);
+      if (is_image(text)) {
+        flush();
+        out.push_back(std::make_unique<ImageBytes>(std::move(text), "standard input", form));
+        continue;
+      }
+      for (const std::string& listed : listed_paths(text)) add(listed);
     } else {
       add(path);
     }

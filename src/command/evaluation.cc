@@ -25,22 +25,23 @@ namespace {
 constexpr int64_t kMostImages = 400;
 constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;  // of bytes that are not UTF-8
 
+// The file of --worst.
+std::string worst_file(const ReportFlags& flags) { return flags.worst.size() == 2 ? flags.worst[1] : "worst.png"; }
+
 // The number of images of --worst; 0 if it was not given.
 size_t worst_count(const ReportFlags& flags) {
   if (flags.worst.empty()) return 0;
-  if (flags.worst.size() != 2)
-    throw UsageError("eval: --worst needs a number and the name of a PNG file; give --worst N FILE.png");
   const std::string& text = flags.worst[0];
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMostImages)
     throw UsageError(fmt::format("eval: --worst {}: \"{}\" is not a whole number from 1 to {}; give --worst N FILE.png",
                                  text, text, kMostImages));
-  if (!flags.worst[1].ends_with(".png"))
+  if (!worst_file(flags).ends_with(".png"))
     throw UsageError(
         fmt::format("eval: --worst: the contact sheet is a PNG image, but {} does not end with .png; give "
                     "--worst N FILE.png",
-                    flags.worst[1]));
+                    worst_file(flags)));
   return static_cast<size_t>(value);
 }
 
@@ -66,8 +67,8 @@ void add_report_flags(CLI::App& command, ReportFlags& flags) {
       ->check(one_of({"text", "json"}));
   command
       .add_option("--worst", flags.worst,
-                  "draw the N most confident mistakes of an image classifier in FILE, a PNG image")
-      ->type_name("N FILE")
+                  "draw the N most confident mistakes of an image classifier in FILE, a PNG image (default: worst.png)")
+      ->type_name("N [FILE]")
       ->expected(1, 2);
   group_flags(command, "Report", {"--output", "--worst"});
 }
@@ -82,7 +83,7 @@ int evaluate_and_report(Engine& engine, const TrainState& state, const Evaluated
   fmt::print("{}", flags.format == "json" ? evaluation_object(evaluation).dump(2, ' ', false, kReplace) + "\n"
                                           : evaluation_text(evaluation));
   std::fflush(stdout);
-  if (drawn > 0) write_sheet(set, report, drawn, flags.worst[1]);
+  if (drawn > 0) write_sheet(set, report, drawn, worst_file(flags));
   if (!set.run_folder.empty()) store_evaluation(set.run_folder, evaluation, {state.step, set.dataset, set.source});
   return kDone;
 }

@@ -13,10 +13,10 @@ namespace lockstep::cli {
 
 struct ReportFlags {
   std::string format = "text";
-  std::vector<std::string> worst;  // a number and a file; empty: no contact sheet
+  std::vector<std::string> worst;  // a number, and a file or nothing; empty: no contact sheet
 };
 
-// Adds -o text|json and --worst N FILE. REQUIRES: flags outlives the parse.
+// Adds -o text|json and --worst N [FILE]. REQUIRES: flags outlives the parse.
 void add_report_flags(CLI::App& command, ReportFlags& flags);
 
 // What is evaluated. `name`: "test" or "validation".

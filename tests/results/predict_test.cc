@@ -115,6 +115,22 @@ TEST_F(PredictCommand, FoldersAndListsOnStandardInputAreRead) {
   EXPECT_EQ(std::ranges::count(list.output, '\n'), 2) << list.output;
 }
 
+TEST_F(PredictCommand, ImageOnStandardInputIsRead) {
+  const auto piped = [&](const std::string& command) {
+    return run_process({"sh", "-c", fmt::format("{} | {} predict {} -", command, program_path(), picture_run())},
+                       std::chrono::seconds(60));
+  };
+  const ProcessResult image = piped("cat " + written("dark", "piped.png"));
+  EXPECT_EQ(image.exit_code, 0) << image.output;
+  EXPECT_TRUE(image.output.starts_with("standard input  dark")) << image.output;
+  const ProcessResult cut = piped("head -c 40 " + path("piped.png"));
+  EXPECT_EQ(cut.exit_code, 1);
+  EXPECT_NE(cut.output.find("standard input"), std::string::npos) << cut.output;
+  const ProcessResult empty = piped("true");
+  EXPECT_NE(empty.output.find("standard input is empty; give an image, or one path per line"), std::string::npos)
+      << empty.output;
+}
+
 TEST_F(PredictCommand, RowsOfADataSetShowTheirLabels) {
   const RunningProgram::Result result =
       predict({"--dataset", "images:" + picture_data(), "--range", "9:11", "-o", "csv"});

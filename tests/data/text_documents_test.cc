@@ -136,7 +136,7 @@ TEST_F(TextFiles, DigestsDifferByTextAndBoundaries) {
 
 TEST_F(TextFiles, TokensDoNotDependOnThreads) {
   std::string text;
-  for (int i = 0; text.size() < 9'000'000; ++i) text += "line " + std::to_string(i * 7919) + " of text\n";
+  for (int i = 0; text.size() < 9'000'000; ++i) text += "line " + std::to_string(i * int64_t{7919}) + " of text\n";
   const TextDocuments documents = {document(text), document("second"), document("third")};
   const std::string expected = text + "\nsecond\nthird";
   for (const int threads : {1, 3, 0}) {

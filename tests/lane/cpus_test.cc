@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "base/file.h"
 #include "lane/memory.h"
 #include "lane/pool.h"
 #include "lockstep/runtime.h"

@@ -31,11 +31,7 @@ void expect_compiles(const Op& op, const std::vector<Type>& in, const Attrs& att
   const KernelSpec spec{.in = in, .out = out, .attrs = attrs, .pool = pool, .alias = {}};
   static int turn = 0;
   for (const std::string& text : texts(spec))
-    EXPECT_FALSE(compile_cuda(text, kernel_headers(),
-                              !architecture.empty() ? architecture
-                              : ++turn % 2          ? "sm_80"
-                                                    : "sm_90")
-                     .empty());
+    EXPECT_FALSE(compile_quickly(text, !architecture.empty() ? architecture : ++turn % 2 ? "sm_80" : "sm_90").empty());
 }
 
 Attrs pool_attrs(std::vector<int64_t> window, std::vector<int64_t> stride, std::vector<int64_t> pad) {
@@ -227,9 +223,9 @@ TEST(CudaRowTexts, ConvolutionsCompile) {
         spec.dtype = c.dtype;
         const ConvLayout layout = conv_layout(pass, spec, c.math);
         const std::string architecture = ++turn % 2 ? "sm_80" : "sm_90";
-        EXPECT_FALSE(compile_cuda(conv_text(pass, spec, c.math), kernel_headers(), architecture).empty());
+        EXPECT_FALSE(compile_quickly(conv_text(pass, spec, c.math), architecture).empty());
         if (layout.splits > 1) {
-          EXPECT_FALSE(compile_cuda(conv_sum_text(layout, c.dtype), kernel_headers(), architecture).empty());
+          EXPECT_FALSE(compile_quickly(conv_sum_text(layout, c.dtype), architecture).empty());
         }
       }
 }
@@ -295,7 +291,7 @@ TEST(CudaRowTexts, ConvolutionsInSharedMemoryCompile) {
       const Type type{c.dtype, {8, c.image, c.image, c.pass == ConvPass::forward ? c.out : c.in}};
       ASSERT_TRUE(add_finish(step, *made, b.take(Values{b.input(type)}), 2));
     }
-    EXPECT_FALSE(compile_cuda(text_of(step), kernel_headers(), c.architecture).empty());
+    EXPECT_FALSE(compile_quickly(text_of(step), c.architecture).empty());
   }
 }
 

@@ -46,7 +46,7 @@ TEST(CudaText, EveryElementwiseRowCompiles) {
     SCOPED_TRACE(name(dtype));
     const Program p = all_rows_of(dtype);
     EXPECT_GT(p.outputs.size(), 20u);
-    EXPECT_FALSE(compile_cuda(elementwise_text(p), kernel_headers(), "sm_90").empty());
+    EXPECT_FALSE(compile_quickly(elementwise_text(p), "sm_90").empty());
   }
 }
 
@@ -66,7 +66,7 @@ TEST(CudaText, ViewsAreReadInPlace) {
   EXPECT_NE(text.find("load(in0[(((i) % 4u) * 6u) + (i / 4u)]);"), std::string::npos) << text;
   EXPECT_NE(text.find("out0[i] = Store<float>::of("), std::string::npos) << text;
   if (has_cuda_compiler()) {
-    EXPECT_FALSE(compile_cuda(text, kernel_headers(), "sm_80").empty());
+    EXPECT_FALSE(compile_quickly(text, "sm_80").empty());
   }
 }
 
@@ -81,7 +81,7 @@ TEST(CudaText, LargePositionsAreComputedIn64Bits) {
 TEST(CudaText, CompileErrorsContainTheCompilersMessage) {
   LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   try {
-    compile_cuda("extern \"C\" __global__ void f() { nonsense; }", kernel_headers(), "sm_90");
+    compile_quickly("extern \"C\" __global__ void f() { nonsense; }", "sm_90");
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("\"nonsense\" is undefined"), std::string::npos) << error.what();

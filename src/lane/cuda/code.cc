@@ -61,6 +61,13 @@ void to_disk(const std::string& path, const std::vector<char>& code) {
   }
 }
 
+// Whether the compiler has the option --Ofast-compile.
+bool has_quick_mode(const CudaCompiler& compiler) {
+  int major = 0, minor = 0;
+  check_compiler(compiler.nvrtcVersion(&major, &minor), "query the compiler's version");
+  return major >= 13;
+}
+
 }  // namespace
 
 std::string cuda_cache_folder() {
@@ -69,14 +76,16 @@ std::string cuda_cache_folder() {
 }
 
 std::vector<char> compile_cuda(const std::string& source, const std::vector<CudaHeader>& headers,
-                               const std::string& architecture) {
+                               const std::string& architecture, CudaOptimization optimization) {
   const CudaCompiler& compiler = cuda_compiler();
   std::vector<const char*> texts, names, options;
   for (const CudaHeader& header : headers) {
     texts.push_back(header.text);
     names.push_back(header.name);
   }
-  const std::vector<std::string> texts_of_options = options_for(architecture);
+  std::vector<std::string> texts_of_options = options_for(architecture);
+  if (optimization == CudaOptimization::least && has_quick_mode(compiler))
+    texts_of_options.emplace_back("--Ofast-compile=max");
   for (const std::string& option : texts_of_options) options.push_back(option.c_str());
   nvrtcProgram program = nullptr;
   check_compiler(compiler.nvrtcCreateProgram(&program, source.c_str(), "kernel.cu", static_cast<int>(texts.size()),

@@ -57,9 +57,12 @@ class CudaCode {
                                     const std::vector<CudaHeader>& headers);
 };
 
+// How much the compiler optimizes. `least` takes half the time, for checks that a kernel compiles.
+enum class CudaOptimization : uint8_t { full, least };
+
 // Compiles a source for an architecture ("sm_90") and returns the machine code. Needs no GPU; also used by tests.
 std::vector<char> compile_cuda(const std::string& source, const std::vector<CudaHeader>& headers,
-                               const std::string& architecture);
+                               const std::string& architecture, CudaOptimization = CudaOptimization::full);
 
 // The folder of compiled kernels: cuda/ in $LOCKSTEP_CACHE_DIR, else in $XDG_CACHE_HOME/lockstep, else in
 // ~/.cache/lockstep. Empty if none of the variables is set.

@@ -89,6 +89,8 @@ struct SubPrograms {
   // Outputs in `force` are batched even if they do not depend on the batch.
   BatchedProgram (*batch)(const Program&, const std::vector<bool>& batched, int64_t size,
                           const std::vector<bool>& force, const std::string& axis);
+  // Maps inputs and one tangent per wanted input to outputs and one tangent per differentiable output.
+  Program (*jvp)(const Program&, const std::vector<bool>& wanted) = nullptr;
 };
 
 // Context of the `forward` column, which replaces an op that will be differentiated by a forward computation
@@ -120,6 +122,21 @@ struct Vjp {
   Value ct() const { return cts[0]; }
 };
 using Grads = Values;  // one per operand; absent for zero
+
+// Context of the `jvp` column, which computes tangents of the results from tangents of the operands.
+struct Jvp {
+  const Op& op;
+  const Attrs& attrs;
+  std::span<const Value> in;
+  std::span<const Value> out;
+  std::span<const Value> tangents;  // one per operand; absent for zero
+  Builder& builder;
+  const SubPrograms& passes;
+};
+struct JvpResult {
+  Values tangents;  // one per result; absent for zero
+  Values out = {};  // results that replace those of the equation, if it also computed them; may be empty
+};
 
 // Context of the `batch` column. The batch axis is axis 0 of every batched operand and result. It may
 // represent the devices along a mesh axis: then collectives over that axis become ordinary ops along the
@@ -284,6 +301,7 @@ struct Op {
   std::vector<Type> (*type)(Types, const Attrs&) = nullptr;  // null: derived from the rule, dtype of the first operand
   ForwardResult (*forward)(const Forward&) = nullptr;        // null: the op itself, no residuals
   Grads (*vjp)(const Vjp&) = nullptr;                        // null: no gradient flows
+  JvpResult (*jvp)(const Jvp&) = nullptr;                    // null: the transpose of `vjp`
   // How the equation is batched. Most rows need no function: batch_by_rule() reads the rule, `dim_attrs` and
   // `fixed_rank`. A row has its own where that is not possible or slower, and says why.
   Batched (*batch)(const Batch&) = nullptr;

@@ -204,6 +204,31 @@ TEST(Examples, MyTaskLearnsTheWave) {
   EXPECT_LT(number_after(r.text, "wave test loss "), 0.03);
 }
 
+// A program that prints how good it is: the first number after `words` is in [low, high].
+struct Measured {
+  std::string program, words;
+  double low, high;
+};
+
+class Prints : public testing::TestWithParam<Measured> {};
+
+TEST_P(Prints, AGoodResult) {
+  const Outcome r = run(GetParam().program, "");
+  EXPECT_EQ(r.code, 0) << r.text;
+  const double number = number_after(r.text, GetParam().words);
+  EXPECT_GE(number, GetParam().low) << r.text;
+  EXPECT_LE(number, GetParam().high) << r.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Prints,
+                         testing::Values(Measured{"gru", "accuracy ", 0.95, 1}, Measured{"vae", "step 1500: loss ", 12, 15},
+                                         Measured{"dp_sgd", "noise 1: accuracy ", 0.95, 1},
+                                         Measured{"ring_attention", "attention differs by ", 0, 1e-5},
+                                         Measured{"ring_attention", "gradients by ", 0, 1e-4},
+                                         Measured{"gpipe", "gradients differ by ", 0, 1e-6},
+                                         Measured{"moe", "gradients differ by ", 0, 1e-6}),
+                         [](const auto& each) { return each.param.program + "_" + std::to_string(each.index); });
+
 // Every training program; those with --devices on one and on eight devices.
 std::vector<Trained> training_programs() {
   std::vector<Trained> out;

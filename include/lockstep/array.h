@@ -124,7 +124,7 @@ class Array {
   // Whether the only element is nonzero. Throws Error for a traced array, which has no value yet.
   explicit operator bool() const;
 
-  // "f32[2,3] [[1, 2, 3], [4, 5, 6]]". Long arrays are abbreviated; a traced array prints only its type.
+  // "f32[2,3] [[1, 2, 3], [4, 5, 6]]", "c64[2] [1+2i, 0-1i]". Long arrays are abbreviated; a traced array prints only its type.
   std::string to_string() const;
 
   // Internal: takes over one reference to the node.

@@ -5,7 +5,7 @@
 //   auto [gx, gy] = grad<0, 1>(f)(x, y);                      // with respect to several arguments
 //
 // The function must return a floating scalar, or a pair of one and anything else (aux); value_and_grad
-// returns aux unchanged. Arrays in the differentiated arguments must be floating. All functions nest with
+// returns aux unchanged. Arrays in the differentiated arguments must be floating or complex (complex.h). All functions nest with
 // each other, with jit and with vmap, and may be called from any thread.
 #pragma once
 

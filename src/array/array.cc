@@ -1,4 +1,3 @@
-#include "lockstep/complex.h"
 #include "lockstep/array.h"
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "base/check.h"
 #include "base/dispatch.h"
 #include "base/hash.h"
+#include "lockstep/complex.h"
 #include "plan/lanes.h"
 
 namespace lockstep {
@@ -364,7 +364,13 @@ INSTANTIATE(bool)
 INSTANTIATE(uint8_t)
 INSTANTIATE(int32_t)
 INSTANTIATE(int64_t)
+INSTANTIATE(int8_t)
+INSTANTIATE(int16_t)
+INSTANTIATE(uint16_t)
 INSTANTIATE(uint32_t)
+INSTANTIATE(uint64_t)
+INSTANTIATE(std::complex<float>)
+INSTANTIATE(std::complex<double>)
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE
@@ -423,6 +429,8 @@ std::string Array::to_string() const {
         return fmt::format("{:.4g}", static_cast<float>(data[i]));
       else if constexpr (std::is_floating_point_v<T>)
         return fmt::format("{:.7g}", data[i]);
+      else if constexpr (is_complex_type<T>)
+        return fmt::format("{:.7g}{:+.7g}i", data[i].real(), data[i].imag());
       else
         return fmt::format("{}", data[i]);
     });

@@ -62,7 +62,7 @@ void check_scalar_loss(const Array& loss) {
   if (is_complex(loss.dtype()))
     throw_error(
         "grad: the function returned {}; a gradient needs a real result: use real() or abs() of it, or "
-        "holomorphic_grad(f) for a holomorphic function",
+        "for the derivative of a holomorphic function vjp with the cotangent ones_like(result)",
         to_string(loss.type()));
   if (!is_floating(loss.dtype()))
     throw_error("grad: the function returned {}; a gradient needs a floating result: use astype()",

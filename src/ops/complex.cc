@@ -2,6 +2,7 @@
 // tangent t as Re(c t), so that the gradient of a product is that of real numbers, without conjugates.
 #include "ops/complex.h"
 
+#include "base/check.h"
 #include "ops/elementwise.h"
 #include "ops/fused.h"
 #include "ops/loops/loops.h"

@@ -11,6 +11,7 @@
 // another transform is tracing). A traced array has a type but no data.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iosfwd>
 #include <span>
@@ -34,6 +35,13 @@ void release(Node*);
 Node* literal_node(bool);
 Node* literal_node(int64_t);
 Node* literal_node(double);
+Node* literal_node(double re, double im);
+// std::complex of any type, without its header.
+template <class T>
+concept ComplexNumber = requires(const T& x) {
+  { x.real() } -> std::convertible_to<double>;
+  { x.imag() } -> std::convertible_to<double>;
+};
 [[noreturn]] void throw_too_large(uint64_t);
 template <class T>
 int64_t literal_integer(T value) {
@@ -55,6 +63,10 @@ class Array {
   template <class T>
   requires std::is_arithmetic_v<T> Array(T value)  // NOLINT: numbers are arrays
       : node_(detail::literal_node(literal(value))) {}
+  // Converts a complex number. In an operation with real arrays the result is c64, or c128 if they are f64.
+  template <detail::ComplexNumber T>
+  Array(const T& value)  // NOLINT: numbers are arrays
+      : node_(detail::literal_node(static_cast<double>(value.real()), static_cast<double>(value.imag()))) {}
 
   Array(const Array& other) : node_(other.node_) {
     if (node_) detail::retain(node_);
@@ -112,7 +124,7 @@ class Array {
   // Whether the only element is nonzero. Throws Error for a traced array, which has no value yet.
   explicit operator bool() const;
 
-  // "f32[2,3] [[1, 2, 3], [4, 5, 6]]". Long arrays are abbreviated; a traced array prints only its type.
+  // "f32[2,3] [[1, 2, 3], [4, 5, 6]]", "c64[2] [1+2i, 0-1i]". Long arrays are abbreviated; a traced array prints only its type.
   std::string to_string() const;
 
   // Internal: takes over one reference to the node.

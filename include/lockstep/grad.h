@@ -5,7 +5,7 @@
 //   auto [gx, gy] = grad<0, 1>(f)(x, y);                      // with respect to several arguments
 //
 // The function must return a floating scalar, or a pair of one and anything else (aux); value_and_grad
-// returns aux unchanged. Arrays in the differentiated arguments must be floating. All functions nest with
+// returns aux unchanged. Arrays in the differentiated arguments must be floating or complex (complex.h). All functions nest with
 // each other, with jit and with vmap, and may be called from any thread.
 #pragma once
 
@@ -135,7 +135,7 @@ auto vjp(const F& f, const Passed&... passed) {
       [&f]<class... Args>(const Args&... args) {
         const detail::Arrays leaves = detail::leaves_of(args...);
         std::vector<bool> wanted;
-        for (const Array& a : leaves) wanted.push_back(is_floating(a.dtype()));
+        for (const Array& a : leaves) wanted.push_back(is_inexact(a.dtype()));
         auto call = detail::trace_call("vjp", f, args...);
         const detail::VjpPrograms programs = detail::vjp_programs(call.traced, wanted);
         detail::Arrays results = detail::call(programs.forward, detail::with_captures(leaves, call.traced));
@@ -149,7 +149,7 @@ auto vjp(const F& f, const Passed&... passed) {
           if (cts.size() != outs.size()) detail::throw_tree_mismatch("vjp", outs.size(), cts.size());
           detail::check_alike("vjp", like, cotangent);
           for (size_t i = 0; i < cts.size(); ++i) {
-            if (!is_floating(outs[i].dtype())) continue;
+            if (!is_inexact(outs[i].dtype())) continue;
             detail::check_cotangent(cts[i], outs[i], i);
             in.push_back(cts[i]);
           }

@@ -17,7 +17,8 @@ DType common_dtype(std::span<const Array> args) {
   }
   if (!arrays) return numbers.value_or(DType::f32);
   if (!numbers || *numbers == DType::boolean) return *arrays;
-  if (is_floating(*numbers)) return is_floating(*arrays) ? *arrays : DType::f32;
+  if (is_complex(*numbers)) return complex_of(*arrays);
+  if (is_floating(*numbers)) return is_inexact(*arrays) ? *arrays : DType::f32;
   return *arrays == DType::boolean ? *numbers : *arrays;
 }
 

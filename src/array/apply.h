@@ -12,7 +12,7 @@ namespace lockstep::detail {
 
 // The common element type of the arguments. Numbers (`x + 2`, `x * 0.5f`) adapt to arrays: an integer or bool
 // number takes the array's type; a floating number takes a floating array's type and promotes integer arrays
-// to f32.
+// to f32. A complex number makes the result complex: c128 with f64 and c128, otherwise c64.
 DType common_dtype(std::span<const Array> args);
 
 // Calls f(builder, values) with one value per argument and returns its results. Numbers become constants of

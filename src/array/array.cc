@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/dispatch.h"
 #include "base/hash.h"
+#include "lockstep/complex.h"
 #include "plan/lanes.h"
 
 namespace lockstep {
@@ -93,10 +94,14 @@ namespace {
 
 Node* literal_node(DType dtype, double real, int64_t integer) {
   static const Type* const kTypes[] = {intern({DType::boolean, {}}), intern({DType::i32, {}}), intern({DType::i64, {}}),
-                                       intern({DType::f32, {}})};
+                                       intern({DType::f32, {}}), intern({DType::c64, {}})};
   Node* node = new_node();
   node->kind = Node::Kind::literal;
-  node->type = kTypes[dtype == DType::boolean ? 0 : dtype == DType::i32 ? 1 : dtype == DType::i64 ? 2 : 3];
+  node->type = kTypes[dtype == DType::boolean ? 0
+                      : dtype == DType::i32   ? 1
+                      : dtype == DType::i64   ? 2
+                      : dtype == DType::f32   ? 3
+                                              : 4];
   node->real = real;
   node->integer = integer;
   return node;
@@ -114,6 +119,11 @@ void throw_too_large(uint64_t value) {
               std::numeric_limits<int64_t>::max());
 }
 Node* literal_node(double value) { return literal_node(DType::f32, value, 0); }
+Node* literal_node(double re, double im) {
+  Node* node = literal_node(DType::c64, re, 0);
+  node->imaginary = im;
+  return node;
+}
 
 Array concrete(const Type* interned, BufferPtr buffer, NamedSharding sharding) {
   Node* node = new_node();
@@ -199,6 +209,14 @@ To convert_element(From x) {
     return x;
   else if constexpr (is_half<From> || is_float8_type<From>)
     return convert_element<To>(static_cast<float>(x));
+  else if constexpr (is_complex_type<To> && is_complex_type<From>)
+    return To(static_cast<typename To::value_type>(x.real()), static_cast<typename To::value_type>(x.imag()));
+  else if constexpr (is_complex_type<To>)
+    return To(convert_element<typename To::value_type>(x));
+  else if constexpr (is_complex_type<From> && std::is_same_v<To, bool>)
+    return x != From{};
+  else if constexpr (is_complex_type<From>)
+    return convert_element<To>(x.real());
   else if constexpr (std::is_same_v<To, bool>)
     return x != From{};
   else if constexpr (is_half<To> || is_float8_type<To>)
@@ -213,8 +231,11 @@ BufferPtr literal_buffer(const Node& node, DType dtype) {
   BufferPtr buffer = allocate(size_of(dtype));
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
-    *buffer->as<T>() =
-        node.type->dtype == DType::f32 ? convert_element<T>(node.real) : convert_element<T>(node.integer);
+    if (is_complex(node.type->dtype))
+      *buffer->as<T>() = convert_element<T>(std::complex<double>(node.real, node.imaginary));
+    else
+      *buffer->as<T>() =
+          node.type->dtype == DType::f32 ? convert_element<T>(node.real) : convert_element<T>(node.integer);
   });
   return buffer;
 }
@@ -343,7 +364,13 @@ INSTANTIATE(bool)
 INSTANTIATE(uint8_t)
 INSTANTIATE(int32_t)
 INSTANTIATE(int64_t)
+INSTANTIATE(int8_t)
+INSTANTIATE(int16_t)
+INSTANTIATE(uint16_t)
 INSTANTIATE(uint32_t)
+INSTANTIATE(uint64_t)
+INSTANTIATE(std::complex<float>)
+INSTANTIATE(std::complex<double>)
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE
@@ -402,6 +429,8 @@ std::string Array::to_string() const {
         return fmt::format("{:.4g}", static_cast<float>(data[i]));
       else if constexpr (std::is_floating_point_v<T>)
         return fmt::format("{:.7g}", data[i]);
+      else if constexpr (is_complex_type<T>)
+        return fmt::format("{:.7g}{:+.7g}i", data[i].real(), data[i].imag());
       else
         return fmt::format("{}", data[i]);
     });

@@ -101,7 +101,7 @@ Array arange_reals(double start, double stop, double step) {
 }
 
 Array from_list(const void* values, DType stored, const Shape& shape, std::optional<DType> wanted) {
-  const DType dtype = wanted.value_or(stored == f64 ? f32 : stored);
+  const DType dtype = wanted.value_or(stored == f64 ? f32 : stored == c128 ? c64 : stored);
   const Array array = from_bytes(values, {stored, shape});
   if (dtype == stored) return array;
   if (is_integer(dtype) && is_floating(stored))

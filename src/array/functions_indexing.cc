@@ -74,7 +74,7 @@ Array one_hot(const Array& labels, int64_t classes, DType dtype) {
                 to_string(labels.type()));
   if (classes < 0) throw_error("one_hot: {} classes; the number must not be negative", classes);
   return apply1("one_hot", {labels}, [&](Builder& b, const Values& v) {
-    const Value label = detail::convert(v[0], v[0].dtype() == u8 ? i32 : v[0].dtype());
+    const Value label = detail::convert(v[0], size_of(v[0].dtype()) < 4 ? i32 : v[0].dtype());
     Shape shape = label.shape();
     shape.push_back(classes);
     const Value wide = broadcast(label, shape, counting(0, label.rank()));

@@ -44,7 +44,7 @@ Array comparison(const char* what, const Array& a, const Array& b, Binary f) {
 
 Array bitwise(const char* what, const Array& a, const Array& b, Binary f) {
   const DType dtype = common_dtype_of(a, b);
-  if (is_floating(dtype))
+  if (is_inexact(dtype))
     throw_error("{}: operands {} and {}; bitwise operations need integers or bools: use astype(x, i32)", what,
                 to_string(a.type()), to_string(b.type()));
   return binary_in(what, dtype, a, b, f);
@@ -52,7 +52,7 @@ Array bitwise(const char* what, const Array& a, const Array& b, Binary f) {
 
 Array shift(const char* what, const Array& a, const Array& b, Binary f) {
   const DType dtype = detail::number_of(common_dtype_of(a, b));
-  if (is_floating(dtype))
+  if (is_inexact(dtype))
     throw_error("{}: operands {} and {}; shifts need integers: use astype(x, i32)", what, to_string(a.type()),
                 to_string(b.type()));
   return binary_in(what, dtype, a, b, f);
@@ -74,7 +74,7 @@ Array numeric(const char* what, const Array& x, Unary f) {
 }
 
 Array rounding(const char* what, const Array& x, Unary f) {
-  return apply1(what, {x}, [&](Builder&, const Values& v) { return is_floating(v[0].dtype()) ? f(v[0]) : v[0]; });
+  return apply1(what, {x}, [&](Builder&, const Values& v) { return is_inexact(v[0].dtype()) ? f(v[0]) : v[0]; });
 }
 
 // A bool constant of x's shape.
@@ -123,7 +123,7 @@ Array operator^(const Array& a, const Array& b) { return bitwise("bit_xor", a, b
 Array operator<<(const Array& a, const Array& b) { return shift("shift_left", a, b, shift_left); }
 Array operator>>(const Array& a, const Array& b) { return shift("shift_right", a, b, shift_right); }
 Array operator~(const Array& x) {
-  if (is_floating(x.dtype()))
+  if (is_inexact(x.dtype()))
     throw_error("bit_not: operand {}; bitwise operations need integers or bools: use astype(x, i32)",
                 to_string(x.type()));
   return apply1("bit_not", {x}, [](Builder&, const Values& v) { return bit_not(v[0]); });
@@ -188,18 +188,19 @@ Array clip(const Array& x, const Array& lo, const Array& hi) {
 
 Array isfinite(const Array& x) {
   return apply1("isfinite", {x}, [](Builder&, const Values& v) {
-    return is_floating(v[0].dtype()) ? is_finite(v[0]) : constant(v[0], true);
+    return is_inexact(v[0].dtype()) ? is_finite(v[0]) : constant(v[0], true);
   });
 }
 Array isnan(const Array& x) {
   return apply1("isnan", {x}, [](Builder&, const Values& v) {
-    return is_floating(v[0].dtype()) ? ne(v[0], v[0]) : constant(v[0], false);
+    return is_inexact(v[0].dtype()) ? ne(v[0], v[0]) : constant(v[0], false);
   });
 }
 Array isinf(const Array& x) {
   return apply1("isinf", {x}, [](Builder&, const Values& v) {
-    if (!is_floating(v[0].dtype())) return constant(v[0], false);
-    return eq(abs(v[0]), full_like(v[0], std::numeric_limits<double>::infinity()));
+    if (!is_inexact(v[0].dtype())) return constant(v[0], false);
+    const Value size = abs(v[0]);
+    return eq(size, full_like(size, std::numeric_limits<double>::infinity()));
   });
 }
 
@@ -212,7 +213,9 @@ Array logical_not(const Array& x) {
 
 Array astype(const Array& x, DType dtype) {
   // A number is converted to a floating type directly, not via f32.
-  const auto literal = is_floating(dtype) ? std::optional<DType>(dtype) : std::nullopt;
+  // A complex number only to a complex type: another drops its imaginary part.
+  const bool complex_number = is_complex(x.dtype()) && !is_complex(dtype);
+  const auto literal = is_inexact(dtype) && !complex_number ? std::optional<DType>(dtype) : std::nullopt;
   return apply1(
       "astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);
 }

@@ -2,6 +2,7 @@
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/reduce.h"
+#include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
@@ -26,13 +27,19 @@ Array reduce(const char* what, const Array& x, const Axes& axes, bool keepdims,
 }
 
 // Converts to the type in which sums accumulate.
-Value widened(Value x) { return x.dtype() == boolean || x.dtype() == u8 ? cast(x, i32) : x; }
+Value widened(Value x) {
+  const bool narrow = x.dtype() == boolean || (is_integer(x.dtype()) && size_of(x.dtype()) < 4);
+  return narrow ? cast(x, i32) : x;
+}
 
-// Converts to the floating type in which means are computed: at least f32.
-Value accurate(Value x) { return convert(x, x.dtype() == f64 ? f64 : f32); }
+// Converts to the floating or complex type in which means are computed: at least f32.
+Value accurate(Value x) { return convert(x, x.dtype() == f64 || is_complex(x.dtype()) ? x.dtype() : f32); }
 
-// Converts y to the floating result type for an operand x.
-Value narrowed(Value y, Value x) { return convert(y, detail::floating_of(x.dtype())); }
+// Converts y to the floating result type for an operand x. The variance of complex numbers is real.
+Value narrowed(Value y, Value x) {
+  const DType dtype = detail::floating_of(x.dtype());
+  return convert(y, is_complex(y.dtype()) ? dtype : real_of(dtype));
+}
 
 double elements(Value x, const Dims& axes) {
   double n = 1;
@@ -49,10 +56,17 @@ void check_not_empty(const char* what, Value x, const Dims& axes) {
 
 Value average(Value x, const Dims& axes) { return reduce_sum(x, axes) / elements(x, axes); }
 
+// |x|^2.
+Value square_of_size(Value x) {
+  const Value re = real(x), im = imag(x);
+  return re * re + im * im;
+}
+
 Value variance(Value x, const Dims& axes, int64_t ddof) {
   const Value wide = accurate(x);
   const Value centered = wide - repeat_along(average(wide, axes), x.shape(), axes);
-  return reduce_sum(centered * centered, axes) / (elements(x, axes) - static_cast<double>(ddof));
+  const Value square = is_complex(wide.dtype()) ? square_of_size(centered) : centered * centered;
+  return reduce_sum(square, axes) / (elements(x, axes) - static_cast<double>(ddof));
 }
 
 // The maximum along the axes, without gradient; 0 where it is not finite, to avoid inf - inf.

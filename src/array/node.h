@@ -47,6 +47,7 @@ struct Node {
   ValueId value = 0;
   bool is_number_input = false;  // traced: an input whose argument was a number
   double real = 0;               // literal: the number
+  double imaginary = 0;          // literal: its imaginary part, if it is complex
   int64_t integer = 0;           // literal: the same number, if it is an integer or bool
   Node* next = nullptr;          // in the free list
 };

@@ -70,6 +70,14 @@ Bounds bounds_of(DType dtype) {
   switch (dtype) {
     case DType::u8:
       return {0, std::numeric_limits<uint8_t>::max()};
+    case DType::u16:
+      return {0, std::numeric_limits<uint16_t>::max()};
+    case DType::u64:
+      return {0, std::numeric_limits<int64_t>::max()};
+    case DType::i8:
+      return {std::numeric_limits<int8_t>::min(), std::numeric_limits<int8_t>::max()};
+    case DType::i16:
+      return {std::numeric_limits<int16_t>::min(), std::numeric_limits<int16_t>::max()};
     case DType::i32:
       return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
     case DType::u32:
@@ -99,7 +107,7 @@ int64_t checked_integer(const char* what, double number, DType dtype) {
   return checked_integer(what, static_cast<int64_t>(number), dtype);
 }
 
-DType floating_of(DType dtype) { return is_floating(dtype) ? dtype : DType::f32; }
+DType floating_of(DType dtype) { return is_inexact(dtype) ? dtype : DType::f32; }
 DType number_of(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }
 Value to_floating(Value x) { return convert(x, floating_of(x.dtype())); }
 Value to_number(Value x) { return convert(x, number_of(x.dtype())); }
@@ -149,7 +157,11 @@ Value wrap_indices(const char* what, Value indices, int64_t extent) {
   if (!is_integer(indices.dtype()))
     throw_error("{}: the indices are {}; indices must be integers: use astype(indices, i32)", what,
                 to_string(indices.type()));
-  if (indices.dtype() == DType::u8) return cast(indices, DType::i32);
+  if (size_of(indices.dtype()) < 4) {
+    const Value wide = cast(indices, DType::i32);
+    return is_signed(indices.dtype()) ? wrap_indices(what, wide, extent) : wide;
+  }
+  if (indices.dtype() == DType::u64) return cast(indices, DType::i64);
   if (!is_signed(indices.dtype())) return indices;
   return select(lt(indices, zeros_like(indices)), add(indices, full(indices.builder(), indices.type(), extent)),
                 indices);

@@ -32,7 +32,7 @@ Value convert(Value x, DType dtype);
 int64_t checked_integer(const char* what, int64_t number, DType dtype);
 // Same for a real number, whose fraction is dropped.
 int64_t checked_integer(const char* what, double number, DType dtype);
-// to_floating: integers and bools become f32. to_number: bools become i32. The other two do the same to
+// to_floating: integers and bools become f32; complex numbers stay. to_number: bools become i32. The other two do the same to
 // types.
 Value to_floating(Value x);
 Value to_number(Value x);

@@ -5,6 +5,7 @@
 #include "array/node.h"
 #include "array/promote.h"
 #include "base/check.h"
+#include "ops/complex.h"
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
 
@@ -38,8 +39,16 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   const Node& node = *array.node();
   if (node.kind == Node::Kind::literal) {
     const Type type{literal_dtype, {}};
-    const bool is_real = node.type->dtype == DType::f32;
-    if (is_floating(literal_dtype))
+    const bool is_real = is_inexact(node.type->dtype);
+    if (is_complex(literal_dtype) && node.type->dtype == DType::c64) {
+      const Type part{real_of(literal_dtype), {}};
+      const Value re = full(builder_, part, node.real);
+      return complex(re, full(builder_, part, node.imaginary));
+    }
+    if (node.type->dtype == DType::c64 && node.imaginary != 0)
+      throw_error("{}: the number {} + {}i is not a {}; use its real part, or a complex type", what_, node.real,
+                  node.imaginary, name(literal_dtype));
+    if (is_inexact(literal_dtype))
       return full(builder_, type, is_real ? node.real : static_cast<double>(node.integer));
     return full(builder_, type,
                 is_real ? checked_integer(what_, node.real, literal_dtype)

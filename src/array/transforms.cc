@@ -59,13 +59,18 @@ void check_scalar_loss(const Array& loss) {
         "grad: the function returned {}; a gradient needs a scalar: reduce it with mean() or sum(), or use vjp with a "
         "cotangent of that shape",
         to_string(loss.type()));
+  if (is_complex(loss.dtype()))
+    throw_error(
+        "grad: the function returned {}; a gradient needs a real result: use real() or abs() of it, or "
+        "for the derivative of a holomorphic function vjp with the cotangent ones_like(result)",
+        to_string(loss.type()));
   if (!is_floating(loss.dtype()))
     throw_error("grad: the function returned {}; a gradient needs a floating result: use astype()",
                 to_string(loss.type()));
 }
 
 void check_differentiable(const Array& argument, const std::string& path) {
-  if (!is_floating(argument.dtype()))
+  if (!is_inexact(argument.dtype()))
     throw_error(
         "{} is {}, which has no gradient; convert it to a floating type, or differentiate with respect to other "
         "arguments: grad<1>(f)",
@@ -91,7 +96,7 @@ ProgramPtr gradient_program(const Traced& traced, std::vector<bool> wanted) {
   for (ValueId id : p.inputs) args.push_back(b.input(p.types[id]));
   for (size_t i = 0; i < p.outputs.size(); ++i) {
     const Type& t = p.types[p.outputs[i]];
-    if (is_floating(t.dtype)) args.push_back(full(b, t, i == 0 ? 1.0 : 0.0));
+    if (is_inexact(t.dtype)) args.push_back(full(b, t, i == 0 ? 1.0 : 0.0));
   }
   return std::make_shared<const Program>(b.take(b.inline_program(both, args)));
 }
@@ -172,7 +177,7 @@ Array front_to_axis(const Array& x, int64_t axis) {
 
 Array zeros_of(const Type& type) {
   return apply1("zeros", {}, [&](Builder& b, const Values&) {
-    return is_floating(type.dtype) ? full(b, type, 0.0) : full(b, type, int64_t{0});
+    return is_inexact(type.dtype) ? full(b, type, 0.0) : full(b, type, int64_t{0});
   });
 }
 
@@ -349,7 +354,7 @@ Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backw
     throw_error("custom_vjp: backward returns {} arrays for {} argument arrays; it must return one gradient for each",
                 bwd->outputs.size(), n);
   for (size_t i = 0; i < n; ++i)
-    if (is_floating(types[i].dtype) && bwd->output_types()[i] != types[i])
+    if (is_inexact(types[i].dtype) && bwd->output_types()[i] != types[i])
       throw_error("custom_vjp: gradient {} is {}, but the argument is {}; a gradient has its argument's type", i,
                   to_string(bwd->output_types()[i]), to_string(types[i]));
   return apply("custom_vjp", all, {}, [&](Builder& b, const Values& v) {

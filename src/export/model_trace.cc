@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "export/programs.h"
+#include "lockstep/complex.h"
 #include "lockstep/reduce.h"
 #include "passes/passes.h"
 #include "train/predictor.h"
@@ -38,6 +39,18 @@ std::string array_bytes(const Array& array) {
       return elements<bool>(array);
     case DType::u8:
       return elements<uint8_t>(array);
+    case DType::u16:
+      return elements<uint16_t>(array);
+    case DType::u64:
+      return elements<uint64_t>(array);
+    case DType::i8:
+      return elements<int8_t>(array);
+    case DType::i16:
+      return elements<int16_t>(array);
+    case DType::c64:
+      return elements<std::complex<float>>(array);
+    case DType::c128:
+      return elements<std::complex<double>>(array);
     case DType::i32:
       return elements<int32_t>(array);
     case DType::i64:

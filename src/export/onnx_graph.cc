@@ -93,6 +93,12 @@ int64_t onnx_type(DType dtype) {
       return 1;
     case DType::u8:
       return 2;
+    case DType::i8:
+      return 3;
+    case DType::u16:
+      return 4;
+    case DType::i16:
+      return 5;
     case DType::i32:
       return 6;
     case DType::i64:
@@ -105,6 +111,12 @@ int64_t onnx_type(DType dtype) {
       return 11;
     case DType::u32:
       return 12;
+    case DType::u64:
+      return 13;
+    case DType::c64:
+      return 14;
+    case DType::c128:
+      return 15;
     case DType::bf16:
       return 16;
     case DType::f8_e4m3:

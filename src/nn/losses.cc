@@ -72,7 +72,7 @@ Array softmax_cross_entropy(const Array& logits, const Array& labels, const Cros
     return weight * (total - smoothing * mean(shifted, -1)) - (1 - smoothing) * own;
   }
   // u8 labels cannot be compared with more than 255 classes.
-  const Array label = labels.dtype() == u8 ? astype(labels, i32) : labels;
+  const Array label = size_of(labels.dtype()) < 4 ? astype(labels, i32) : labels;
   const int64_t classes = z.shape(-1);
   // where() instead of a product with 0 and 1, because a logit may be -inf (an excluded class).
   const Array own = sum(where(is_label(label, classes), shifted, 0.0), -1);

@@ -30,8 +30,8 @@ AttentionProblem attention_problem(const KernelSpec& spec, const AttentionAttrs&
                      .first = a.first,
                      .loops = all_attention_loops().back()};
   if (p.dtype == DType::bf16 || p.dtype == DType::f16) {
-    p.narrow = loops().narrow[small_float_index(p.dtype)];
-    p.round = loops().round[small_float_index(p.dtype)];
+    p.narrow = loops().narrow[narrow_index(p.dtype)];
+    p.round = loops().round[narrow_index(p.dtype)];
   }
   return p;
 }

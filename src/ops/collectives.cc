@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
@@ -70,7 +71,7 @@ std::vector<Type> pvary_type(Types in, const Attrs& attrs) {
 }
 
 // A psum needs no axis size here: batching over the axis supplies it.
-Grads pvary_vjp(const Vjp& v) { return {emit(psum_op, {v.ct()}, v.attrs)}; }
+Grads pvary_vjp(const Vjp& v) { return {psum(v.ct(), v.attrs.get<std::string>("axis"))}; }
 
 Batched pvary_batch(const Batch& b) {
   if (is_over_batch_axis(b)) return {Values{b.in[0]}, {b.batched[0]}};  // stored once
@@ -285,13 +286,17 @@ constinit const Op axis_index_op = {
 Value pvary(Value x, const std::string& axis) {
   return varies(x.type(), axis) ? x : emit(pvary_op, {x}, {{"axis", axis}});
 }
-Value psum(Value x, const std::string& axis) { return emit(psum_op, {pvary(x, axis)}, {{"axis", axis}}); }
+Value psum(Value x, const std::string& axis) {
+  if (is_complex(x.dtype())) return by_parts(x, [&](Value part) { return psum(part, axis); });
+  return emit(psum_op, {pvary(x, axis)}, {{"axis", axis}});
+}
 Value pmax(Value x, const std::string& axis) { return emit(pmax_op, {pvary(x, axis)}, {{"axis", axis}}); }
 Value pmin(Value x, const std::string& axis) { return emit(pmin_op, {pvary(x, axis)}, {{"axis", axis}}); }
 Value all_gather(Value x, const std::string& axis, int64_t size, int64_t dim) {
   return emit_collective(all_gather_op, x, axis, size, dim);
 }
 Value psum_scatter(Value x, const std::string& axis, int64_t size, int64_t dim) {
+  if (is_complex(x.dtype())) return by_parts(x, [&](Value part) { return psum_scatter(part, axis, size, dim); });
   return emit_collective(psum_scatter_op, x, axis, size, dim);
 }
 Value all_to_all(Value x, const std::string& axis, int64_t size, int64_t dim) {

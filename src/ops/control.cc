@@ -33,7 +33,7 @@ ProgramPtr gradient_body(const Program& body, const std::vector<bool>& wanted, c
 Values with_cotangents(const Vjp& v, size_t skip) {
   Values args(v.in.begin() + static_cast<std::ptrdiff_t>(skip), v.in.end());
   for (size_t i = 0; i < v.out.size(); ++i)
-    if (is_floating(v.out[i].dtype())) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
+    if (is_inexact(v.out[i].dtype())) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
   return args;
 }
 
@@ -139,14 +139,14 @@ Grads custom_backward(const Vjp& v) {
   args.insert(args.end(), v.in.begin(), v.in.end());
   Values grads = v.in[0].builder().inline_program(v.attrs.program("backward"), args);
   for (size_t i = grads.size(); i < v.in.size(); ++i)
-    if (v.wanted[i] && is_floating(v.in[i].dtype()))
+    if (v.wanted[i] && is_inexact(v.in[i].dtype()))
       throw_error(
           "custom_vjp: the function is differentiated with respect to a captured value of type {}, but its backward "
           "function returns only gradients of its arguments; pass that value as an argument, or wrap it in "
           "stop_gradient",
           to_string(v.in[i].type()));
   for (size_t i = 0; i < grads.size(); ++i)
-    if (!is_floating(v.in[i].dtype())) grads[i] = Value();
+    if (!is_inexact(v.in[i].dtype())) grads[i] = Value();
   grads.resize(v.in.size());
   return grads;
 }

@@ -149,7 +149,7 @@ void gradient_row(const T* z, T* out, int64_t classes, int64_t label, double smo
     if constexpr (is_half<T>) {
       Of::loops().gradient(block.data(), x, n, lse, less, dloss);
       const void* from = block.data();
-      lockstep::loops().narrow[small_float_index(Of::kDType)](out + i, &from, n);
+      lockstep::loops().narrow[narrow_index(Of::kDType)](out + i, &from, n);
     } else {
       Of::loops().gradient(out + i, x, n, lse, less, dloss);
     }

@@ -6,6 +6,7 @@
 
 #include "base/dispatch.h"
 #include "lane/pool.h"
+#include "ops/complex.h"
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/ops.h"
@@ -241,6 +242,7 @@ constinit const Op cumsum_op = {.name = "cumsum",
 Value argmax(Value x, int64_t axis) { return emit(argmax_op, {x}, {{"axis", axis}}); }
 Value argmin(Value x, int64_t axis) { return emit(argmin_op, {x}, {{"axis", axis}}); }
 Value cumsum(Value x, int64_t axis, bool reverse) {
+  if (is_complex(x.dtype())) return by_parts(x, [&](Value part) { return cumsum(part, axis, reverse); });
   return emit(cumsum_op, {x}, {{"axis", axis}, {"reverse", reverse}});
 }
 

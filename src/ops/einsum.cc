@@ -3,7 +3,9 @@
 #include <map>
 
 #include "base/check.h"
+#include "ops/complex.h"
 #include "ops/cuda/kernels.h"
+#include "ops/elementwise.h"
 #include "ops/fused.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -12,6 +14,12 @@ namespace lockstep {
 namespace {
 
 Rule einsum_rule(Types, const Attrs& attrs) { return parse_rule(attrs.get<std::string>("spec")); }
+
+// The type whose products an integer type is computed with: the low bits are the same.
+DType product_type(DType t) {
+  if (t == DType::u64) return DType::i64;
+  return is_integer(t) && t != DType::u8 && size_of(t) < 4 ? DType::i32 : t;
+}
 
 bool has_index(const std::string& s, char c) { return s.find(c) != std::string::npos; }
 
@@ -24,6 +32,9 @@ std::vector<Type> einsum_type(Types in, const Attrs& attrs) {
     throw_error("einsum: {} and {} differ in element type; cast one of them", to_string(in[0]), to_string(in[1]));
   if (in[0].dtype == DType::boolean)
     throw_error("einsum: {} holds bool, which has no product; cast to a number", to_string(in[0]));
+  if (product_type(in[0].dtype) != in[0].dtype)
+    throw_error("einsum: products of {} are computed in {}; cast the operands", to_string(in[0]),
+                name(product_type(in[0].dtype)));
   std::map<char, int64_t> size;
   for (size_t t = 0; t < 2; ++t) {
     const std::string& term = rule.in[t];
@@ -148,6 +159,23 @@ constinit const Op einsum_op = {
     .cuda_task = LOCKSTEP_CUDA(&einsum_task),
 };
 
-Value einsum(std::string spec, Value a, Value b) { return emit(einsum_op, {a, b}, {{"spec", std::move(spec)}}); }
+namespace {
+
+// Four products of real numbers.
+Value complex_einsum(const std::string& spec, Value a, Value b) {
+  const Value a_re = real(a), a_im = imag(a), b_re = real(b), b_im = imag(b);
+  const Value re = sub(einsum(spec, a_re, b_re), einsum(spec, a_im, b_im));
+  const Value im = add(einsum(spec, a_re, b_im), einsum(spec, a_im, b_re));
+  return complex(re, im);
+}
+
+}  // namespace
+
+Value einsum(std::string spec, Value a, Value b) {
+  const DType dtype = a.dtype(), as = product_type(dtype);
+  if (dtype == b.dtype() && is_complex(dtype)) return complex_einsum(spec, a, b);
+  if (dtype == b.dtype() && as != dtype) return cast(einsum(std::move(spec), cast(a, as), cast(b, as)), dtype);
+  return emit(einsum_op, {a, b}, {{"spec", std::move(spec)}});
+}
 
 }  // namespace lockstep

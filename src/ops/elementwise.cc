@@ -1,10 +1,10 @@
 #include "ops/elementwise.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/dispatch.h"
+#include "ops/complex.h"
 #include "ops/fused.h"
 #include "ops/loops/loops.h"
 #include "ops/ops.h"
@@ -19,12 +19,16 @@ constexpr double kHalfRootPi = 0.88622692545275801;
 struct DTypeSet {
   bool (*has)(DType);
   std::string_view names;
+  bool has_complex = false;
 };
 constexpr DTypeSet floating{[](DType t) { return is_floating(t); }, "floats"};
-constexpr DTypeSet numeric{[](DType t) { return t != DType::boolean; }, "integers and floats"};
-constexpr DTypeSet integral{[](DType t) { return !is_floating(t); }, "integers and bool"};
+constexpr DTypeSet analytic{[](DType t) { return is_inexact(t); }, "floats and complex numbers", true};
+constexpr DTypeSet numeric{[](DType t) { return is_integer(t) || is_floating(t); }, "integers and floats"};
+constexpr DTypeSet arithmetic{[](DType t) { return t != DType::boolean; }, "numbers", true};
+constexpr DTypeSet integral{[](DType t) { return is_integer(t) || t == DType::boolean; }, "integers and bool"};
 constexpr DTypeSet integers{[](DType t) { return is_integer(t); }, "integers"};
-constexpr DTypeSet any{[](DType) { return true; }, "every dtype"};
+constexpr DTypeSet ordered{[](DType t) { return !is_complex(t); }, "every dtype but complex numbers"};
+constexpr DTypeSet any{[](DType) { return true; }, "every dtype", true};
 
 void check_count(const Op& op, Types in, size_t wanted) {
   if (in.size() != wanted) throw_error("{}: takes {} operands and got {}", op.name, wanted, in.size());
@@ -73,32 +77,10 @@ Kernel cpu_kernel(const KernelSpec& spec) {
 
 // ---- Folding
 
-Value decode(const void* element, Builder& builder, const Type& type) {
-  const auto get = [&]<class T>(T x) {
-    std::memcpy(&x, element, sizeof x);
-    return x;
-  };
-  switch (type.dtype) {
-    case DType::boolean:
-      return full(builder, type, static_cast<int64_t>(get(bool())));
-    case DType::u8:
-      return full(builder, type, static_cast<int64_t>(get(uint8_t())));
-    case DType::i32:
-      return full(builder, type, static_cast<int64_t>(get(int32_t())));
-    case DType::i64:
-      return full(builder, type, get(int64_t()));
-    case DType::u32:
-      return full(builder, type, static_cast<int64_t>(get(uint32_t())));
-    case DType::f64:
-      return full(builder, type, get(double()));
-    default:
-      return full(builder, type, static_cast<double>(get(float())));
-  }
-}
-
 // Computes the op now if each operand is one repeated element.
 Value fold_constants(const Op& op, const Fold& f) {
-  alignas(8) char elements[3][8] = {};
+  if (is_complex(f.type.dtype)) return {};  // a constant has no imaginary part
+  alignas(16) char elements[3][16] = {};
   const void* pointers[3] = {elements[0], elements[1], elements[2]};
   DType registers[3];
   for (size_t i = 0; i < f.in.size(); ++i) {
@@ -107,10 +89,10 @@ Value fold_constants(const Op& op, const Fold& f) {
     registers[i] = register_type(f.in[i].dtype());
     encode_element(*value, f.in[i].dtype(), elements[i]);
   }
-  alignas(8) char result[8];
-  const Loop loop = op.loop({registers, f.in.size()}, register_type(f.type.dtype));
+  alignas(16) char result[16];
+  const Loop loop = op.loop({registers, f.in.size()}, f.type.dtype);
   loop(result, pointers, 1);
-  return decode(result, f.builder, f.type);
+  return decode_element(result, f.builder, f.type);
 }
 
 // Whether operand i is this constant. The sign of a floating zero counts.
@@ -273,8 +255,22 @@ constexpr CudaExpression cuda_functions([[maybe_unused]] std::string_view op) {
 
 // ---- The rows of elementwise.def
 
+namespace {
+
+// Emits the row, or for complex operands what has another result type or computes with the parts.
+Value emit_unary(const Op& op, Value x) {
+  if (is_complex(x.dtype()) && &op == &abs_op) return complex_abs(x);
+  if (is_complex(x.dtype()) && &op == &is_finite_op) {
+    const Value re = is_finite(real(x));
+    return bit_and(re, is_finite(imag(x)));
+  }
+  return emit(op, {x});
+}
+
+}  // namespace
+
 #define UNARY(name_, linear_, dtypes, cost, expression, gradient, fold_)    \
-  Value name_(Value x) { return emit(name_##_op, {x}); }                    \
+  Value name_(Value x) { return emit_unary(name_##_op, x); }                \
   static Grads name_##_vjp([[maybe_unused]] const Vjp& v) {                 \
     [[maybe_unused]] const Value ct = v.ct(), x = v.in[0], y = v.y(), none; \
     return {gradient};                                                      \
@@ -288,6 +284,7 @@ constexpr CudaExpression cuda_functions([[maybe_unused]] std::string_view op) {
       .fold = fold<name_##_op, fold_>,                                      \
       .loop = find_loop<LoopId::name_>,                                     \
       .alias = alias_same_width,                                            \
+      .takes_complex = dtypes.has_complex,                                  \
       .cpu = cpu_kernel<name_##_op>,                                        \
       .cuda_expression = cuda_functions(#name_),                            \
   };
@@ -306,6 +303,7 @@ constexpr CudaExpression cuda_functions([[maybe_unused]] std::string_view op) {
       .fold = fold<name_##_op, fold_>,                                                   \
       .loop = find_loop<LoopId::name_>,                                                  \
       .alias = alias_same_width,                                                         \
+      .takes_complex = dtypes.has_complex,                                               \
       .cpu = cpu_kernel<name_##_op>,                                                     \
       .cuda_expression = cuda_functions(#name_),                                         \
   };
@@ -317,11 +315,12 @@ constexpr CudaExpression cuda_functions([[maybe_unused]] std::string_view op) {
       .fold = fold<name_##_op, fold_nothing>,          \
       .loop = find_loop<LoopId::name_>,                \
       .alias = alias_same_width,                       \
+      .takes_complex = dtypes.has_complex,             \
       .cpu = cpu_kernel<name_##_op>,                   \
       .cuda_expression = cuda_functions(#name_),       \
   };
-#define PREDICATE(name_, dtypes, cost, expression)       \
-  Value name_(Value x) { return emit(name_##_op, {x}); } \
+#define PREDICATE(name_, dtypes, cost, expression)           \
+  Value name_(Value x) { return emit_unary(name_##_op, x); } \
   LOCKSTEP_TEST(name_, dtypes, 1)
 #define COMPARE(name_, dtypes, cost, expression)                     \
   Value name_(Value a, Value b) { return emit(name_##_op, {a, b}); } \
@@ -352,21 +351,26 @@ Loop select_loop(std::span<const DType> in, DType) { return loops().select[regis
 
 std::vector<Type> cast_type(Types in, const Attrs& attrs) {
   check_count(cast_op, in, 1);
+  if (is_complex(in[0].dtype) != is_complex(attrs.get<DType>("dtype")))
+    throw_error("cast: {} to {} drops or adds imaginary parts; use real() or complex()", to_string(in[0]),
+                name(attrs.get<DType>("dtype")));
   return {Type{attrs.get<DType>("dtype"), in[0].shape}};
 }
 
 Grads cast_vjp(const Vjp& v) {
-  if (!is_floating(v.in[0].dtype()) || !is_floating(v.y().dtype())) return {Value()};
+  if (!is_inexact(v.in[0].dtype()) || !is_inexact(v.y().dtype())) return {Value()};
   return {cast(v.ct(), v.in[0].dtype())};
 }
 
 Loop cast_loop(std::span<const DType> in, DType out) {
-  return loops().cast[register_index(in[0])][register_index(out)];
+  return loops().convert(in[0], out);
 }
 
 std::vector<Type> bitcast_type(Types in, const Attrs& attrs) {
   check_count(bitcast_op, in, 1);
   const DType to = attrs.get<DType>("dtype");
+  if (is_complex(in[0].dtype) || is_complex(to))
+    throw_error("bitcast: {} to {}; complex numbers have two parts: use real() and imag()", to_string(in[0]), name(to));
   if (size_of(in[0].dtype) != size_of(to) || (size_of(to) < 4 && in[0].dtype != to))
     throw_error("bitcast: the operand is {} and the result {}; both must have 32 or both 64 bits", to_string(in[0]),
                 name(to));
@@ -378,7 +382,10 @@ Loop bitcast_loop(std::span<const DType> in, DType) { return loops().copy(in[0])
 }  // namespace
 
 Value select(Value predicate, Value a, Value b) { return emit(select_op, {predicate, a, b}); }
-Value cast(Value x, DType dtype) { return emit(cast_op, {x}, {{"dtype", dtype}}); }
+Value cast(Value x, DType dtype) {
+  if (is_complex(x.dtype()) != is_complex(dtype)) return is_complex(dtype) ? to_complex(x, dtype) : from_complex(x, dtype);
+  return emit(cast_op, {x}, {{"dtype", dtype}});
+}
 Value bitcast(Value x, DType dtype) { return emit(bitcast_op, {x}, {{"dtype", dtype}}); }
 
 constinit const Op select_op = {
@@ -434,34 +441,6 @@ int elementwise_cost(const Op& op) {
   for (const Cost& c : kCosts)
     if (c.op == &op) return c.cost;
   return 1;
-}
-
-const Attr* constant_value(const Eqn* eqn) { return eqn && eqn->in.empty() ? eqn->attrs.find("value") : nullptr; }
-
-void encode_element(const Attr& value, DType dtype, void* element) {
-  const auto put = [&](auto x) { std::memcpy(element, &x, sizeof x); };
-  if (is_floating(dtype)) {
-    const double x = std::get<double>(value);
-    switch (dtype) {
-      case DType::f64:
-        return put(x);
-      default:
-        return put(static_cast<float>(round_to(dtype, x)));
-    }
-  }
-  const int64_t x = std::get<int64_t>(value);
-  switch (dtype) {
-    case DType::boolean:
-      return put(x != 0);
-    case DType::u8:
-      return put(static_cast<uint8_t>(x));
-    case DType::i32:
-      return put(static_cast<int32_t>(x));
-    case DType::u32:
-      return put(static_cast<uint32_t>(x));
-    default:
-      return put(x);
-  }
 }
 
 }  // namespace lockstep

@@ -23,9 +23,10 @@ namespace lockstep {
 Value select(Value predicate, Value a, Value b);
 
 // Floats are truncated to integers and clamped to their range, NaN becomes 0; integers wrap; to bool is "not zero".
+// Complex numbers lose their imaginary part; real numbers get the imaginary part 0.
 Value cast(Value x, DType dtype);
 
-// The same bits under another dtype of the same width, 32 or 64 bits.
+// The same bits under another dtype of the same width, 32 or 64 bits. Not complex.
 Value bitcast(Value x, DType dtype);
 
 inline Value operator-(Value x) { return neg(x); }
@@ -48,7 +49,9 @@ int elementwise_cost(const Op& op);
 // The `value` attribute of an equation that makes a constant of one repeated element; null for any other equation.
 const Attr* constant_value(const Eqn* eqn);
 
-// Writes one element of a constant in register format: bf16 and f16 as f32.
+// Writes one element of a constant in register format: bf16 and f16 as f32, i8, i16 and u16 as i32. At most 16 bytes.
 void encode_element(const Attr& value, DType dtype, void* element);
+// A constant of a type that is not complex from one element in register format.
+Value decode_element(const void* element, Builder& builder, const Type& type);
 
 }  // namespace lockstep

@@ -44,7 +44,7 @@ struct Quantize {
       }
       uint8_t* const line = tile.narrow[static_cast<size_t>(r)].data();
       const void* in = tile.wide.data();
-      loops().narrow[small_float_index(to)](line, &in, cols);
+      loops().narrow[narrow_index(to)](line, &in, cols);
       std::memcpy(y + at, line, static_cast<size_t>(cols));
     }
     for (int64_t c = 0; c < cols; ++c) {
@@ -95,8 +95,8 @@ void store_scaled(const Tile& tile, float scale, void* out, int64_t columns, DTy
     for (int64_t c = 0; c < tile.cols; ++c) row[c] *= scale;
     std::byte* const to = static_cast<std::byte*>(out) + ((tile.row0 + r) * columns + tile.col0) * size_of(dtype);
     const void* in = row;
-    if (is_small_float(dtype))
-      loops().narrow[small_float_index(dtype)](to, &in, tile.cols);
+    if (is_narrow(dtype))
+      loops().narrow[narrow_index(dtype)](to, &in, tile.cols);
     else
       std::memcpy(to, row, static_cast<size_t>(tile.cols) * sizeof(float));
   }

@@ -20,6 +20,8 @@ T from_attr(const Attr& value) {
   const double* real = std::get_if<double>(&value);
   if constexpr (is_half<T> || is_float8_type<T>) {
     return T(static_cast<float>(real ? *real : static_cast<double>(std::get<int64_t>(value))));
+  } else if constexpr (is_complex_type<T>) {
+    return T(static_cast<typename T::value_type>(std::get<double>(value)));
   } else {
     return real ? static_cast<T>(*real) : static_cast<T>(std::get<int64_t>(value));
   }
@@ -31,6 +33,12 @@ bool fits(DType dtype, int64_t value) {
       return value == 0 || value == 1;
     case DType::u8:
       return value >= 0 && value <= std::numeric_limits<uint8_t>::max();
+    case DType::u16:
+      return value >= 0 && value <= std::numeric_limits<uint16_t>::max();
+    case DType::i8:
+      return value >= std::numeric_limits<int8_t>::min() && value <= std::numeric_limits<int8_t>::max();
+    case DType::i16:
+      return value >= std::numeric_limits<int16_t>::min() && value <= std::numeric_limits<int16_t>::max();
     case DType::u32:
       return value >= 0 && value <= std::numeric_limits<uint32_t>::max();
     case DType::i32:
@@ -48,10 +56,10 @@ std::vector<Type> full_type(Types in, const Attrs& attrs) {
   count(type.shape);
   const Attr* value = attrs.find("value");
   LOCKSTEP_CHECK(value, "full without a value");
-  if (is_floating(type.dtype) != std::holds_alternative<double>(*value))
+  if (is_inexact(type.dtype) != std::holds_alternative<double>(*value))
     throw_error("full: the value of a {} must be {}", to_string(type),
-                is_floating(type.dtype) ? "written with a decimal point" : "an integer");
-  if (!is_floating(type.dtype) && !fits(type.dtype, std::get<int64_t>(*value)))
+                is_inexact(type.dtype) ? "written with a decimal point" : "an integer");
+  if (!is_inexact(type.dtype) && !fits(type.dtype, std::get<int64_t>(*value)))
     throw_error("full: {} does not fit {}; choose a wider type", std::get<int64_t>(*value), name(type.dtype));
   return {type};
 }
@@ -77,6 +85,7 @@ std::vector<Type> iota_type(Types in, const Attrs& attrs) {
   Type type = made_type(attrs);
   count(type.shape);
   if (type.dtype == DType::boolean) throw_error("iota: bool is not supported; use i32 and compare");
+  if (is_complex(type.dtype)) throw_error("iota: {} is not supported; count in f32 or f64 and cast", to_string(type));
   expect_axis("iota", attrs.integer("dim"), type.shape);
   return {type};
 }
@@ -144,7 +153,7 @@ Value full_of(Builder& b, Type type, Attr value) {
 }
 
 Value full(Builder& b, Type type, double value) {
-  if (is_floating(type.dtype)) return full_of(b, type, round_to(type.dtype, value));
+  if (is_inexact(type.dtype)) return full_of(b, type, round_to(type.dtype, value));
   // Both bounds are exact as doubles.
   if (!(value >= -0x1p63 && value < 0x1p63) || value != std::trunc(value))
     throw_error("full: {} is not a value of {}; round it, or choose a floating type", value, name(type.dtype));
@@ -152,7 +161,7 @@ Value full(Builder& b, Type type, double value) {
 }
 
 Value full(Builder& b, Type type, int64_t value) {
-  if (is_floating(type.dtype)) return full_of(b, type, round_to(type.dtype, static_cast<double>(value)));
+  if (is_inexact(type.dtype)) return full_of(b, type, round_to(type.dtype, static_cast<double>(value)));
   return full_of(b, std::move(type), value);
 }
 

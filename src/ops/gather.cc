@@ -5,6 +5,7 @@
 
 #include "base/dispatch.h"
 #include "lane/pool.h"
+#include "ops/complex.h"
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
@@ -353,6 +354,7 @@ constinit const Op gather_op = {.name = "gather",
                                 .vjp = gather_vjp,
                                 .batch = gather_batch,
                                 .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
+                                .takes_complex = true,
                                 .cpu = gather_cpu,
                                 .cuda = LOCKSTEP_CUDA(gather_cuda),
                                 .cuda_task = LOCKSTEP_CUDA(&gather_task)};
@@ -373,6 +375,10 @@ Value gather(Value x, Value indices, int64_t axis, int64_t batch_dims) {
 }
 
 Value scatter_add(Value x, Value indices, Value updates, int64_t axis, int64_t batch_dims) {
+  if (is_complex(x.dtype()) && x.dtype() == updates.dtype()) {
+    const Value re = scatter_add(real(x), indices, real(updates), axis, batch_dims);
+    return complex(re, scatter_add(imag(x), indices, imag(updates), axis, batch_dims));
+  }
   return emit(scatter_add_op, {x, indices, updates}, {{"axis", axis}, {"batch_dims", batch_dims}});
 }
 

@@ -159,8 +159,7 @@ bool is_comparison(const Op* op) {
 template <class F>
 Read mapped_values(const ChoiceArray& x, const Type& type, const F& f) {
   const ChoiceArray out{x.where, f(x.yes), f(x.no), x.rank};
-  const bool is_unsigned = type.dtype == DType::u8 || type.dtype == DType::u32;
-  return is_unsigned && (out.yes < 0 || out.no < 0) ? Read() : Read(out);
+  return is_unsigned(type.dtype) && (out.yes < 0 || out.no < 0) ? Read() : Read(out);
 }
 
 // A constant as an affine array.
@@ -243,7 +242,7 @@ Read read_source(const Eqn& eqn, const Type& out) {
 Read read_cast(const IndexArray& x, const Type& in, const Type& out) {
   const auto* choice = std::get_if<ChoiceArray>(&x);
   if (!choice) return counts_exactly(in.dtype) && counts_exactly(out.dtype) ? Read(x) : std::nullopt;
-  if (is_floating(out.dtype)) return x;
+  if (is_inexact(out.dtype)) return is_floating(out.dtype) ? Read(x) : std::nullopt;
   const bool to_bool = out.dtype == DType::boolean;
   const auto is_bit = [](double value) { return value == 0 || value == 1; };
   if (!to_bool && (!is_bit(choice->yes) || !is_bit(choice->no))) return {};
@@ -286,6 +285,7 @@ Read read_contents(const DefinedValue& value) {
   const void* elements = value.contents();
   if (!elements) return {};
   const int64_t rows = type.shape[static_cast<size_t>(large[0])], columns = type.shape[static_cast<size_t>(large[1])];
+  if (is_complex(type.dtype)) return {};
   const Read found = with_dtype(
       type.dtype, [&]<class T>() -> Read { return read_triangle(static_cast<const T*>(elements), rows, columns); });
   return found ? Read(moved(*found, large, type.shape.size())) : std::nullopt;

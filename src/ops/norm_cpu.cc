@@ -48,7 +48,7 @@ struct NormRows {
   void write(void* base, int64_t row, const T* from) const {
     if (direct()) return;
     const void* in[] = {from};
-    loops().narrow[small_float_index(dtype)](static_cast<std::byte*>(base) + offset(row), in, d);
+    loops().narrow[narrow_index(dtype)](static_cast<std::byte*>(base) + offset(row), in, d);
   }
 };
 

@@ -48,6 +48,8 @@ Shape result_shape(std::string_view op, const Shape& x, const Attrs& attrs) {
 
 void expect_number(std::string_view op, const Type& x) {
   if (x.dtype == DType::boolean) throw_error("{}: {} has no arithmetic; cast it to a number", op, to_string(x));
+  if (x.dtype == DType::u64 || (is_integer(x.dtype) && x.dtype != DType::u8 && size_of(x.dtype) < 4))
+    throw_error("{}: windows of {} are not supported; cast it to i32, i64 or a float", op, to_string(x));
 }
 
 void expect_like(std::string_view op, std::string_view what, const Type& got, const Type& wanted) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/dispatch.h"
+#include "ops/complex.h"
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/einsum.h"
@@ -208,6 +209,27 @@ constexpr Op make_row(std::string_view name, Linear linear, PendingReduction pen
           .cuda_task = LOCKSTEP_CUDA(reduce_task(kR))};
 }
 
+// The product of complex numbers, by halving: the first half times the second.
+Value complex_product(Value x, std::vector<int64_t> axes) {
+  std::sort(axes.begin(), axes.end());
+  const Dims kept = kept_dims(x.rank(), axes);
+  const Shape out = without(x.shape(), axes);
+  Dims order = kept;
+  order.insert(order.end(), axes.begin(), axes.end());
+  const int64_t rows = count(out);
+  int64_t n = 1;
+  for (const int64_t d : axes) n *= x.shape()[static_cast<size_t>(d)];
+  if (n == 0) return full(x.builder(), {x.dtype(), out, x.type().varying}, 1);
+  Value y = reshape(transpose(x, order), {rows, n});
+  while (n > 1) {
+    const int64_t half = n / 2;
+    const Value product = mul(slice(y, {0, 0}, {rows, half}, {1, 1}), slice(y, {0, half}, {rows, 2 * half}, {1, 1}));
+    y = n % 2 == 0 ? product : concatenate({product, slice(y, {0, n - 1}, {rows, n}, {1, 1})}, 1);
+    n -= half;
+  }
+  return reshape(y, out);
+}
+
 Value reduce(const Op& op, Value x, std::vector<int64_t> axes) {
   std::sort(axes.begin(), axes.end());
   return emit(op, {x}, {{"axes", std::move(axes)}});
@@ -225,8 +247,14 @@ constinit const Op reduce_min_op =
 constinit const Op reduce_and_op = make_row<ReduceKind::all>("reduce_and", Linear::no, PendingReduction::min, nullptr);
 constinit const Op reduce_or_op = make_row<ReduceKind::any>("reduce_or", Linear::no, PendingReduction::max, nullptr);
 
-Value reduce_sum(Value x, std::vector<int64_t> axes) { return reduce(reduce_sum_op, x, std::move(axes)); }
-Value reduce_prod(Value x, std::vector<int64_t> axes) { return reduce(reduce_prod_op, x, std::move(axes)); }
+Value reduce_sum(Value x, std::vector<int64_t> axes) {
+  if (is_complex(x.dtype())) return by_parts(x, [&](Value part) { return reduce_sum(part, axes); });
+  return reduce(reduce_sum_op, x, std::move(axes));
+}
+Value reduce_prod(Value x, std::vector<int64_t> axes) {
+  if (is_complex(x.dtype())) return complex_product(x, std::move(axes));
+  return reduce(reduce_prod_op, x, std::move(axes));
+}
 Value reduce_max(Value x, std::vector<int64_t> axes) { return reduce(reduce_max_op, x, std::move(axes)); }
 Value reduce_min(Value x, std::vector<int64_t> axes) { return reduce(reduce_min_op, x, std::move(axes)); }
 Value reduce_and(Value x, std::vector<int64_t> axes) { return reduce(reduce_and_op, x, std::move(axes)); }

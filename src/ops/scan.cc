@@ -62,7 +62,7 @@ struct Gradient {
 
   Gradient(const Parts& p, const std::vector<bool>& operand_wanted, const SubPrograms& passes) {
     for (size_t i = 0; i < p.body.inputs.size(); ++i)
-      wanted.push_back(is_floating(p.in(i).dtype) && (i < p.carry || operand_wanted[i]));
+      wanted.push_back(is_inexact(p.in(i).dtype) && (i < p.carry || operand_wanted[i]));
     split = passes.split(passes.joint(p.body, wanted), p.body.inputs.size(), p.body.outputs.size());
     for (size_t r = 0; r < split.residual_input.size(); ++r)
       if (split.residual_input[r] < static_cast<int>(p.carry)) stacked.push_back(r);  // -1 or a carry
@@ -146,7 +146,7 @@ class BackwardLoop {
       residual_[r] = b_.input({t.dtype, Shape(t.shape.begin() + 1, t.shape.end()), t.varying});
     }
     for (size_t i = p_.carry; i < p_.body.outputs.size(); ++i) {
-      if (!is_floating(p_.out(i).dtype)) continue;
+      if (!is_inexact(p_.out(i).dtype)) continue;
       xs_in_.push_back(cotangent(i, stacked(p_.out(i), p_.length)));
       ct_ys_.push_back(b_.input(p_.out(i)));
     }

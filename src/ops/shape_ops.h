@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// An array of one repeated value. A floating type rounds the value; for integers and bool it must be exact.
+// An array of one repeated value. A floating type rounds the value; for integers and bool it must be exact. For u64 it
+// is the 64 bits. A complex array is real.
 Value full(Builder&, Type, double value);
 Value full(Builder&, Type, int64_t value);
 inline Value full(Builder& b, Type type, int value) { return full(b, std::move(type), static_cast<int64_t>(value)); }

@@ -26,10 +26,10 @@ struct ValueSource {
 
 // Compares bits: 0.0 and -0.0 are different constants.
 bool same_element(const Attr& a, const Attr& b, DType t) {
-  char x[8] = {}, y[8] = {};
+  char x[16] = {}, y[16] = {};
   encode_element(a, t, x);
   encode_element(b, t, y);
-  return std::equal(x, x + 8, y);
+  return std::equal(x, x + 16, y);
 }
 
 const Shape& iteration_space(const Program& p) {
@@ -191,7 +191,7 @@ class TiledProgramCompiler {
     LOCKSTEP_CHECK(m.kind == ValueSource::view && p_.types[v].shape == shape_,
                    "an operand of {} in an elementwise program over {}", to_string(p_.types[v]), to_string(shape_));
     const int64_t element = size_of(dtype(v)), offset = m.affine.offset * element;
-    if (!is_small_float(dtype(v)) && is_contiguous(m.affine, shape_))
+    if (!is_narrow(dtype(v)) && is_contiguous(m.affine, shape_))
       return slot_of_[v] = add_slot(Storage::input, m.input, offset, element, {.width = width});
     const SlotId slot = register_slot(reg(v));
     TiledProgram::Gather g{loops().load[static_cast<int>(dtype(v))], slot, m.input, offset, element, width, false, {}};
@@ -206,7 +206,7 @@ class TiledProgramCompiler {
     if (g.dims.empty()) g.dims.push_back({1, 1});
     std::reverse(g.dims.begin(), g.dims.end());
     LOCKSTEP_CHECK(g.dims.size() <= TiledProgram::kMaxDims, "an operand of {} dimensions", g.dims.size());
-    g.may_be_in_place = !is_small_float(dtype(v)) && g.dims[0].stride == 1;
+    g.may_be_in_place = !is_narrow(dtype(v)) && g.dims[0].stride == 1;
     lives_[slot].first = lives_[slot].last = static_cast<int>(c_.steps_.size());
     c_.steps_.push_back({nullptr, {0, 0, 0}, slot, static_cast<int32_t>(c_.gathers_.size())});
     c_.gathers_.push_back(std::move(g));
@@ -223,25 +223,25 @@ class TiledProgramCompiler {
       types[i] = reg(eqn.in[i]);
     }
     const std::span<const SlotId> operands(in, eqn.in.size());
-    Loop loop = eqn.op->loop({types, eqn.in.size()}, reg(v));
+    Loop loop = eqn.op->loop({types, eqn.in.size()}, dtype(v));
     LOCKSTEP_CHECK(loop, "{} has no loop for {}", eqn.op->name, to_string(p_.types[v]));
     c_.cost_ += elementwise_cost(*eqn.op);
     for (size_t i = 0; i < 2 && eqn.in.size() == 2; ++i)
       if (is_uniform_slot(in[i])) loop = loops().with_uniform(loop, i);
     const bool copies = eqn.in.size() == 1 && loop == loops().copy(types[0]);
     const int out = direct_[v];
-    const bool half = is_small_float(dtype(v));
-    if (copies && !half && out < 0 && c_.slots_[in[0]].storage != Storage::input) {
+    const bool narrow = is_narrow(dtype(v));
+    if (copies && !narrow && out < 0 && c_.slots_[in[0]].storage != Storage::input) {
       slot_of_[v] = in[0];
       return;
     }
-    const bool rounds = half && reads_[v] > 0;  // if it is only stored, the store rounds it
-    if (copies && rounds) loop = loops().round[small_float_index(dtype(v))];
-    slot_of_[v] = out >= 0 && !half ? output_slot(static_cast<size_t>(out)) : register_slot(reg(v));
+    const bool rounds = narrow && reads_[v] > 0;  // if it is only stored, the store rounds it
+    if (copies && rounds) loop = loops().round[narrow_index(dtype(v))];
+    slot_of_[v] = out >= 0 && !narrow ? output_slot(static_cast<size_t>(out)) : register_slot(reg(v));
     add_step(loop, operands, slot_of_[v]);
-    if (rounds && !copies) add_step(loops().round[small_float_index(dtype(v))], slot_of_[v], slot_of_[v]);
-    if (out >= 0 && half)
-      add_step(loops().narrow[small_float_index(dtype(v))], slot_of_[v], output_slot(static_cast<size_t>(out)));
+    if (rounds && !copies) add_step(loops().round[narrow_index(dtype(v))], slot_of_[v], slot_of_[v]);
+    if (out >= 0 && narrow)
+      add_step(loops().narrow[narrow_index(dtype(v))], slot_of_[v], output_slot(static_cast<size_t>(out)));
   }
 
   void store_deferred() {
@@ -259,7 +259,7 @@ class TiledProgramCompiler {
     }
     for (size_t o : deferred_) {
       const DType t = dtype(p_.outputs[o]);
-      add_step(is_small_float(t) ? loops().narrow[small_float_index(t)] : loops().copy(t), from[o], output_slot(o));
+      add_step(is_narrow(t) ? loops().narrow[narrow_index(t)] : loops().copy(t), from[o], output_slot(o));
       c_.cost_ += 1;
     }
   }
@@ -328,7 +328,7 @@ class TiledProgramCompiler {
       if (slot.storage != Storage::constant) continue;
       slot.offset = static_cast<int64_t>(c_.constants_.size());
       c_.constants_.resize(c_.constants_.size() + static_cast<size_t>(round_up(c_.tile_ * lives_[s].width, kAlign)));
-      alignas(8) char element[8];
+      alignas(16) char element[16];
       encode_element(*lives_[s].value, lives_[s].dtype, element);
       loops().load[static_cast<int>(register_type(lives_[s].dtype))](c_.constants_.data() + slot.offset, element, 0,
                                                                      c_.tile_);

@@ -41,11 +41,11 @@ class Differentiation {
       const ValueId id = p_.inputs[i];
       map_[id] = b_.input(p_.types[id]);
       active_[id] = wanted_[i];
-      LOCKSTEP_CHECK(!wanted_[i] || is_floating(p_.types[id].dtype));
+      LOCKSTEP_CHECK(!wanted_[i] || is_inexact(p_.types[id].dtype));
     }
     // Cotangents come right after the inputs, so that the signature does not depend on the body.
     for (const ValueId id : p_.outputs)
-      seeds_.push_back(is_floating(p_.types[id].dtype) ? b_.input(p_.types[id]) : Value());
+      seeds_.push_back(is_inexact(p_.types[id].dtype) ? b_.input(p_.types[id]) : Value());
   }
 
   void copy_forward() {
@@ -68,7 +68,7 @@ class Differentiation {
       }
       for (size_t k = 0; k < eqn.out.size(); ++k) {
         map_[eqn.out[k]] = step.out[k];
-        active_[eqn.out[k]] = any && is_floating(p_.types[eqn.out[k]].dtype);
+        active_[eqn.out[k]] = any && is_inexact(p_.types[eqn.out[k]].dtype);
       }
       if (any) steps_.push_back(std::move(step));
     }
@@ -106,7 +106,7 @@ class Differentiation {
   Builder b_;
   Values map_;                // by ValueId of the program: the value in b_
   std::vector<bool> active_;  // by ValueId: a gradient flows to it
-  Values seeds_;              // by output: its cotangent; absent if it is not floating
+  Values seeds_;              // by output: its cotangent; absent if it is an integer or bool
   std::vector<Step> steps_;
   Values ct_;  // by ValueId: its cotangent so far
 };

@@ -61,8 +61,17 @@ void check_float8(const Op& op, Types in) {
                   to_string(in[i]));
 }
 
+void check_complex(const Op& op, Types in) {
+  if (op.takes_complex || op.takes_float8 || op.view) return;
+  for (size_t i = 0; i < in.size(); ++i)
+    if (is_complex(in[i].dtype))
+      throw_error("{}: operand {} is {}; the op takes no complex numbers: use real(), imag() or abs() of it", op.name, i,
+                  to_string(in[i]));
+}
+
 std::vector<Type> types_by_row(const Op& op, Types in, const Attrs& attrs) {
   check_float8(op, in);
+  check_complex(op, in);
   if (op.type) return op.type(in, attrs);
   LOCKSTEP_CHECK(op.rule, "{} has neither a type nor a rule", op.name);
   const Rule rule = op.rule(in, attrs);

@@ -311,13 +311,15 @@ struct Op {
   Value (*fold)(const Fold&) = nullptr;                                   // null: never simplified
   Value (*recognize)(const Recognition&) = nullptr;                       // null: only emitted by its name
   View (*view)(const Type& in, const Type& out, const Attrs&) = nullptr;  // null: not a view
-  // Elementwise ops: the loop for these operand and result dtypes. bf16 and f16 do not occur: registers hold
-  // them as f32.
+  // Elementwise ops: the loop for operands in registers of these types and a result of this element type. Floats below
+  // f32 and integers below i32 (except u8) do not occur as operands: registers hold them as f32 and i32.
   Loop (*loop)(std::span<const DType> in, DType out) = nullptr;
   // Whether result `out` may be written over operand `in`, of the same size. null: never.
   bool (*alias)(Types in_types, Types out_types, const Attrs&, size_t in, size_t out) = nullptr;
   // Whether operands and results may be 8-bit floats: rows that only move or convert elements, or multiply them.
   bool takes_float8 = false;
+  // Whether operands and results may be complex numbers, which rows that take 8-bit floats may be, too.
+  bool takes_complex = false;
   Inline inline_body = Inline::never;
   // Whether the `type` column sets the axes over which results vary. Otherwise results vary over the union of
   // the operands' axes, and operands that vary over fewer are first made to vary alike.

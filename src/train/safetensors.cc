@@ -24,8 +24,13 @@ struct DTypeName {
   DType dtype;
   std::string_view text;
 };
-constexpr std::array<DTypeName, kDTypeCount> kNames = {{{DType::boolean, "BOOL"},
+// The format has no c128.
+constexpr std::array<DTypeName, kDTypeCount - 1> kNames = {{{DType::boolean, "BOOL"},
                                                         {DType::u8, "U8"},
+                                                        {DType::u16, "U16"},
+                                                        {DType::u64, "U64"},
+                                                        {DType::i8, "I8"},
+                                                        {DType::i16, "I16"},
                                                         {DType::i32, "I32"},
                                                         {DType::i64, "I64"},
                                                         {DType::u32, "U32"},
@@ -34,7 +39,8 @@ constexpr std::array<DTypeName, kDTypeCount> kNames = {{{DType::boolean, "BOOL"}
                                                         {DType::bf16, "BF16"},
                                                         {DType::f16, "F16"},
                                                         {DType::f32, "F32"},
-                                                        {DType::f64, "F64"}}};
+                                                        {DType::f64, "F64"},
+                                                        {DType::c64, "C64"}}};
 
 [[noreturn]] void throw_invalid_file(const std::string& path, const std::string& fact) {
   throw_error("safetensors: {} {}; the file is damaged or not a safetensors file", path, fact);
@@ -67,8 +73,8 @@ SafetensorsEntry decode_entry(const std::string& name, const Json& value, const 
                                   [&](const DTypeName& each) { return dtype.is_string() && dtype == each.text; });
   if (known == kNames.end())
     throw_error(
-        "safetensors: {} has \"{}\" with elements of type {}; lockstep reads BOOL, U8, I32, I64, U32, BF16, F16, "
-        "F32 and F64",
+        "safetensors: {} has \"{}\" with elements of type {}; lockstep reads BOOL, U8, U16, U32, U64, I8, I16, "
+        "I32, I64, F8_E4M3, F8_E5M2, BF16, F16, F32, F64 and C64",
         path, printable(name), printable_json(dtype));
   entry.type.dtype = known->dtype;
   const Json& shape = member(value, "shape", path, name);
@@ -110,10 +116,9 @@ void check_layout(const std::vector<SafetensorsEntry>& tensors, int64_t data_byt
 }  // namespace
 
 std::string_view safetensors_name(DType dtype) {
-  for (const DTypeName& name : kNames)
-    if (name.dtype == dtype) return name.text;
-  LOCKSTEP_CHECK(false, "element type {}", static_cast<int>(dtype));
-  return {};
+  for (const DTypeName& each : kNames)
+    if (each.dtype == dtype) return each.text;
+  throw_error("safetensors: the format has no element type for {}; save real() and imag(), or cast it to c64", name(dtype));
 }
 
 std::vector<size_t> safetensors_order(std::span<const Type> types) {

@@ -87,7 +87,7 @@ TEST(Broadcasting, RejectsMismatchedShapes) {
 }
 
 TEST(Promotion, ArraysPromoteToTheWiderType) {
-  const DType types[] = {boolean, u8, i32, i64, u32, bf16, f16, f32, f64};
+  const DType types[] = {boolean, u8, u16, u32, u64, i8, i16, i32, i64, bf16, f16, f32, f64};
   for (DType a : types) {
     for (DType b : types) {
       const DType common = promote(a, b);

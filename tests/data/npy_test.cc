@@ -31,9 +31,9 @@ TEST_F(NpyFiles, ElementTypesBecomeThoseOfArrays) {
     EXPECT_EQ(load_npy(write(descr, "(3,)", elements)).to_string(), text);
   };
   expect("|u1", elements_of<uint8_t>({1, 2, 255}), "u8[3] [1, 2, 255]");
-  expect("|i1", elements_of<int8_t>({1, -2, -128}), "i32[3] [1, -2, -128]");
-  expect("<i2", elements_of<int16_t>({1, -2, 32767}), "i32[3] [1, -2, 32767]");
-  expect("<u2", elements_of<uint16_t>({1, 2, 65535}), "i32[3] [1, 2, 65535]");
+  expect("|i1", elements_of<int8_t>({1, -2, -128}), "i8[3] [1, -2, -128]");
+  expect("<i2", elements_of<int16_t>({1, -2, 32767}), "i16[3] [1, -2, 32767]");
+  expect("<u2", elements_of<uint16_t>({1, 2, 65535}), "u16[3] [1, 2, 65535]");
   expect("<i4", elements_of<int32_t>({1, -2, 3}), "i32[3] [1, -2, 3]");
   expect("<u4", elements_of<uint32_t>({1, 2, 4294967295}), "u32[3] [1, 2, 4294967295]");
   expect("<i8", elements_of<int64_t>({1, -2, int64_t{1} << 40}), "i64[3] [1, -2, 1099511627776]");

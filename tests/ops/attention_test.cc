@@ -146,8 +146,8 @@ HostArrays run_kernels(const AttentionSetup& setup, const AttentionLoops& loops_
                            .dropout_threshold = a.dropout_threshold(),
                            .dropout_kept = 1 / (1 - a.dropout),
                            .loops = &loops_of_set,
-                           .narrow = half ? loops().narrow[small_float_index(setup.dtype)] : nullptr,
-                           .round = half ? loops().round[small_float_index(setup.dtype)] : nullptr};
+                           .narrow = half ? loops().narrow[narrow_index(setup.dtype)] : nullptr,
+                           .round = half ? loops().round[narrow_index(setup.dtype)] : nullptr};
   const HostArrays in = setup.inputs();
   AttentionOperands operands{.q = in[0].buffer->data(), .k = in[1].buffer->data(), .v = in[2].buffer->data()};
   if (setup.segments) {

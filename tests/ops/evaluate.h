@@ -19,8 +19,8 @@
 
 namespace lockstep {
 
-// Those with arithmetic: not the 8-bit floats.
-inline const std::vector<DType> kAllDTypes = {boolean, u8, i32, i64, u32, bf16, f16, f32, f64};
+// Those with arithmetic and an order: not the 8-bit floats, not complex.
+inline const std::vector<DType> kAllDTypes = {boolean, u8, u16, u32, u64, i8, i16, i32, i64, bf16, f16, f32, f64};
 
 struct HostArray {
   Type type;
@@ -33,9 +33,11 @@ struct HostArray {
     for (size_t i = 0; i < values.size(); ++i) set(static_cast<int64_t>(i), values[i]);
   }
 
-  int64_t size() const { return count(type.shape); }
+  // Complex elements are two numbers: the real and the imaginary part.
+  DType part() const { return real_of(type.dtype); }
+  int64_t size() const { return count(type.shape) * (is_complex(type.dtype) ? 2 : 1); }
   double get(int64_t i) const {
-    return with_stored_dtype(type.dtype, [&]<class T>() -> double {
+    return with_dtype_of_parts([&]<class T>() -> double {
       if constexpr (is_half<T> || is_float8_type<T>)
         return static_cast<float>(buffer->as<T>()[i]);
       else
@@ -43,7 +45,7 @@ struct HostArray {
     });
   }
   void set(int64_t i, double x) {
-    with_stored_dtype(type.dtype, [&]<class T>() {
+    with_dtype_of_parts([&]<class T>() {
       if constexpr (is_half<T> || is_float8_type<T>)
         buffer->as<T>()[i] = T(static_cast<float>(x));
       else
@@ -54,6 +56,13 @@ struct HostArray {
     std::vector<double> out;
     for (int64_t i = 0; i < size(); ++i) out.push_back(get(i));
     return out;
+  }
+  // Calls f with the type of the numbers.
+  template <class F>
+  decltype(auto) with_dtype_of_parts(F&& f) const {
+    if (part() == f8_e4m3) return f.template operator()<Float8E4M3>();
+    if (part() == f8_e5m2) return f.template operator()<Float8E5M2>();
+    return with_dtype(part(), std::forward<F>(f));
   }
   // Element i of the leading dimension.
   HostArray row(int64_t i) const {
@@ -72,6 +81,10 @@ inline HostArray small_integers(Type type, uint32_t seed = 1) {
   for (int64_t i = 0; i < out.size(); ++i) out.set(i, std::uniform_int_distribution<int>(low, high)(random));
   return out;
 }
+
+// The sign with which number i of an array enters the product of a cotangent and a tangent: the real part of the product
+// of complex numbers.
+inline double pairing_sign(const HostArray& x, int64_t i) { return is_complex(x.type.dtype) && i % 2 == 1 ? -1 : 1; }
 
 inline HostArray normal_numbers(Type type, uint32_t seed = 1) {
   HostArray out(std::move(type));

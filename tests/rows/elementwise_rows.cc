@@ -15,6 +15,14 @@ Real wrapped(DType t, uint64_t bits) {
       return static_cast<Real>(bits & 1);
     case u8:
       return static_cast<Real>(static_cast<uint8_t>(bits));
+    case u16:
+      return static_cast<Real>(static_cast<uint16_t>(bits));
+    case u64:
+      return static_cast<Real>(bits);
+    case i8:
+      return static_cast<Real>(static_cast<int8_t>(bits));
+    case i16:
+      return static_cast<Real>(static_cast<int16_t>(bits));
     case i32:
       return static_cast<Real>(static_cast<int32_t>(bits));
     case u32:
@@ -96,7 +104,7 @@ Real int_shift_right(DType t, Real a, Real b) {
 }
 
 const std::vector<DType> kFloats = {f32, f64, bf16, f16};
-const std::vector<DType> kInts = {i32, i64, u8, u32};
+const std::vector<DType> kInts = {i32, i64, u8, u32, u64, i8, i16, u16};
 
 std::vector<DType> operator+(std::vector<DType> a, const std::vector<DType>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -151,7 +159,7 @@ Real cast_value(Real x, DType to) {
   if (to == boolean) return x != 0;
   if (is_floating(to)) return x;
   if (std::isnan(x)) return 0;
-  const Real high = to == i64 ? 0x1p63L : to == i32 ? 0x1p31L : to == u32 ? 0x1p32L : 0x1p8L;
+  const Real high = std::ldexp(Real{1}, width(to) - (is_signed(to) ? 1 : 0));
   const Real low = is_signed(to) ? -high : 0;
   return std::trunc(std::min(std::max(x, low), high - 1));
 }

@@ -9,8 +9,10 @@ namespace {
 
 Attrs in_f64(const Attrs& attrs);
 
+DType in_f64(DType t) { return is_floating(t) ? f64 : is_complex(t) ? c128 : t; }
+
 Type in_f64(Type t) {
-  if (is_floating(t.dtype)) t.dtype = f64;
+  t.dtype = in_f64(t.dtype);
   return t;
 }
 
@@ -23,7 +25,7 @@ ProgramPtr in_f64(Program p) {
 Attrs in_f64(const Attrs& attrs) {
   Attrs out = attrs;
   for (const auto& [name, value] : attrs) {
-    if (const auto* t = std::get_if<DType>(&value)) out.set(name, is_floating(*t) ? f64 : *t);
+    if (const auto* t = std::get_if<DType>(&value)) out.set(name, in_f64(*t));
     if (const auto* p = std::get_if<ProgramPtr>(&value)) out.set(name, in_f64(**p));
   }
   return out;
@@ -37,18 +39,44 @@ Type stored(Type t, int64_t devices) {
 
 std::vector<double> special_values(DType t) {
   const double inf = std::numeric_limits<double>::infinity();
-  if (is_floating(t)) return {0.0, -0.0, 1, -1, 0.5, -2, 3, inf, -inf, std::nan(""), 1e-3, 100, -100, 2, -3};
+  if (is_inexact(t)) return {0.0, -0.0, 1, -1, 0.5, -2, 3, inf, -inf, std::nan(""), 1e-3, 100, -100, 2, -3};
   switch (t) {
     case boolean:
       return {0, 1};
     case u8:
       return {0, 1, 2, 7, 8, 127, 128, 255};
+    case u16:
+      return {0, 1, 2, 15, 16, 255, 32768, 65535};
     case u32:
       return {0, 1, 2, 31, 32, 2147483648.0, 4294967295.0};
+    case u64:
+      return {0, 1, 2, 63, 64, 9223372036854775808.0, 18446744073709549568.0};
+    case i8:
+      return {0, 1, -1, 2, -7, 7, 8, 127, -128};
+    case i16:
+      return {0, 1, -1, 2, -7, 15, 16, 32767, -32768};
     case i32:
       return {0, 1, -1, 2, -7, 31, 32, 2147483647.0, -2147483648.0};
     default:
       return {0, 1, -1, 2, -7, 63, 64, -9223372036854775808.0, 4611686018427387904.0};
+  }
+}
+
+// Of the integers that are narrower than the domains of samples.
+double largest_number(DType t) {
+  switch (t) {
+    case boolean:
+      return 1;
+    case u8:
+      return 255;
+    case u16:
+      return 65535;
+    case i8:
+      return 127;
+    case i16:
+      return 32767;
+    default:
+      return std::numeric_limits<double>::infinity();
   }
 }
 
@@ -57,7 +85,7 @@ HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
   const DType t = operand.type.dtype;
   const Domain& d = operand.domain;
   const int64_t n = x.size();
-  const double lo = is_signed(t) ? d.lo : std::max(d.lo, 0.0), most = t == boolean ? 1 : t == u8 ? 255 : d.hi;
+  const double lo = is_signed(t) ? std::max(d.lo, -most - 1) : std::max(d.lo, 0.0), most = largest_number(t);
   const double hi = std::min(d.hi, most);
   std::vector<int64_t> order = counting(0, n);
   std::shuffle(order.begin(), order.end(), random);
@@ -67,14 +95,14 @@ HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
     const auto place = static_cast<double>(order[static_cast<size_t>(i)]);
     switch (d.kind) {
       case Domain::real:
-        if (is_floating(t))
+        if (is_inexact(t))
           x.set(i, std::uniform_real_distribution<double>(lo, hi)(random));
         else
           x.set(i,
                 static_cast<double>(std::uniform_int_distribution<int64_t>(std::lround(lo), std::lround(hi))(random)));
         break;
       case Domain::distinct:
-        x.set(i, is_floating(t) ? (place - static_cast<double>(n / 2)) / 4
+        x.set(i, is_inexact(t) ? (place - static_cast<double>(n / 2)) / 4
                  : is_signed(t) ? place - static_cast<double>(n / 2)
                                 : place);
         break;
@@ -105,6 +133,7 @@ const std::vector<Row>& rows() {
   static const std::vector<Row> all = [] {
     std::vector<Row> out;
     add_elementwise_rows(out);
+    add_complex_rows(out);
     add_shape_rows(out);
     add_index_rows(out);
     add_reduce_rows(out);
@@ -198,7 +227,7 @@ HostArrays make_inputs(const Sample& sample, uint32_t seed) {
 
 RefArray to_reference(const HostArray& x) {
   RefArray out(x.type);
-  with_stored_dtype(x.type.dtype, [&]<class T>() {
+  x.with_dtype_of_parts([&]<class T>() {
     for (size_t i = 0; i < out.data.size(); ++i) {
       if constexpr (is_half<T> || is_float8_type<T>)
         out.data[i] = static_cast<float>(x.buffer->as<T>()[i]);
@@ -211,7 +240,7 @@ RefArray to_reference(const HostArray& x) {
 
 HostArray from_reference(const RefArray& x) {
   HostArray out(x.type);
-  with_stored_dtype(x.type.dtype, [&]<class T>() {
+  out.with_dtype_of_parts([&]<class T>() {
     for (size_t i = 0; i < x.data.size(); ++i) {
       if constexpr (is_half<T> || is_float8_type<T>)
         out.buffer->as<T>()[i] = T(static_cast<float>(x.data[i]));
@@ -233,8 +262,10 @@ double tolerance(DType t) {
     case f16:
       return 0x1p-10;
     case f32:
+    case c64:
       return 1e-5;
     case f64:
+    case c128:
       return 1e-12;
     default:
       return 0;
@@ -243,7 +274,7 @@ double tolerance(DType t) {
 
 void expect_close(const HostArray& got, const HostArray& wanted, bool relative) {
   ASSERT_EQ(to_string(got.type), to_string(wanted.type));
-  if (!is_floating(got.type.dtype)) {
+  if (!is_inexact(got.type.dtype)) {
     const bool same = same_bits(got, wanted);
     ASSERT_TRUE(same) << "got " << testing::PrintToString(got.values()) << "\nwanted "
                       << testing::PrintToString(wanted.values());
@@ -253,7 +284,7 @@ void expect_close(const HostArray& got, const HostArray& wanted, bool relative) 
   for (int64_t i = 0; i < wanted.size() && !relative; ++i)
     if (std::isfinite(wanted.get(i))) scale = std::max({scale, 1.0, std::abs(wanted.get(i))});
   // The rounding error of subnormal results.
-  const double least = got.type.dtype == f16 ? 0x1p-24 : got.type.dtype == f64 ? 0x1p-1060 : 0x1p-133;
+  const double least = got.type.dtype == f16 ? 0x1p-24 : got.part() == f64 ? 0x1p-1060 : 0x1p-133;
   const double allowed = tolerance(got.type.dtype);
   for (int64_t i = 0; i < got.size(); ++i) {
     const double a = got.get(i), b = wanted.get(i);

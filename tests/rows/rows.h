@@ -11,14 +11,16 @@
 
 namespace lockstep {
 
-// Holds every i64, u32 and f64 exactly.
+// Holds every i64, u64 and f64 exactly.
 using Real = long double;
 
 struct RefArray {
   Type type;
   std::vector<Real> data;
 
-  explicit RefArray(Type t) : type(std::move(t)), data(static_cast<size_t>(count(type.shape))) {}
+  // Complex elements are two numbers: the real and the imaginary part.
+  explicit RefArray(Type t)
+      : type(std::move(t)), data(static_cast<size_t>(count(type.shape) * (is_complex(type.dtype) ? 2 : 1))) {}
   const Shape& shape() const { return type.shape; }
   Real& at(const Dims& index) { return data[static_cast<size_t>(position(type.shape, index))]; }
   Real at(const Dims& index) const { return data[static_cast<size_t>(position(type.shape, index))]; }
@@ -80,6 +82,7 @@ std::pair<uint32_t, uint32_t> threefry_block(uint32_t k0, uint32_t k1, uint32_t 
 
 // The families, each adding its rows.
 void add_elementwise_rows(std::vector<Row>&);
+void add_complex_rows(std::vector<Row>&);  // after add_elementwise_rows(): adds samples to its rows
 void add_shape_rows(std::vector<Row>&);
 void add_index_rows(std::vector<Row>&);
 void add_reduce_rows(std::vector<Row>&);
@@ -98,7 +101,7 @@ Program program_of(const Op&, const Sample&);
 // leading dimension of `devices`. `devices` 0: the program itself.
 Program for_all_devices(const Program&, int64_t devices);
 
-// The sample with every floating type replaced by f64, in operands, attributes and nested programs.
+// The sample with every floating type replaced by f64, and c64 by c128, in operands, attributes and nested programs.
 Sample in_f64(const Sample&);
 
 HostArrays make_inputs(const Sample&, uint32_t seed);

@@ -99,10 +99,10 @@ double weighted(const Program& p, const HostArrays& inputs, const HostArrays& ct
   double sum = 0;
   size_t next = 0;
   for (const HostArray& part : y) {
-    if (!is_floating(part.type.dtype)) continue;
+    if (!is_inexact(part.type.dtype)) continue;
     const HostArray& ct = cts[next++];
     for (int64_t i = 0; i < part.size(); ++i)
-      if (std::isfinite(part.get(i))) sum += ct.get(i) * part.get(i);
+      if (std::isfinite(part.get(i))) sum += pairing_sign(ct, i) * ct.get(i) * part.get(i);
   }
   return sum;
 }
@@ -117,7 +117,7 @@ void expect_gradient_along(const Program& one, const HostArrays& inputs, const s
   HostArrays args = inputs, cts;
   uint32_t seed = 50;
   for (const Type& t : p.output_types())
-    if (is_floating(t.dtype)) cts.push_back(normal_numbers(t, ++seed));
+    if (is_inexact(t.dtype)) cts.push_back(normal_numbers(t, ++seed));
   args.insert(args.end(), cts.begin(), cts.end());
   const HostArrays results = planned(both, args);
   constexpr double kStep = 1e-5;
@@ -131,7 +131,7 @@ void expect_gradient_along(const Program& one, const HostArrays& inputs, const s
     up[i] = copy_of(inputs[i]);
     down[i] = copy_of(inputs[i]);
     for (int64_t k = 0; k < direction.size(); ++k) {
-      along += gradient.get(k) * direction.get(k);
+      along += pairing_sign(gradient, k) * gradient.get(k) * direction.get(k);
       scale += std::abs(gradient.get(k) * direction.get(k));
       up[i].set(k, inputs[i].get(k) + kStep * direction.get(k));
       down[i].set(k, inputs[i].get(k) - kStep * direction.get(k));
@@ -143,7 +143,7 @@ void expect_gradient_along(const Program& one, const HostArrays& inputs, const s
 
 std::vector<bool> differentiable(const Sample& sample) {
   std::vector<bool> wanted;
-  for (const Operand& operand : sample.in) wanted.push_back(is_floating(operand.type.dtype) && operand.differentiable);
+  for (const Operand& operand : sample.in) wanted.push_back(is_inexact(operand.type.dtype) && operand.differentiable);
   return wanted;
 }
 

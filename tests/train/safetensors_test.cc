@@ -45,6 +45,7 @@ TEST_F(Safetensors, RoundTrips) {
   int64_t offset = 0;
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<DType>(i);
+    if (dtype == c128) continue;
     for (const Shape& shape : {Shape{}, Shape{0, 3}, Shape{3}, Shape{2, 1, 2}}) {
       tensors.push_back({fmt::format("{} \"{}\" \u00e4\x01", name(dtype), to_string(shape)), {dtype, shape}, offset});
       offset = tensors.back().end();
@@ -56,6 +57,11 @@ TEST_F(Safetensors, RoundTrips) {
   EXPECT_EQ(header.metadata, metadata);
   EXPECT_EQ(header.data_begin, static_cast<int64_t>(text.size()));
   EXPECT_EQ(header.tensors, tensors);
+}
+
+TEST_F(Safetensors, HasNoC128) {
+  EXPECT_THROWS(encode_safetensors({{"z", {c128, {1}}, 0}}, {}), Error,
+                "safetensors: the format has no element type for c128; save real() and imag(), or cast it to c64");
 }
 
 TEST_F(Safetensors, FileWithoutTensorsIsRead) {

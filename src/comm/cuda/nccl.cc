@@ -35,10 +35,12 @@ std::string describe_error(ncclResult_t result, ncclComm_t comm) {
                      more && *more ? fmt::format(" ({})", more) : "");
 }
 
-// Whether an operation must not use NCCL. A Comm promises that max and min of values with a NaN are NaN; NCCL does not.
+// Whether an operation must not use NCCL. A Comm promises that max and min of values with a NaN are NaN; NCCL does not,
+// and it has no 16-bit integers.
 bool needs_host(const Operation& operation) {
   const bool reduces = operation.kind == Kind::all_reduce || operation.kind == Kind::reduce_scatter;
   return operation.kind == Kind::barrier ||
+         (reduces && (operation.dtype == DType::i16 || operation.dtype == DType::u16)) ||
          (reduces && is_floating(operation.dtype) && operation.reduction != Reduction::sum);
 }
 

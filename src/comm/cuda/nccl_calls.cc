@@ -18,7 +18,15 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::u8:
     case DType::f8_e4m3:  // only moved
     case DType::f8_e5m2:
+    case DType::i16:
+    case DType::u16:
+    case DType::c64:
+    case DType::c128:
       return ncclUint8;
+    case DType::i8:
+      return ncclInt8;
+    case DType::u64:
+      return ncclUint64;
     case DType::i32:
       return ncclInt32;
     case DType::i64:

@@ -1,7 +1,5 @@
 #include "data/tables/npy.h"
 
-#include <cstring>
-
 #include "base/check.h"
 
 namespace lockstep::detail {
@@ -16,16 +14,6 @@ NpyHeader checked_header(const std::string& path, FileSystem& files) {
     throw_error("read {}: it has no elements: its shape is {}; save an array with examples", path,
                 to_string(header.shape));
   return header;
-}
-
-template <class From>
-void widen_to_i32(std::byte* data, int64_t count) {
-  for (int64_t i = count; i-- > 0;) {
-    From value;
-    std::memcpy(&value, data + i * static_cast<int64_t>(sizeof(From)), sizeof(From));
-    const int32_t wide = value;
-    std::memcpy(data + i * static_cast<int64_t>(sizeof(wide)), &wide, sizeof(wide));
-  }
 }
 
 // NumPy's bool is one byte; any value but 0 is true.
@@ -47,27 +35,16 @@ Type NpyFile::example() const {
 
 void NpyFile::read(std::span<const int64_t> rows, std::byte* out) const {
   rows_.read(rows, out);
-  widen(out, std::ssize(rows) * elements_);
+  normalize(out, std::ssize(rows) * elements_);
 }
 
 void NpyFile::read_range(int64_t first, int64_t count, std::byte* out) const {
   rows_.read_range(first, count, out);
-  widen(out, count * elements_);
+  normalize(out, count * elements_);
 }
 
-void NpyFile::widen(std::byte* data, int64_t count) const {
-  switch (header_.element) {
-    case NpyElement::b1:
-      return normalize_bools(data, count);
-    case NpyElement::i1:
-      return widen_to_i32<int8_t>(data, count);
-    case NpyElement::u2:
-      return widen_to_i32<uint16_t>(data, count);
-    case NpyElement::i2:
-      return widen_to_i32<int16_t>(data, count);
-    default:
-      return;
-  }
+void NpyFile::normalize(std::byte* data, int64_t count) const {
+  if (header_.element == NpyElement::b1) normalize_bools(data, count);
 }
 
 }  // namespace lockstep::detail

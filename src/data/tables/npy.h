@@ -13,8 +13,8 @@
 
 namespace lockstep::detail {
 
-// The element types of files. Arrays have fewer: small integers become i32.
-enum class NpyElement { b1, u1, i1, u2, i2, u4, i4, i8, f2, f4, f8 };
+// The element types of files.
+enum class NpyElement { b1, u1, i1, u2, i2, u4, i4, u8, i8, f2, f4, f8, c8, c16 };
 
 struct NpyHeader {
   NpyElement element = NpyElement::f4;
@@ -25,7 +25,7 @@ struct NpyHeader {
 int64_t npy_size_of(NpyElement element);
 // "uint8", "float32": NumPy's name.
 std::string npy_name(NpyElement element);
-// The type of an array with these elements: u1 u8, i1 i2 u2 i4 i32, i8 i64, f2 f16, f4 f32, f8 f64, b1 bool, u4 u32.
+// The type of an array with these elements: u2 is u16, i8 i64, f4 f32, c8 c64.
 DType npy_dtype(NpyElement element);
 
 // Reads and checks the header, and that the file has the declared size. Throws Error when the file is not a .npy file, is
@@ -50,8 +50,8 @@ class NpyFile {
   void read_range(int64_t first, int64_t count, std::byte* out) const;
 
  private:
-  // Converts `count` elements that begin at `data`, in place from the end on: elements never become smaller.
-  void widen(std::byte* data, int64_t count) const;
+  // Makes `count` elements that begin at `data` valid elements of arrays, in place: bools are 0 or 1.
+  void normalize(std::byte* data, int64_t count) const;
 
   std::string path_;
   NpyHeader header_;

@@ -15,7 +15,7 @@ std::vector<int32_t> checked_labels(const NpyFile& file) {
   std::vector<int32_t> out;
   out.reserve(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<int64_t>(values[i]);
+    const auto value = static_cast<int64_t>(values[i]);  // from 2^63 on, negative
     if (value < 0 || value >= std::numeric_limits<int32_t>::max())
       throw_error("read {}: label {} at position {}; labels are numbers from 0 to the number of classes - 1",
                   file.path(), value, i);
@@ -34,6 +34,14 @@ std::vector<int32_t> read_npy_labels(const NpyFile& file) {
     case DType::boolean:
     case DType::u8:
       return checked_labels<uint8_t>(file);
+    case DType::i8:
+      return checked_labels<int8_t>(file);
+    case DType::i16:
+      return checked_labels<int16_t>(file);
+    case DType::u16:
+      return checked_labels<uint16_t>(file);
+    case DType::u64:
+      return checked_labels<uint64_t>(file);
     case DType::i32:
       return checked_labels<int32_t>(file);
     case DType::u32:

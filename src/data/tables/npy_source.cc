@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "data/images/labelled_images.h"
 #include "data/tables/npy.h"
+#include "lockstep/complex.h"
 #include "lockstep/table_data.h"
 
 namespace lockstep {
@@ -60,6 +61,18 @@ Array read_array(const NpyFile& file) {
       return read_bools(file);
     case DType::u8:
       return read_array_as<uint8_t>(file);
+    case DType::i8:
+      return read_array_as<int8_t>(file);
+    case DType::i16:
+      return read_array_as<int16_t>(file);
+    case DType::u16:
+      return read_array_as<uint16_t>(file);
+    case DType::u64:
+      return read_array_as<uint64_t>(file);
+    case DType::c64:
+      return read_array_as<std::complex<float>>(file);
+    case DType::c128:
+      return read_array_as<std::complex<double>>(file);
     case DType::i32:
       return read_array_as<int32_t>(file);
     case DType::u32:

@@ -39,6 +39,21 @@ std::vector<float> read_numbers(const NpyFile& file) {
       case DType::u8:
         append_numbers<uint8_t>(file, out);
         break;
+      case DType::i8:
+        append_numbers<int8_t>(file, out);
+        break;
+      case DType::i16:
+        append_numbers<int16_t>(file, out);
+        break;
+      case DType::u16:
+        append_numbers<uint16_t>(file, out);
+        break;
+      case DType::u64:
+        append_numbers<uint64_t>(file, out);
+        break;
+      case DType::c64:
+      case DType::c128:
+        throw_error("read {}: its elements are complex; a table has real numbers: save x.real and x.imag", file.path());
       case DType::i32:
         append_numbers<int32_t>(file, out);
         break;

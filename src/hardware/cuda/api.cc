@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "hardware/cuda/dnn.h"
+#include "hardware/cuda/fft.h"
 #include "hardware/cuda/nccl.h"
 #include "lockstep/error.h"
 
@@ -109,6 +110,19 @@ const CudaDnn* cuda_dnn() {
 }
 #endif
 
+#ifdef LOCKSTEP_WITH_CUFFT
+const CudaFftLibrary* cuda_fft() {
+  static const CudaFftLibrary* const loaded = [] {
+    auto* out = new CudaFftLibrary;
+    Library library("cufft", {"12", "11"});
+#define FFT(name) library.find(out->name, #name);
+#include "hardware/cuda/functions.def"
+    return library.handle ? out : nullptr;
+  }();
+  return loaded;
+}
+#endif
+
 #ifdef LOCKSTEP_WITH_NCCL
 const CudaNccl* cuda_nccl() {
   static const CudaNccl* const loaded = [] {
@@ -137,6 +151,7 @@ std::vector<GpuLibrary> cuda_libraries() {
     out.push_back({name, library.handle ? library.name : "", library.failure, without});
   };
   add("cudnn", "9", "convolutions are slow; install cuDNN 9 for CUDA 13 (libcudnn9-cuda-13)");
+  add("cufft", "12", "Fourier transforms are computed on the host; install cuFFT of CUDA 13");
   add("nccl", "2", "GPUs exchange data through host memory, slowly; install NCCL 2.18 or newer (libnccl2)");
   return out;
 }

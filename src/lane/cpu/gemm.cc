@@ -110,8 +110,8 @@ TileExtents choose_tiles(const GemmSpec& spec, const HalfKernel* kernel, int64_t
 template <class F>
 void dispatch_gemm(DType dtype, F f) {
   with_dtype(dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, bool>)
-      throw_error("matrix product: operands of dtype {}; convert them to a number type first", name(dtype));
+    if constexpr (std::is_same_v<T, bool> || is_converted_integer<T>)
+      throw_error("matrix product: operands of dtype {}; convert them to i32, i64 or a float first", name(dtype));
     else
       f(T{});
   });

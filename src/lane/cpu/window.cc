@@ -57,8 +57,8 @@ void dispatch(const char* what, const WindowSpec& spec, F f) {
   for (const int64_t stride : spec.stride)
     if (stride < 1) throw_error("{}: a stride of {}; it must be at least 1", what, stride);
   with_dtype(spec.dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, bool>)
-      throw_error("{}: an array of dtype {}; convert it to a number type first", what, name(spec.dtype));
+    if constexpr (std::is_same_v<T, bool> || is_converted_integer<T>)
+      throw_error("{}: an array of dtype {}; convert it to i32, i64 or a float first", what, name(spec.dtype));
     else
       f(T{});
   });

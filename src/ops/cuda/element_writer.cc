@@ -14,7 +14,7 @@ namespace {
 
 // The exact text of a constant of the register type.
 std::string constant_text(const Attr& value, DType dtype) {
-  char bytes[8] = {};
+  alignas(16) char bytes[16] = {};
   encode_element(value, dtype, bytes);
   uint64_t u = 0;
   uint32_t v = 0;
@@ -29,10 +29,18 @@ std::string constant_text(const Attr& value, DType dtype) {
     case DType::bf16:
     case DType::f16:
       return fmt::format("__builtin_bit_cast(float, {}u)", v);
+    case DType::c64:
+      return fmt::format("math::Complex<float>{{__builtin_bit_cast(float, {}u), 0.0f}}", v);
+    case DType::c128:
+      return fmt::format("math::Complex<double>{{__builtin_bit_cast(double, {}ull), 0.0}}", u);
     case DType::i64:
-      return fmt::format("int64_t({}ull)", u);
+    case DType::u64:
+      return fmt::format("{}({}ull)", memory_type(dtype), u);
+    case DType::i8:
+    case DType::i16:
+    case DType::u16:
     case DType::i32:
-      return fmt::format("int32_t({}u)", v);
+      return fmt::format("{}({}u)", memory_type(dtype), v);
     default:
       return fmt::format("{}({}u)", memory_type(dtype), v & (dtype == DType::u32 ? 0xffffffffu : 0xffu));
   }

@@ -31,6 +31,7 @@ template <bool kGreatest>
 Kernel arg_cuda(const KernelSpec& spec) {
   return arg_kernel_cuda(kGreatest, spec);
 }
+Kernel fft_cuda(const KernelSpec&);
 Kernel full_cuda(const KernelSpec&);
 Kernel iota_cuda(const KernelSpec&);
 Kernel gather_cuda(const KernelSpec&);

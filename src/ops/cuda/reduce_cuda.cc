@@ -357,7 +357,7 @@ std::optional<CudaStep> arg_step(const GpuTask& task, const GpuTarget&) {
       fmt::arg("at_once", at_once), fmt::arg("lanes", lanes), fmt::arg("memory", memory_type(x.dtype)),
       fmt::arg("type", register_name(x.dtype)), fmt::arg("results", results), fmt::arg("n", n),
       fmt::arg("inner", inner), fmt::arg("beyond", kGreatest ? ">" : "<"),
-      fmt::arg("shuffled", x.dtype == DType::boolean || x.dtype == DType::u8 ? "int(best)" : "best"));
+      fmt::arg("shuffled", size_of(x.dtype) < 4 && !is_floating(x.dtype) ? "int(best)" : "best"));
   return step;
 }
 

@@ -40,12 +40,24 @@ inline const char* memory_type(DType dtype) {
       return "bf16";
     case DType::f16:
       return "f16";
+    case DType::c64:
+      return "math::Complex<float>";
+    case DType::c128:
+      return "math::Complex<double>";
+    case DType::i8:
+      return "int8_t";
+    case DType::i16:
+      return "int16_t";
     case DType::i32:
       return "int32_t";
     case DType::i64:
       return "int64_t";
     case DType::u8:
       return "uint8_t";
+    case DType::u16:
+      return "uint16_t";
+    case DType::u64:
+      return "uint64_t";
     case DType::u32:
       return "uint32_t";
     case DType::boolean:

@@ -55,6 +55,11 @@ Loop Loops::with_uniform(Loop loop, size_t operand) const {
   return loop;
 }
 
+Loop Loops::convert(DType from, DType to) const {
+  if (is_narrow(to) && is_integer(to) && is_floating(from)) return clamp[from == DType::f64][narrow_index(to)];
+  return cast[register_index(from)][register_index(register_type(to))];
+}
+
 const Loops& loops() {
   static const Loops& best = *all_loops().back();
   return best;

@@ -1,8 +1,9 @@
 // The vectorized loops of elementwise ops, compiled once per instruction set and selected at run time. Immutable
 // tables, safe from any thread.
 //
-// Loops work on register types: bool (one byte, 0 or 1), u8, i32, i64, u32, f32, f64. Smaller floats are widened to f32
-// when loaded, rounded after each operation and narrowed when stored.
+// Loops work on register types: bool (one byte, 0 or 1), u8, u32, u64, i32, i64, f32, f64, c64, c128. Smaller floats are
+// widened to f32 when loaded, rounded after each operation and narrowed when stored. In the same way i8, i16 and u16 are
+// computed in i32 and wrap.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +27,32 @@ enum class LoopId : uint8_t {
   count
 };
 
-inline constexpr int kRegisterTypes = 7;
+inline constexpr DType kRegisterTypeList[] = {DType::boolean, DType::u8,  DType::u32, DType::u64, DType::i32,
+                                              DType::i64,     DType::f32, DType::f64, DType::c64, DType::c128};
+inline constexpr int kRegisterTypes = 10;
 
 // The type in which elements of `t` are computed.
-constexpr DType register_type(DType t) { return t >= DType::f8_e4m3 && t < DType::f32 ? DType::f32 : t; }
+constexpr DType register_type(DType t) {
+  if (t == DType::i8 || t == DType::i16 || t == DType::u16) return DType::i32;
+  return t >= DType::f8_e4m3 && t < DType::f32 ? DType::f32 : t;
+}
 
-// The floats below f32, which tables of `narrow` and `round` have: 0 to 3.
-inline constexpr int kSmallFloats = 4;
-constexpr bool is_small_float(DType t) { return register_type(t) != t; }
-constexpr size_t small_float_index(DType t) { return static_cast<size_t>(t) - static_cast<size_t>(DType::f8_e4m3); }
+// The types that are wider in registers, which the tables `narrow` and `round` have.
+inline constexpr DType kNarrowTypeList[] = {DType::f8_e4m3, DType::f8_e5m2, DType::bf16, DType::f16,
+                                            DType::i8,      DType::i16,     DType::u16};
+inline constexpr int kNarrowTypes = 7;
+constexpr bool is_narrow(DType t) { return register_type(t) != t; }
 
-// 0 to 6. REQUIRES: t is a register type.
+// The place of a type in its list. REQUIRES: it is there.
+constexpr size_t narrow_index(DType t) {
+  size_t i = 0;
+  while (kNarrowTypeList[i] != t) ++i;
+  return i;
+}
 constexpr int register_index(DType t) {
-  const int i = static_cast<int>(t);
-  return i <= static_cast<int>(DType::u32) ? i : i - kSmallFloats;
+  int i = 0;
+  while (kRegisterTypeList[i] != t) ++i;
+  return i;
 }
 
 // Fills dst[0, n) with src[0], src[stride], ... converted to the register type; stride counts elements and may
@@ -53,12 +66,18 @@ struct Loops {
   // [operand][op][type].
   Loop uniform[2][static_cast<int>(LoopId::count)][kRegisterTypes];
   Loop select[kRegisterTypes];                // by register type of the branches
-  Loop cast[kRegisterTypes][kRegisterTypes];  // [from][to]
+  Loop cast[kRegisterTypes][kRegisterTypes];  // [from][to]; complex types only among themselves, else null
+  Loop clamp[2][kNarrowTypes];                // [f32, f64] -> i32 in the range of a narrow integer; null for floats
+  Loop make_complex[2];                       // f32, f64: (re, im) -> complex
+  Loop real[2], imag[2], abs[2], angle[2];    // c64, c128
   LoadRow load[kDTypeCount];
-  Loop narrow[kSmallFloats];  // f32 -> a smaller float in memory
-  Loop round[kSmallFloats];   // f32 -> f32 rounded to the precision of a smaller float
+  Loop narrow[kNarrowTypes];  // register type -> a narrow type in memory
+  Loop round[kNarrowTypes];   // register type -> the same, rounded or wrapped to the values of a narrow type
   NormLoops<float> norm_f32;
   NormLoops<double> norm_f64;
+
+  // The loop of a cast from a register type to any type.
+  Loop convert(DType from, DType to) const;
 
   // `loop`, or its faster variant if operand `operand` is one repeated element.
   Loop with_uniform(Loop loop, size_t operand) const;

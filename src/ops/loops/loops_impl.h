@@ -16,17 +16,29 @@ struct floating {
   template <class T>
   static constexpr bool has = math::is_float<T>;
 };
+struct analytic {
+  template <class T>
+  static constexpr bool has = math::is_float<T> || math::is_complex<T>;
+};
 struct integers {
   template <class T>
   static constexpr bool has = math::is_int<T>;
 };
 struct numeric {
   template <class T>
+  static constexpr bool has = math::is_float<T> || math::is_int<T>;
+};
+struct arithmetic {
+  template <class T>
   static constexpr bool has = !math::is_bool<T>;
 };
 struct integral {
   template <class T>
-  static constexpr bool has = !math::is_float<T>;
+  static constexpr bool has = math::is_int<T> || math::is_bool<T>;
+};
+struct ordered {
+  template <class T>
+  static constexpr bool has = !math::is_complex<T>;
 };
 struct any {
   template <class T>
@@ -187,6 +199,60 @@ struct cast_f {
   }
 };
 
+// A float as an i32 in the range of a narrow integer.
+template <class Narrow>
+struct clamp_f {
+  static constexpr int kCost = 1;
+  template <class T>
+  LOCKSTEP_INLINE int32_t call(T x) {
+    return math::cast<Narrow>(x);
+  }
+};
+
+template <class To, class From>
+constexpr Loop cast_or_null() {
+  if constexpr (math::is_complex<To> == math::is_complex<From>)
+    return unary_loop<cast_f<To>, From>;
+  else
+    return nullptr;
+}
+
+struct make_complex_f {
+  static constexpr int kCost = 1;
+  template <class T>
+  LOCKSTEP_INLINE math::Complex<T> call(T re, T im) {
+    return {re, im};
+  }
+};
+struct real_f {
+  static constexpr int kCost = 1;
+  template <class T>
+  LOCKSTEP_INLINE T call(math::Complex<T> x) {
+    return x.re;
+  }
+};
+struct complex_abs_f {
+  static constexpr int kCost = 8;
+  template <class T>
+  LOCKSTEP_INLINE T call(math::Complex<T> x) {
+    return math::abs(x);
+  }
+};
+struct complex_angle_f {
+  static constexpr int kCost = 8;
+  template <class T>
+  LOCKSTEP_INLINE T call(math::Complex<T> x) {
+    return math::angle(x);
+  }
+};
+struct imag_f {
+  static constexpr int kCost = 1;
+  template <class T>
+  LOCKSTEP_INLINE T call(math::Complex<T> x) {
+    return x.im;
+  }
+};
+
 template <class F, class T>
 constexpr Loop unary_or_null() {
   if constexpr (F::Set::template has<T>)
@@ -253,18 +319,29 @@ LOCKSTEP_INLINE F16Bits narrow(float x, F16Bits) {
   return {static_cast<uint16_t>(((u >> 16) & 0x8000u) | (magnitude >= 0x477ff000u ? large : finite))};
 }
 
+// Integers below i32 are registers of i32.
+LOCKSTEP_INLINE int32_t widen(int8_t x) { return x; }
+LOCKSTEP_INLINE int32_t widen(int16_t x) { return x; }
+LOCKSTEP_INLINE int32_t widen(uint16_t x) { return x; }
+LOCKSTEP_INLINE int8_t narrow(int32_t x, int8_t) { return static_cast<int8_t>(x); }
+LOCKSTEP_INLINE int16_t narrow(int32_t x, int16_t) { return static_cast<int16_t>(x); }
+LOCKSTEP_INLINE uint16_t narrow(int32_t x, uint16_t) { return static_cast<uint16_t>(x); }
+
+template <class Small>
+using RegisterOf = decltype(widen(Small()));
+
 template <class Small>
 void narrow_loop(void* out, const void* const* in, int64_t n) {
   auto* y = static_cast<Small*>(out);
-  const auto* x = static_cast<const float*>(in[0]);
+  const auto* x = static_cast<const RegisterOf<Small>*>(in[0]);
   LOCKSTEP_VECTORIZE
   for (int64_t i = 0; i < n; ++i) y[i] = narrow(x[i], Small());
 }
 
 template <class Small>
 void round_loop(void* out, const void* const* in, int64_t n) {
-  auto* y = static_cast<float*>(out);
-  const auto* x = static_cast<const float*>(in[0]);
+  auto* y = static_cast<RegisterOf<Small>*>(out);
+  const auto* x = static_cast<const RegisterOf<Small>*>(in[0]);
   LOCKSTEP_VECTORIZE
   for (int64_t i = 0; i < n; ++i) y[i] = widen(narrow(x[i], Small()));
 }
@@ -290,34 +367,40 @@ void load_row(void* dst, const void* src, int64_t stride, int64_t n) {
   }
 }
 
+using Complex64 = math::Complex<float>;
+using Complex128 = math::Complex<double>;
+
 constexpr Loops make_loops() {
-#define LOCKSTEP_FROM(T)                                                                               \
-  {                                                                                                    \
-    unary_loop<cast_f<bool>, T>, unary_loop<cast_f<uint8_t>, T>, unary_loop<cast_f<int32_t>, T>,       \
-        unary_loop<cast_f<int64_t>, T>, unary_loop<cast_f<uint32_t>, T>, unary_loop<cast_f<float>, T>, \
-        unary_loop<cast_f<double>, T>                                                                  \
+// M(T) for each register type, in the order of kRegisterTypeList.
+#define LOCKSTEP_EACH(M) \
+  {M(bool), M(uint8_t), M(uint32_t), M(uint64_t), M(int32_t), M(int64_t), M(float), M(double), M(Complex64), M(Complex128)}
+#define LOCKSTEP_SELECT(T) select_loop<T>
+#define LOCKSTEP_FROM(T)                                                                                        \
+  {                                                                                                             \
+    cast_or_null<bool, T>(), cast_or_null<uint8_t, T>(), cast_or_null<uint32_t, T>(),                           \
+        cast_or_null<uint64_t, T>(), cast_or_null<int32_t, T>(), cast_or_null<int64_t, T>(),                    \
+        cast_or_null<float, T>(), cast_or_null<double, T>(), cast_or_null<Complex64, T>(),                      \
+        cast_or_null<Complex128, T>()                                                                           \
   }
-#define LOCKSTEP_UNARY_ROW(name, ...)                                                                           \
-  {unary_or_null<name##_f, bool>(),    unary_or_null<name##_f, uint8_t>(),  unary_or_null<name##_f, int32_t>(), \
-   unary_or_null<name##_f, int64_t>(), unary_or_null<name##_f, uint32_t>(), unary_or_null<name##_f, float>(),   \
-   unary_or_null<name##_f, double>()},
-#define LOCKSTEP_BINARY_ROW(name, ...)                                                                             \
-  {binary_or_null<name##_f, bool>(),    binary_or_null<name##_f, uint8_t>(),  binary_or_null<name##_f, int32_t>(), \
-   binary_or_null<name##_f, int64_t>(), binary_or_null<name##_f, uint32_t>(), binary_or_null<name##_f, float>(),   \
-   binary_or_null<name##_f, double>()},
+#define LOCKSTEP_UNARY_ROW(name, ...)                                                                              \
+  {unary_or_null<name##_f, bool>(),     unary_or_null<name##_f, uint8_t>(), unary_or_null<name##_f, uint32_t>(),  \
+   unary_or_null<name##_f, uint64_t>(), unary_or_null<name##_f, int32_t>(), unary_or_null<name##_f, int64_t>(),   \
+   unary_or_null<name##_f, float>(),    unary_or_null<name##_f, double>(),  unary_or_null<name##_f, Complex64>(), \
+   unary_or_null<name##_f, Complex128>()},
+#define LOCKSTEP_BINARY_ROW(name, ...)                                                                                \
+  {binary_or_null<name##_f, bool>(),     binary_or_null<name##_f, uint8_t>(), binary_or_null<name##_f, uint32_t>(),  \
+   binary_or_null<name##_f, uint64_t>(), binary_or_null<name##_f, int32_t>(), binary_or_null<name##_f, int64_t>(),   \
+   binary_or_null<name##_f, float>(),    binary_or_null<name##_f, double>(),  binary_or_null<name##_f, Complex64>(), \
+   binary_or_null<name##_f, Complex128>()},
 #define UNARY LOCKSTEP_UNARY_ROW
 #define PREDICATE LOCKSTEP_UNARY_ROW
 #define BINARY LOCKSTEP_BINARY_ROW
 #define COMPARE LOCKSTEP_BINARY_ROW
 #define LOCKSTEP_NO_ROW(...) {},
-#define LOCKSTEP_UNIFORM_ROW(kUniform, name)     \
-  {nullptr,                                      \
-   nullptr,                                      \
-   nullptr,                                      \
-   nullptr,                                      \
-   nullptr,                                      \
-   uniform_or_null<name##_f, float, kUniform>(), \
-   uniform_or_null<name##_f, double, kUniform>()},
+#define LOCKSTEP_UNIFORM_ROW(kUniform, name)                                                                       \
+  {nullptr, nullptr,                                      nullptr,                                       nullptr, \
+   nullptr, nullptr,                                      uniform_or_null<name##_f, float, kUniform>(),           \
+   uniform_or_null<name##_f, double, kUniform>(), nullptr, nullptr},
 #define LOCKSTEP_FIRST_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(0, name)
 #define LOCKSTEP_SECOND_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(1, name)
   return {
@@ -338,14 +421,25 @@ constexpr Loops make_loops() {
 #define COMPARE LOCKSTEP_SECOND_ROW
 #include "ops/elementwise.def"
        }},
-      {select_loop<bool>, select_loop<uint8_t>, select_loop<int32_t>, select_loop<int64_t>, select_loop<uint32_t>,
-       select_loop<float>, select_loop<double>},
-      {LOCKSTEP_FROM(bool), LOCKSTEP_FROM(uint8_t), LOCKSTEP_FROM(int32_t), LOCKSTEP_FROM(int64_t),
-       LOCKSTEP_FROM(uint32_t), LOCKSTEP_FROM(float), LOCKSTEP_FROM(double)},
-      {load_row<bool>, load_row<uint8_t>, load_row<int32_t>, load_row<int64_t>, load_row<uint32_t>, load_row<E4M3Bits>,
-       load_row<E5M2Bits>, load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>},
-      {narrow_loop<E4M3Bits>, narrow_loop<E5M2Bits>, narrow_loop<Bf16Bits>, narrow_loop<F16Bits>},
-      {round_loop<E4M3Bits>, round_loop<E5M2Bits>, round_loop<Bf16Bits>, round_loop<F16Bits>},
+      LOCKSTEP_EACH(LOCKSTEP_SELECT),
+      LOCKSTEP_EACH(LOCKSTEP_FROM),
+      {{nullptr, nullptr, nullptr, nullptr, unary_loop<clamp_f<int8_t>, float>, unary_loop<clamp_f<int16_t>, float>,
+        unary_loop<clamp_f<uint16_t>, float>},
+       {nullptr, nullptr, nullptr, nullptr, unary_loop<clamp_f<int8_t>, double>, unary_loop<clamp_f<int16_t>, double>,
+        unary_loop<clamp_f<uint16_t>, double>}},
+      {binary_loop<make_complex_f, float>, binary_loop<make_complex_f, double>},
+      {unary_loop<real_f, Complex64>, unary_loop<real_f, Complex128>},
+      {unary_loop<imag_f, Complex64>, unary_loop<imag_f, Complex128>},
+      {unary_loop<complex_abs_f, Complex64>, unary_loop<complex_abs_f, Complex128>},
+      {unary_loop<complex_angle_f, Complex64>, unary_loop<complex_angle_f, Complex128>},
+      {load_row<bool>, load_row<uint8_t>, load_row<uint16_t>, load_row<uint32_t>, load_row<uint64_t>, load_row<int8_t>,
+       load_row<int16_t>, load_row<int32_t>, load_row<int64_t>, load_row<E4M3Bits>, load_row<E5M2Bits>,
+       load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>, load_row<Complex64>,
+       load_row<Complex128>},
+      {narrow_loop<E4M3Bits>, narrow_loop<E5M2Bits>, narrow_loop<Bf16Bits>, narrow_loop<F16Bits>, narrow_loop<int8_t>,
+       narrow_loop<int16_t>, narrow_loop<uint16_t>},
+      {round_loop<E4M3Bits>, round_loop<E5M2Bits>, round_loop<Bf16Bits>, round_loop<F16Bits>, round_loop<int8_t>,
+       round_loop<int16_t>, round_loop<uint16_t>},
       make_norm_loops<float>(),
       make_norm_loops<double>()};
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ops/loops/complex_scalar.h"
 #include "ops/math.h"
 
 namespace lockstep::math {
@@ -15,7 +16,7 @@ inline constexpr bool is_float = std::is_floating_point_v<T>;
 template <class T>
 inline constexpr bool is_bool = std::is_same_v<T, bool>;
 template <class T>
-inline constexpr bool is_int = std::is_integral_v<T> && !is_bool<T>;
+inline constexpr bool is_int = std::is_integral_v<T> && !is_bool<T> && !is_complex<T>;
 
 // The type in which T wraps. At least as wide as int: a product of two smaller ones would be promoted to int.
 template <class T>
@@ -160,7 +161,9 @@ LOCKSTEP_INLINE T shift_right(T x, T count) {
 // Floats are truncated to integers and clamped to their range, NaN becomes 0; integers wrap; to bool is "not zero".
 template <class To, class From>
 LOCKSTEP_INLINE To cast(From x) {
-  if constexpr (is_bool<To>) {
+  if constexpr (is_complex<To>) {
+    return {static_cast<decltype(To::re)>(x.re), static_cast<decltype(To::re)>(x.im)};
+  } else if constexpr (is_bool<To>) {
     return x != From(0);
   } else if constexpr (is_float<From> && is_int<To>) {
     // The bounds are powers of two (or zero), exact in either float.

@@ -80,7 +80,7 @@ struct Store<e5m2> {
 // Converts consecutive elements.
 template <class T, int kCount, class R>
 inline void store_side(Side<T, kCount>& to, const R (&x)[kCount]) {
-  if constexpr (sizeof(T) == 2 && kCount % 2 == 0) {
+  if constexpr (sizeof(T) == 2 && sizeof(R) == 4 && kCount % 2 == 0) {
     Side<uint32_t, kCount / 2> words;
 #pragma unroll
     for (int q = 0; q < kCount / 2; ++q) words.v[q] = rounded_pair(T{}, math::bits(x[2 * q]), math::bits(x[2 * q + 1]));

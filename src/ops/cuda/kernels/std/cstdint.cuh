@@ -10,8 +10,10 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #define __builtin_ceil ::ceil
 #define __builtin_ceilf ::ceilf
+#define __builtin_copysign ::copysign
 #define __builtin_copysignf ::copysignf
 #define __builtin_cos ::cos
+#define __builtin_atan2 ::atan2
 #define __builtin_erf ::erf
 #define __builtin_erfc ::erfc
 #define __builtin_exp ::exp

@@ -24,7 +24,9 @@ inline constexpr bool is_signed_v = T(-1) < T(0);
 template <class T>
 struct make_unsigned {
   using type =
-      conditional_t<sizeof(T) == 8, unsigned long long, conditional_t<sizeof(T) == 4, unsigned int, unsigned char>>;
+      conditional_t<sizeof(T) == 8, unsigned long long,
+                    conditional_t<sizeof(T) == 4, unsigned int,
+                                  conditional_t<sizeof(T) == 2, unsigned short, unsigned char>>>;
 };
 template <class T>
 using make_unsigned_t = typename make_unsigned<T>::type;

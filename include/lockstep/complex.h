@@ -1,0 +1,50 @@
+// Complex numbers: arrays of std::complex<float> (c64) and std::complex<double> (c128).
+//
+//   Array z = complex(x, y);                       // x + iy
+//   Array w = z * std::complex<double>(0, 1);      // C++ numbers take the element type of z
+//   Array power = square(abs(w));                  // f32: abs(), real(), imag() and angle() are real
+//
+// Arithmetic, ==, where(), exp, log, sqrt, sin, cos, tanh, pow, sums, products, einsum and everything that moves
+// elements take complex arrays. Functions that order numbers (max, sort, <, floor) do not: they throw Error.
+//
+// Gradients follow JAX's convention: for a real loss of z = x + iy, grad is dL/dx - i dL/dy, so that gradient descent
+// subtracts its conjugate. Pure functions, safe from any thread.
+#pragma once
+
+#include <complex>
+
+#include "lockstep/array.h"
+#include "lockstep/dtype.h"
+
+namespace lockstep {
+
+template <>
+struct DTypeOf<std::complex<float>> {
+  static constexpr DType value = DType::c64;
+};
+template <>
+struct DTypeOf<std::complex<double>> {
+  static constexpr DType value = DType::c128;
+};
+
+// re + i im, of equal shapes after broadcasting. Integers become f32; the result is c64, or c128 for f64.
+Array complex(const Array& re, const Array& im);
+
+// The parts. Of real arrays: the array itself, and zeros.
+Array real(const Array& x);
+Array imag(const Array& x);
+
+// The complex conjugate; real arrays are their own.
+Array conj(const Array& x);
+inline Array conjugate(const Array& x) { return conj(x); }
+
+// The angle in radians, from -pi to pi: atan2(imag, real). Of real arrays: 0, or pi for negative elements.
+Array angle(const Array& x);
+
+// Whether elements have an imaginary part that is not zero (is zero), as bool.
+Array iscomplex(const Array& x);
+Array isreal(const Array& x);
+// Whether the element type is complex.
+inline bool iscomplexobj(const Array& x) { return is_complex(x.dtype()); }
+
+}  // namespace lockstep

@@ -10,8 +10,10 @@
 #include "base/check.h"
 #include "lockstep/collectives.h"
 #include "lockstep/control.h"
+#include "lockstep/forward.h"
 #include "lockstep/math.h"
 #include "lockstep/vmap.h"
+#include "ops/collectives.h"
 #include "ops/control.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
@@ -359,6 +361,42 @@ Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backw
                   to_string(bwd->output_types()[i]), to_string(types[i]));
   return apply("custom_vjp", all, {}, [&](Builder& b, const Values& v) {
     return lockstep::custom_vjp(b, f, fwd, bwd, static_cast<int64_t>(n), v);
+  });
+}
+
+Arrays custom_jvp(const Traced& body, const Traced& rule, const Arrays& args) {
+  const Arrays all = with_captures(with_captures(args, body), rule);
+  const std::vector<Type> types = types_of(all);
+  const size_t n = args.size(), outputs = body.program->outputs.size();
+  const ProgramPtr f = extend_inputs(*body.program, types, positions(n, n, body.captures.size()));
+  if (rule.program->outputs.size() != 2 * outputs)
+    throw_error(
+        "custom_jvp: the rule returns {} arrays; it must return {{result, tangent}}, of {} arrays each, like the function's "
+        "result",
+        rule.program->outputs.size(), outputs);
+  Builder b;
+  Values inputs, in;
+  for (const Type& t : types) inputs.push_back(b.input(t));
+  in.assign(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(n));
+  for (size_t i = 0; i < n; ++i)
+    in.push_back(is_inexact(types[i].dtype) ? b.input(types[i]) : full(b, types[i], int64_t{0}));
+  in.insert(in.end(), inputs.end() - static_cast<std::ptrdiff_t>(rule.captures.size()), inputs.end());
+  const Values out = b.inline_program(*rule.program, in);
+  Values results;
+  for (size_t k = 0; k < 2 * outputs; ++k) {
+    const Type wanted = f->output_types()[k % outputs];
+    if (k >= outputs && !is_inexact(wanted.dtype)) continue;
+    Type widest = out[k].type();
+    widest.varying = union_of(widest.varying, wanted.varying);
+    if (widest != wanted)
+      throw_error("custom_jvp: {} {} of the rule is {}, but the function's result is {}; both have one type",
+                  k < outputs ? "result" : "tangent", k % outputs, to_string(out[k].type()), to_string(wanted));
+    results.push_back(out[k]);
+    for (const std::string& axis : wanted.varying) results.back() = lockstep::pvary(results.back(), axis);
+  }
+  const auto derived = std::make_shared<const Program>(b.take(results));
+  return apply("custom_jvp", all, {}, [&](Builder& builder, const Values& v) {
+    return lockstep::custom_jvp(builder, f, derived, static_cast<int64_t>(n), v);
   });
 }
 

@@ -45,6 +45,33 @@ Grads spread(const Values& gradients, const std::vector<bool>& wanted, size_t sk
   return out;
 }
 
+ProgramPtr tangent_body(const Program& body, const std::vector<bool>& wanted, const SubPrograms& passes) {
+  return share(passes.jvp(body, wanted));
+}
+
+std::vector<bool> present(std::span<const Value> values) {
+  std::vector<bool> out;
+  for (const Value& v : values) out.push_back(static_cast<bool>(v));
+  return out;
+}
+
+// The operands from `skip` on, then the tangents that are present.
+Values with_tangents(const Jvp& v, size_t skip) {
+  Values args(v.in.begin() + static_cast<std::ptrdiff_t>(skip), v.in.end());
+  for (const Value& t : v.tangents)
+    if (t) args.push_back(t);
+  return args;
+}
+
+// Takes apart results and the tangents of the floating ones.
+JvpResult results_and_tangents(const Jvp& v, const Values& all) {
+  const size_t results = v.out.size();
+  JvpResult r{Values(results), Values(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results))};
+  for (size_t i = 0, next = results; i < results; ++i)
+    if (is_inexact(v.out[i].dtype())) r.tangents[i] = all[next++];
+  return r;
+}
+
 // The operands are the last inputs of each program: after the residuals and cotangents of a backward program, and all
 // but the predicate of a cond.
 int last_operands(const Eqn& eqn, std::string_view name, size_t input) {
@@ -74,6 +101,12 @@ Grads cond_vjp(const Vjp& v) {
   const Values gradients = cond(v.in[0], gradient_body(v.attrs.program("if_true"), wanted, v.passes),
                                 gradient_body(v.attrs.program("if_false"), wanted, v.passes), with_cotangents(v, 1));
   return spread(gradients, v.wanted, 1, v.in.size());
+}
+
+JvpResult cond_jvp(const Jvp& v) {
+  const std::vector<bool> wanted = present(v.tangents.subspan(1));
+  return results_and_tangents(v, cond(v.in[0], tangent_body(v.attrs.program("if_true"), wanted, v.passes),
+                                      tangent_body(v.attrs.program("if_false"), wanted, v.passes), with_tangents(v, 1)));
 }
 
 Batched cond_batch(const Batch& b) {
@@ -115,6 +148,11 @@ Grads remat_vjp(const Vjp& v) {
   return spread(gradients, v.wanted, 0, v.in.size());
 }
 
+JvpResult remat_jvp(const Jvp& v) {
+  const ProgramPtr body = tangent_body(v.attrs.program("body"), present(v.tangents), v.passes);
+  return results_and_tangents(v, remat(v.builder, body, with_tangents(v, 0)));
+}
+
 Batched remat_batch(const Batch& b) {
   BatchedProgram body = b.passes.batch(b.attrs.program("body"), b.batched, b.size, {}, b.axis);
   Values out = remat(b.builder, share(std::move(body.program)), Values(b.in.begin(), b.in.end()));
@@ -133,56 +171,134 @@ ForwardResult custom_forward(const Forward& f) {
   return r;
 }
 
+// Throws Error for a wanted operand that the user's functions captured: they define derivatives of arguments only.
+void expect_arguments(const char* what, const char* rule, std::span<const Value> in, const std::vector<bool>& wanted,
+                      size_t arguments) {
+  for (size_t i = arguments; i < in.size(); ++i)
+    if (wanted[i] && is_inexact(in[i].dtype()))
+      throw_error(
+          "{}: the function is differentiated with respect to a captured value of type {}, but its {}; pass that value "
+          "as an argument, or wrap it in stop_gradient",
+          what, to_string(in[i].type()), rule);
+}
+
 Grads custom_backward(const Vjp& v) {
   Values args(v.residuals.begin(), v.residuals.end());
   for (size_t i = 0; i < v.out.size(); ++i) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
   args.insert(args.end(), v.in.begin(), v.in.end());
   Values grads = v.in[0].builder().inline_program(v.attrs.program("backward"), args);
-  for (size_t i = grads.size(); i < v.in.size(); ++i)
-    if (v.wanted[i] && is_inexact(v.in[i].dtype()))
-      throw_error(
-          "custom_vjp: the function is differentiated with respect to a captured value of type {}, but its backward "
-          "function returns only gradients of its arguments; pass that value as an argument, or wrap it in "
-          "stop_gradient",
-          to_string(v.in[i].type()));
+  expect_arguments("custom_vjp", "backward function returns only gradients of its arguments", v.in, v.wanted,
+                   grads.size());
   for (size_t i = 0; i < grads.size(); ++i)
     if (!is_inexact(v.in[i].dtype())) grads[i] = Value();
   grads.resize(v.in.size());
   return grads;
 }
 
-Batched custom_batch(const Batch& b) {
-  const Program &body = b.attrs.program("body"), &forward = b.attrs.program("forward"),
-                &backward = b.attrs.program("backward");
-  // The three programs must agree on which values are batched: all, or, if the batch is the devices along a mesh axis,
-  // those that vary over it.
-  auto spread_out = [&](const Type& t) {
-    return b.axis.empty() || std::binary_search(t.varying.begin(), t.varying.end(), b.axis);
-  };
-  auto each = [&](const std::vector<Type>& types) {
+JvpResult no_custom_tangents(const Jvp&) {
+  throw_error(
+      "jvp: the function calls one whose gradient custom_vjp defines, which has no forward-mode derivative; define it "
+      "by custom_jvp, which serves both modes, or use grad, vjp or linearize");
+}
+
+// The programs of custom_vjp and custom_jvp must agree on which values are batched: all, or, if the batch is the devices
+// along a mesh axis, those that vary over it.
+class BatchedAlike {
+ public:
+  explicit BatchedAlike(const Batch& b) : b_(b) {}
+
+  bool is_batched(const Type& t) const {
+    return b_.axis.empty() || std::binary_search(t.varying.begin(), t.varying.end(), b_.axis);
+  }
+  std::vector<bool> are_batched(const std::vector<Type>& types) const {
     std::vector<bool> out;
-    for (const Type& t : types) out.push_back(spread_out(t));
+    for (const Type& t : types) out.push_back(is_batched(t));
     return out;
-  };
-  auto batched = [&](const Program& p, const std::vector<bool>& in) {
-    BatchedProgram all = b.passes.batch(p, in, b.size, each(p.output_types()), b.axis);
-    LOCKSTEP_CHECK(all.batched == each(p.output_types()), "custom_vjp: an invariant result varies over the axis");
+  }
+  ProgramPtr batched(const Program& p, const std::vector<bool>& in) const {
+    const std::vector<bool> wanted = are_batched(p.output_types());
+    BatchedProgram all = b_.passes.batch(p, in, b_.size, wanted, b_.axis);
+    LOCKSTEP_CHECK(all.batched == wanted, "{}: an invariant result varies over the axis", b_.op.name);
     return share(std::move(all.program));
-  };
-  std::vector<bool> backward_in = each(backward.input_types());
+  }
+
+ private:
+  const Batch& b_;
+};
+
+Batched custom_batch(const Batch& b) {
+  const Program &body = b.attrs.program("body"), &backward = b.attrs.program("backward");
+  const BatchedAlike each(b);
+  std::vector<bool> backward_in = each.are_batched(backward.input_types());
   std::copy(b.batched.begin(), b.batched.end(), backward_in.end() - static_cast<std::ptrdiff_t>(b.batched.size()));
   // Batched gradients of unbatched operands are summed.
   Builder summed;
   Values args;
-  const ProgramPtr back = batched(backward, backward_in);
+  const ProgramPtr back = each.batched(backward, backward_in);
   for (ValueId id : back->inputs) args.push_back(summed.input(back->types[id]));
   Values grads = summed.inline_program(*back, args);
   for (size_t i = 0; i < grads.size(); ++i)
-    if (!b.batched[i] && spread_out(backward.types[backward.outputs[i]]))
+    if (!b.batched[i] && each.is_batched(backward.types[backward.outputs[i]]))
       grads[i] = emit(reduce_sum_op, {grads[i]}, {{"axes", std::vector<int64_t>{0}}});
-  Values out = custom_vjp(b.builder, batched(body, b.batched), batched(forward, b.batched), share(summed.take(grads)),
+  Values out = custom_vjp(b.builder, each.batched(body, b.batched), each.batched(b.attrs.program("forward"), b.batched),
+                          share(summed.take(grads)), b.attrs.integer("arguments"), Values(b.in.begin(), b.in.end()));
+  return {std::move(out), each.are_batched(body.output_types())};
+}
+
+// ---- custom_jvp
+
+// The floating arguments, which have a tangent among the inputs of the rule.
+std::vector<size_t> tangent_arguments(const Attrs& attrs, std::span<const Value> in) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < static_cast<size_t>(attrs.integer("arguments")); ++i)
+    if (is_inexact(in[i].dtype())) out.push_back(i);
+  return out;
+}
+
+void expect_tangent_arguments(const Attrs& attrs, std::span<const Value> in, const std::vector<bool>& wanted) {
+  expect_arguments("custom_jvp", "rule returns only tangents for its arguments", in, wanted,
+                   static_cast<size_t>(attrs.integer("arguments")));
+}
+
+JvpResult custom_tangents(const Jvp& v) {
+  expect_tangent_arguments(v.attrs, v.in, present(v.tangents));
+  Values args(v.in.begin(), v.in.end());
+  for (size_t i : tangent_arguments(v.attrs, v.in))
+    args.push_back(v.tangents[i] ? v.tangents[i] : zeros_like(v.in[i]));
+  return results_and_tangents(v, v.builder.inline_program(v.attrs.program("rule"), args));
+}
+
+// The transpose of the rule, which is linear in the tangents.
+Grads transposed_rule(const Vjp& v) {
+  expect_tangent_arguments(v.attrs, v.in, v.wanted);
+  const Program& rule = v.attrs.program("rule");
+  const Program tangents = select_outputs(rule, v.out.size(), rule.outputs.size());
+  std::vector<bool> wanted(rule.inputs.size(), false);
+  Values args(v.in.begin(), v.in.end());
+  const std::vector<size_t> arguments = tangent_arguments(v.attrs, v.in);
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    wanted[v.in.size() + k] = v.wanted[arguments[k]];
+    args.push_back(zeros_like(v.in[arguments[k]]));
+  }
+  for (size_t i = 0; i < v.out.size(); ++i)
+    if (is_inexact(v.out[i].dtype())) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
+  const Values results = v.in[0].builder().inline_program(*gradient_body(tangents, wanted, v.passes), args);
+  return spread(results, v.wanted, 0, v.in.size());
+}
+
+Batched custom_jvp_batch(const Batch& b) {
+  const Program& body = b.attrs.program("body");
+  const BatchedAlike each(b);
+  std::vector<bool> rule_in = b.batched;
+  for (size_t i : tangent_arguments(b.attrs, b.in)) rule_in.push_back(b.batched[i]);
+  Values out = custom_jvp(b.builder, each.batched(body, b.batched), each.batched(b.attrs.program("rule"), rule_in),
                           b.attrs.integer("arguments"), Values(b.in.begin(), b.in.end()));
-  return {std::move(out), each(body.output_types())};
+  return {std::move(out), each.are_batched(body.output_types())};
+}
+
+// The operands are the first inputs of both programs.
+int first_operands(const Eqn& eqn, std::string_view, size_t input) {
+  return input < eqn.in.size() ? static_cast<int>(input) : -1;
 }
 
 }  // namespace
@@ -191,6 +307,7 @@ constinit const Op cond_op = {
     .name = "cond",
     .type = cond_type,
     .vjp = cond_vjp,
+    .jvp = cond_jvp,
     .batch = cond_batch,
     .takes_float8 = true,
     .own_varying = true,
@@ -207,6 +324,7 @@ constinit const Op remat_op = {
     .name = "remat",
     .type = body_type,
     .vjp = remat_vjp,
+    .jvp = remat_jvp,
     .batch = remat_batch,
     .takes_float8 = true,
     .inline_body = Inline::late,
@@ -219,11 +337,24 @@ constinit const Op custom_vjp_op = {
     .type = body_type,
     .forward = custom_forward,
     .vjp = custom_backward,
+    .jvp = no_custom_tangents,
     .batch = custom_batch,
     .takes_float8 = true,
     .inline_body = Inline::early,
     .own_varying = true,
     .operand_of_input = last_operands,
+};
+
+constinit const Op custom_jvp_op = {
+    .name = "custom_jvp",
+    .type = body_type,
+    .vjp = transposed_rule,
+    .jvp = custom_tangents,
+    .batch = custom_jvp_batch,
+    .takes_float8 = true,
+    .inline_body = Inline::early,
+    .own_varying = true,
+    .operand_of_input = first_operands,
 };
 
 Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands) {
@@ -243,6 +374,11 @@ Values custom_vjp(Builder& b, ProgramPtr body, ProgramPtr forward, ProgramPtr ba
                  {"forward", std::move(forward)},
                  {"backward", std::move(backward)},
                  {"arguments", arguments}});
+}
+
+Values custom_jvp(Builder& b, ProgramPtr body, ProgramPtr rule, int64_t arguments, const Values& operands) {
+  return b.emit(custom_jvp_op, operands,
+                {{"body", std::move(body)}, {"rule", std::move(rule)}, {"arguments", arguments}});
 }
 
 Program select_outputs(Program p, size_t first, size_t last) {

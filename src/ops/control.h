@@ -1,5 +1,5 @@
-// Ops that contain programs: scan (a loop), cond (a branch), remat (recompute instead of store) and custom_vjp.
-// A Builder belongs to one thread.
+// Ops that contain programs: scan (a loop), cond (a branch), remat (recompute instead of store), custom_vjp and
+// custom_jvp. A Builder belongs to one thread.
 #pragma once
 
 #include <functional>
@@ -25,6 +25,10 @@ Values remat(Builder&, ProgramPtr body, const Values& operands);
 // maps (residuals..., cotangents..., operands...) to gradients of the first `arguments` operands.
 Values custom_vjp(Builder&, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments,
                   const Values& operands);
+
+// Runs `body` on the operands. `rule` maps (operands..., tangents of the floating ones among the first `arguments`
+// operands...) to (results..., tangents of the floating results...); the transpose of its tangents is the gradient.
+Values custom_jvp(Builder&, ProgramPtr body, ProgramPtr rule, int64_t arguments, const Values& operands);
 
 // How the loop of a scan allocates and copies memory of its lane. Slices that are not aligned to `alignment` bytes are
 // copied before a kernel reads them.

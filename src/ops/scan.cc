@@ -196,6 +196,88 @@ class BackwardLoop {
 
 Grads scan_vjp(const Vjp& v) { return BackwardLoop(v).emit(); }
 
+// The loop that computes a scan with its tangents. Every role (carry, xs, constants, ys) has the scan's own values first,
+// then the tangents of those that have one.
+class TangentLoop {
+ public:
+  explicit TangentLoop(const Jvp& v) : v_(v), p_(v.attrs), has_tangent_(v.in.size()), y_has_tangent_(p_.ys) {
+    for (size_t i = 0; i < has_tangent_.size(); ++i) has_tangent_[i] = static_cast<bool>(v.tangents[i]);
+  }
+
+  JvpResult emit() {
+    Program body;
+    while (!make_body(body)) {
+    }
+    const Values out = scan(v_.builder, std::make_shared<const Program>(std::move(body)), operands(0, p_.carry),
+                            operands(p_.carry, p_.carry + p_.xs), operands(p_.carry + p_.xs, v_.in.size()), p_.length,
+                            p_.reverse);
+    JvpResult result{Values(v_.out.size()), {}};
+    const auto own = [&](size_t first, size_t n) {
+      result.out.insert(result.out.end(), out.begin() + static_cast<std::ptrdiff_t>(first),
+                        out.begin() + static_cast<std::ptrdiff_t>(first + n));
+      return first + n;
+    };
+    size_t next = own(0, p_.carry);
+    for (size_t i = 0; i < p_.carry; ++i)
+      if (has_tangent_[i]) result.tangents[i] = out[next++];
+    next = own(next, p_.ys);
+    for (size_t i = 0; i < p_.ys; ++i)
+      if (y_has_tangent_[i]) result.tangents[p_.carry + i] = out[next++];
+    return result;
+  }
+
+ private:
+  // The operands [first, last) of the scan, then their tangents.
+  Values operands(size_t first, size_t last) const {
+    Values out(v_.in.begin() + static_cast<std::ptrdiff_t>(first), v_.in.begin() + static_cast<std::ptrdiff_t>(last));
+    for (size_t i = first; i < last; ++i)
+      if (has_tangent_[i]) out.push_back(v_.tangents[i] ? v_.tangents[i] : zeros_like(v_.in[i]));
+    return out;
+  }
+
+  // Returns false if the body gives tangents to carries that had none; these have one from then on.
+  bool make_body(Program& body) {
+    Builder b;
+    Values args, tangents;
+    const size_t roles[] = {0, p_.carry, p_.carry + p_.xs, v_.in.size()};
+    for (size_t role = 0; role < 3; ++role) {
+      for (size_t i = roles[role]; i < roles[role + 1]; ++i) args.push_back(b.input(p_.in(i)));
+      for (size_t i = roles[role]; i < roles[role + 1]; ++i)
+        if (has_tangent_[i]) tangents.push_back(b.input(p_.in(i)));
+    }
+    args.insert(args.end(), tangents.begin(), tangents.end());
+    const Values out = b.inline_program(v_.passes.jvp(p_.body, has_tangent_), args);
+    const size_t outputs = p_.body.outputs.size();
+    Values carries(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(p_.carry)),
+        ys(out.begin() + static_cast<std::ptrdiff_t>(p_.carry), out.begin() + static_cast<std::ptrdiff_t>(outputs));
+    bool grew = false;
+    for (size_t i = 0, next = outputs; i < outputs; ++i) {
+      if (!is_inexact(p_.out(i).dtype)) continue;
+      const Value tangent = out[next++];
+      const Attr* constant = full_value(tangent);
+      const bool zero = constant && std::get<double>(*constant) == 0;
+      if (i >= p_.carry) {
+        y_has_tangent_[i - p_.carry] = !zero;
+        if (!zero) ys.push_back(tangent);
+      } else {
+        if (!zero && !has_tangent_[i]) has_tangent_[i] = grew = true;
+        if (has_tangent_[i]) carries.push_back(tangent);
+      }
+    }
+    if (grew) return false;
+    carries.insert(carries.end(), ys.begin(), ys.end());
+    body = b.take(carries);
+    return true;
+  }
+
+  const Jvp& v_;
+  const Parts p_;
+  std::vector<bool> has_tangent_;    // by operand
+  std::vector<bool> y_has_tangent_;  // by y
+};
+
+JvpResult scan_jvp(const Jvp& v) { return TangentLoop(v).emit(); }
+
 Batched scan_batch(const Batch& b) {
   const Parts p(b.attrs);
   std::vector<bool> batched = b.batched;
@@ -329,6 +411,7 @@ constinit const Op scan_op = {
     .type = scan_type,
     .forward = scan_forward,
     .vjp = scan_vjp,
+    .jvp = scan_jvp,
     .batch = scan_batch,
     .alias = scan_alias,
     .takes_float8 = true,

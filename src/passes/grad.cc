@@ -117,6 +117,6 @@ Program joint(const Program& program, const std::vector<bool>& wanted) {
   return checked(Differentiation(program, wanted).run());
 }
 
-const SubPrograms kSubPrograms = {joint, split, batch};
+const SubPrograms kSubPrograms = {joint, split, batch, jvp};
 
 }  // namespace lockstep

@@ -14,6 +14,11 @@ namespace lockstep {
 // floating.
 Program joint(const Program&, const std::vector<bool>& wanted);
 
+// Forward-mode differentiation. The program maps the inputs and one tangent per wanted input to the outputs and one tangent
+// per floating output; tangents that are zero are constants. REQUIRES: wanted inputs are floating. Throws Error for a
+// function whose derivative is defined for reverse mode only.
+Program jvp(const Program&, const std::vector<bool>& wanted);
+
 // Splits a joint program into the part that needs no cotangent and the rest. The cotangents are the inputs from
 // `known_inputs` on. The first `outputs` outputs are the function's; the others are gradients.
 Split split(const Program& joint, size_t known_inputs, size_t outputs);

@@ -66,6 +66,14 @@ TEST(Examples, LinearRegressionFindsTheLine) {
   EXPECT_NEAR(number_after(r.text, "bias "), 2, 0.02);
 }
 
+TEST(Examples, NewtonFindsTheMinimumInFiveSteps) {
+  const Outcome r = run("newton", "");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_NEAR(number_after(r.text, "step 0: loss "), 0.693147, 1e-6);
+  EXPECT_GT(number_after(r.text, "largest slope "), 0.05);
+  EXPECT_LT(number_after(r.text.substr(r.text.rfind("step 5")), "largest slope "), 1e-6);
+}
+
 TEST(Examples, QueryDevicesPrintsThem) {
   EXPECT_EQ(run("query_devices", "--devices 3").text,
             "# Local devices: [ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n"

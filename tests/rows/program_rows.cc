@@ -1,5 +1,5 @@
 // References and samples of the rows that contain programs: those that lowering emits, and scan,
-// cond, remat and custom_vjp.
+// cond, remat, custom_vjp and custom_jvp.
 #include "ops/ops.h"
 #include "rows/rows.h"
 
@@ -245,6 +245,31 @@ void add_remat(std::vector<Row>& out) {
   out.push_back(std::move(custom));
 }
 
+// A softplus with an explicit tangent, and a scale that is captured.
+void add_custom_jvp(std::vector<Row>& out) {
+  Row row{&custom_jvp_op, run_body, {}};
+  row.samples.push_back({{{{f32, {4}}}, {{i32, {4}}}, {{f32, {4}}, {}, false}},
+                         {{"arguments", int64_t{2}},
+                          {"body", body(R"(
+      program(%0:f32[4], %1:i32[4], %2:f32[4]) {
+        %3:f32[4] = exp %0
+        %4:f32[4] = log1p %3
+        %5:f32[4] = mul %4 %2
+        return %5 %1
+      })")},
+                          {"rule", body(R"(
+      program(%0:f32[4], %1:i32[4], %2:f32[4], %3:f32[4]) {
+        %4:f32[4] = exp %0
+        %5:f32[4] = log1p %4
+        %6:f32[4] = mul %5 %2
+        %7:f32[4] = logistic %0
+        %8:f32[4] = mul %7 %3
+        %9:f32[4] = mul %8 %2
+        return %6 %1 %9
+      })")}}});
+  out.push_back(std::move(row));
+}
+
 }  // namespace
 
 void add_program_rows(std::vector<Row>& out) {
@@ -253,6 +278,7 @@ void add_program_rows(std::vector<Row>& out) {
   add_scan(out);
   add_cond(out);
   add_remat(out);
+  add_custom_jvp(out);
 }
 
 }  // namespace lockstep

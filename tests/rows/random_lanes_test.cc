@@ -25,6 +25,7 @@ const std::map<std::string_view, const char*> kNotGenerated = {
     {"max_pool_grad_fused", "fusion makes it, of each lane's program"},
     {"remat", "its body is inlined before; random programs have it by steps of their own"},
     {"custom_vjp", "its body is inlined before"},
+    {"custom_jvp", "its body is inlined before"},
     {"pvary", "per-device code is batched before"},
     {"psum", "per-device code is batched before"},
     {"pmax", "per-device code is batched before"},

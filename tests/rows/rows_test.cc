@@ -1,5 +1,5 @@
-// Properties of every row: its kernels match the reference, its gradient matches finite differences, its batching
-// matches a loop, and its text can be parsed again.
+// Properties of every row: its kernels match the reference, its gradient and its tangents match finite differences, its
+// batching matches a loop, and its text can be parsed again.
 #include "rows/rows.h"
 
 #include <map>
@@ -107,8 +107,28 @@ double weighted(const Program& p, const HostArrays& inputs, const HostArrays& ct
   return sum;
 }
 
-// Compares the gradient of an f64 program along a random direction of the wanted inputs with central differences.
-// `devices`: as in Sample.
+// The derivative along `directions` of the combination of the floating outputs with weights `cts`, by forward mode.
+double forward_derivative(const Program& one, HostArrays inputs, const std::vector<bool>& wanted,
+                          const HostArrays& directions, const HostArrays& cts, int64_t devices) {
+  const Program p = jvp(one, wanted);
+  EXPECT_NO_THROW(check(p)) << print(p);
+  inputs.insert(inputs.end(), directions.begin(), directions.end());
+  const HostArrays results = planned(for_all_devices(p, devices), inputs);
+  double sum = 0;
+  for (size_t k = 0; k < cts.size(); ++k) {
+    const HostArray& tangent = results.at(one.outputs.size() + k);
+    for (int64_t i = 0; i < tangent.size(); ++i) sum += cts[k].get(i) * tangent.get(i);
+  }
+  return sum;
+}
+
+// Reverse mode only.
+bool has_tangents(const Program& p) {
+  return std::none_of(p.eqns.begin(), p.eqns.end(), [](const Eqn& eqn) { return eqn.op == &custom_vjp_op; });
+}
+
+// Compares the gradient of an f64 program along a random direction of the wanted inputs with central differences, and
+// with forward mode. `devices`: as in Sample.
 void expect_gradient_along(const Program& one, const HostArrays& inputs, const std::vector<bool>& wanted,
                            int64_t devices) {
   const Program joined = joint(one, wanted);
@@ -121,12 +141,13 @@ void expect_gradient_along(const Program& one, const HostArrays& inputs, const s
   args.insert(args.end(), cts.begin(), cts.end());
   const HostArrays results = planned(both, args);
   constexpr double kStep = 1e-5;
-  HostArrays up = inputs, down = inputs;
+  HostArrays up = inputs, down = inputs, directions;
   double along = 0, scale = 1;
   size_t next = p.outputs.size();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!wanted[i]) continue;
-    const HostArray direction = normal_numbers(inputs[i].type, ++seed), &gradient = results.at(next++);
+    directions.push_back(normal_numbers(inputs[i].type, ++seed));
+    const HostArray &direction = directions.back(), &gradient = results.at(next++);
     ASSERT_EQ(to_string(gradient.type), to_string(inputs[i].type));
     up[i] = copy_of(inputs[i]);
     down[i] = copy_of(inputs[i]);
@@ -139,6 +160,9 @@ void expect_gradient_along(const Program& one, const HostArrays& inputs, const s
   }
   const double difference = (weighted(p, up, cts) - weighted(p, down, cts)) / (2 * kStep);
   EXPECT_NEAR(along, difference, 2e-6 * scale) << print(simplify(both));
+  if (!has_tangents(one)) return;
+  EXPECT_NEAR(along, forward_derivative(one, inputs, wanted, directions, cts, devices), 1e-9 * scale)
+      << print(simplify(jvp(one, wanted)));
 }
 
 std::vector<bool> differentiable(const Sample& sample) {
@@ -189,6 +213,27 @@ TEST_P(RowsWithGradient, SecondGradientMatchesFiniteDifference) {
       wanted.push_back(true);
     }
     expect_gradient_along(first, inputs, wanted, sample.devices);
+  }
+}
+
+// The gradient of tangents; above are the tangents of gradients.
+TEST_P(RowsWithGradient, GradientOfTangentsMatchesFiniteDifference) {
+  for (const Sample& original : row().samples) {
+    if (!original.smooth || !is_small_sample(original)) continue;
+    const Sample sample = in_f64(original);
+    SCOPED_TRACE(sample.text(op()));
+    const Program p = program_of(op(), sample);
+    std::vector<bool> wanted = differentiable(sample);
+    if (std::find(wanted.begin(), wanted.end(), true) == wanted.end() || !has_tangents(p)) continue;
+    Program tangents = jvp(p, wanted);
+    tangents = drop_dead(select_outputs(tangents, p.outputs.size(), tangents.outputs.size()));
+    HostArrays inputs = make_inputs(sample, 13);
+    const std::vector<Type> stored = for_all_devices(tangents, sample.devices).input_types();
+    for (size_t i = inputs.size(); i < stored.size(); ++i) {
+      inputs.push_back(normal_numbers(stored[i], 90 + static_cast<uint32_t>(i)));
+      wanted.push_back(true);
+    }
+    expect_gradient_along(tangents, inputs, wanted, sample.devices);
   }
 }
 

@@ -1,0 +1,185 @@
+// Forward-mode derivatives, and user-defined tangents.
+//
+//   auto [y, dy] = jvp(f, x, dx);                                       // f of one argument
+//   auto [z, dz] = jvp(g, std::tuple{x, y}, std::tuple{dx, dy});        // g of several
+//
+// Tangents are trees like the arguments and results. Arrays that are not floating have no derivative: their tangents are
+// ignored in arguments and 0 in results. With `has_aux` as the last argument the function returns a std::pair of its result
+// and anything else (aux), which is returned unchanged. All functions nest with each other, with grad, jit, vmap, scan and
+// shard_map, and may be called from any thread.
+#pragma once
+
+#include "lockstep/grad.h"
+
+namespace lockstep {
+
+struct HasAux {};
+inline constexpr HasAux has_aux;
+
+namespace detail {
+
+// Runs {outputs, tangents of the first `outputs` outputs} on these arguments; results that are not floating get tangents
+// of 0. Throws Error when a tangent does not have the type of its argument.
+Arrays jvp_results(const Traced&, const Arrays& args, const Arrays& tangents, size_t outputs);
+
+// Converts tangents of numbers to the types of the primals and drops those of arrays that are not floating. Throws Error
+// when types differ.
+Arrays checked_tangents(const char* what, std::span<const Type> types, const Arrays& tangents);
+
+// The programs of linearize. `forward` as for vjp; `backward` maps residuals, and one tangent per wanted input, to tangents
+// of the floating outputs.
+VjpPrograms linear_programs(const Traced&, std::vector<bool> wanted);
+
+// Maps captures and cotangents to gradients of the wanted inputs. Throws Error if these depend on the inputs.
+ProgramPtr transposed_program(const Traced&, const std::vector<bool>& wanted);
+
+Arrays custom_jvp(const Traced& body, const Traced& rule, const Arrays& args);
+
+std::vector<Type> types_of_arrays(const Arrays&);
+
+template <class T>
+inline constexpr bool is_std_tuple = false;
+template <class... T>
+inline constexpr bool is_std_tuple<std::tuple<T...>> = true;
+
+// Calls f with the elements of a tuple, or with one argument.
+template <class F, class T>
+decltype(auto) apply_arguments(F&& f, const T& arguments) {
+  if constexpr (is_std_tuple<T>)
+    return std::apply(f, arguments);
+  else
+    return f(arguments);
+}
+
+// One argument, or the tuple of several.
+template <class... Args>
+auto together(const Args&... args) {
+  if constexpr (sizeof...(Args) == 1)
+    return std::get<0>(std::tuple<Args...>{args...});
+  else
+    return std::tuple<Args...>{args...};
+}
+
+template <bool with_aux, class R>
+const auto& without_aux(const R& result) {
+  if constexpr (with_aux) {
+    static_assert(is_pair<R>, "has_aux: the function must return a std::pair of its result and aux");
+    return result.first;
+  } else {
+    return result;
+  }
+}
+
+inline std::vector<bool> floating(const Arrays& arrays) {
+  std::vector<bool> out;
+  for (const Array& a : arrays) out.push_back(is_inexact(a.dtype()));
+  return out;
+}
+
+}  // namespace detail
+
+// Returns {f(primals), tangent}: the derivative of f at `primals` along `tangents`; with has_aux, a tuple {result, tangent,
+// aux}. A function of several arguments takes std::tuples. Memory does not grow with the depth of the computation, as it
+// does for grad. Throws Error when a tangent has another type than its primal, and for functions with custom_vjp.
+template <class F, class Primals, class Tangents, class... Aux>
+auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Aux...) {
+  constexpr bool with_aux = sizeof...(Aux) > 0;
+  const auto at = [&](const auto&... args) {
+    const auto along = [&](const auto&... directions) {
+      (detail::check_alike("jvp", args, directions), ...);
+      auto call = detail::trace_call("jvp", f, args...);
+      const size_t outputs = detail::array_count(detail::without_aux<with_aux>(call.result));
+      const detail::Arrays results =
+          detail::jvp_results(call.traced, detail::leaves_of(args...), detail::leaves_of(directions...), outputs);
+      const Array* next = results.data();
+      const auto value = detail::replace_arrays(std::move(call.result), next);
+      const auto& result = detail::without_aux<with_aux>(value);
+      auto tangent = detail::replace_arrays(result, next);
+      if constexpr (with_aux)
+        return std::tuple{result, std::move(tangent), value.second};
+      else
+        return std::pair{result, std::move(tangent)};
+    };
+    return detail::apply_arguments(
+        [&](const auto&... each) { return detail::with_parameters<F>(along, each...); }, tangents);
+  };
+  return detail::apply_arguments([&](const auto&... each) { return detail::with_parameters<F>(at, each...); }, primals);
+}
+
+// Returns {f(primals...), linear}. linear(tangents...) is the tangent of the result; it does not compute f again, and may
+// be called any number of times.
+template <class F, class... Passed>
+auto linearize(const F& f, const Passed&... passed) {
+  return detail::with_parameters<F>(
+      [&f]<class... Args>(const Args&... args) {
+        const detail::Arrays leaves = detail::leaves_of(args...);
+        auto call = detail::trace_call("linearize", f, args...);
+        const detail::VjpPrograms programs = detail::linear_programs(call.traced, detail::floating(leaves));
+        detail::Arrays results = detail::call(programs.forward, detail::with_captures(leaves, call.traced));
+        const Array* next = results.data();
+        auto value = detail::replace_arrays(std::move(call.result), next);
+        detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(programs.outputs), results.end());
+        auto linear = [program = programs.backward, residuals = std::move(residuals),
+                       types = detail::types_of_arrays(leaves), like = value](const Args&... tangents) {
+          detail::Arrays in = residuals;
+          const detail::Arrays along =
+              detail::checked_tangents("linearize", types, detail::leaves_of(tangents...));
+          in.insert(in.end(), along.begin(), along.end());
+          const detail::Arrays out = detail::call(program, in);
+          auto tangent = like;
+          const Array* at = out.data();
+          detail::for_each_array(
+              tangent, [&](Array& a) { a = is_inexact(a.dtype()) ? *at++ : detail::zeros_of(a.type()); });
+          return tangent;
+        };
+        return std::pair{std::move(value), std::move(linear)};
+      },
+      passed...);
+}
+
+// Returns the transpose of f, which must be linear: a function from a cotangent (a tree like the result) to a tuple of
+// trees, one per argument. Of the arguments only the types matter. Throws Error if f is not linear, and for arguments that
+// are not floating.
+template <class F, class... Passed>
+auto linear_transpose(const F& f, const Passed&... passed) {
+  return detail::with_parameters<F>(
+      [&f]<class... Args>(const Args&... args) {
+        const detail::Arrays leaves = detail::leaves_of(args...);
+        for (const Array& a : leaves) detail::check_differentiable(a, "linear_transpose: an argument");
+        auto call = detail::trace_call("linear_transpose", f, args...);
+        const std::vector<Type> types = detail::output_types(call.traced.program);
+        return [program = detail::transposed_program(call.traced, std::vector<bool>(leaves.size(), true)),
+                captures = call.traced.captures, like = std::tuple<Args...>{args...},
+                types](const decltype(call.result)& cotangent) {
+          detail::Arrays in = captures;
+          const detail::Arrays cts = detail::checked_tangents("linear_transpose", types, detail::leaves_of(cotangent));
+          in.insert(in.end(), cts.begin(), cts.end());
+          return tree_unflatten(like, detail::call(program, in));
+        };
+      },
+      passed...);
+}
+
+// Returns f with user-defined tangents. rule(primals, tangents) returns {result, tangent of the result}, where a function of
+// several arguments has its primals and its tangents in std::tuples. The tangent must be linear in the tangents: grad
+// transposes it. Captured arrays get no tangent. Throws Error when the results of the rule have the wrong types.
+template <class F, class Rule>
+auto custom_jvp(F f, Rule rule) {
+  return detail::with_parameters_of<F>([f = std::move(f), rule = std::move(rule)](const auto&... passed) {
+    return detail::with_parameters<F>(
+        [&](const auto&... args) {
+          auto call = detail::trace_call("custom_jvp", f, args...);
+          const auto primals = detail::together(args...);
+          const auto derived = detail::trace_call("custom_jvp", rule, primals, primals);
+          static_assert(detail::is_pair<std::decay_t<decltype(derived.result)>>,
+                        "custom_jvp: the rule must return a std::pair{result, tangent}");
+          const detail::Arrays results =
+              detail::custom_jvp(call.traced, derived.traced, detail::leaves_of(args...));
+          const Array* next = results.data();
+          return detail::replace_arrays(std::move(call.result), next);
+        },
+        passed...);
+  });
+}
+
+}  // namespace lockstep

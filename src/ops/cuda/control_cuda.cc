@@ -1,6 +1,6 @@
 // Sub-programs on the GPU. Their kernels are enqueued in order, like those of the program that contains them. A scan
 // does not wait for the GPU, so it can be part of a graph capture; if its body is a single kernel, that kernel
-// executes all iterations. A cond waits for the GPU to read its predicate.
+// executes all iterations. A cond waits for the GPU to read its predicate, and a while_loop does so in each round.
 #include <bit>
 
 #include "lane/cuda/cuda_stream.h"
@@ -84,27 +84,44 @@ Kernel single_kernel_scan(const KernelSpec& spec, const SubProgram& sub) {
   };
 }
 
+ScanMemory loop_memory(CudaStream& lane, const char* purpose) {
+  return {[&lane, purpose](int64_t bytes) { return lane.allocate(bytes, purpose); },
+          [&lane](void* to, const void* from, int64_t bytes) { lane.copy(to, from, bytes); }, kAlignment};
+}
+
+// Waits for the GPU.
+template <class T>
+T read_scalar(CudaStream& lane, const void* from) {
+  T value{};
+  lane.to_host(&value, from, sizeof value);
+  return value;
+}
+
 }  // namespace
 
 Kernel scan_cuda(const KernelSpec& spec) {
   const Kernel body = spec.compile(spec.attrs.program("body"));
   if (const auto* sub = body.target<SubProgram>())
     if (Kernel one = single_kernel_scan(spec, *sub)) return one;
-  CudaStream& lane = *spec.cuda;
   KernelSpec compiled = spec;
   compiled.compile = [&](const Program&) { return body; };
-  return scan_kernel(compiled,
-                     {[&lane](int64_t bytes) { return lane.allocate(bytes, "the slices of a scan"); },
-                      [&lane](void* to, const void* from, int64_t bytes) { lane.copy(to, from, bytes); }, kAlignment});
+  return scan_kernel(compiled, loop_memory(*spec.cuda, "the slices of a scan"));
+}
+
+Kernel while_cuda(const KernelSpec& spec) {
+  CudaStream& lane = *spec.cuda;
+  return while_kernel(spec, loop_memory(lane, "the carries of a while_loop"), [&lane](const void* predicate) {
+    return read_scalar<bool>(lane, predicate);
+  });
 }
 
 Kernel cond_cuda(const KernelSpec& spec) {
   CudaStream& lane = *spec.cuda;
-  return [&lane, yes = spec.compile(spec.attrs.program("if_true")), no = spec.compile(spec.attrs.program("if_false"))](
-             const void* const* in, void* const* out) {
-    bool predicate = false;
-    lane.to_host(&predicate, in[0], sizeof predicate);
-    (predicate ? yes : no)(in + 1, out);
+  std::vector<Kernel> branches;
+  for (const ProgramPtr& branch : branches_of(spec.attrs)) branches.push_back(spec.compile(*branch));
+  return [&lane, branches, by_index = spec.in[0].dtype == DType::i32](const void* const* in, void* const* out) {
+    const int32_t which = by_index ? read_scalar<int32_t>(lane, in[0]) : int32_t{read_scalar<bool>(lane, in[0])};
+    branches[branch_at(which, branches.size())](in + 1, out);
   };
 }
 

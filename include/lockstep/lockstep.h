@@ -12,6 +12,7 @@
 #include "lockstep/error.h"
 #include "lockstep/grad.h"
 #include "lockstep/jit.h"
+#include "lockstep/loops.h"
 #include "lockstep/ops.h"
 #include "lockstep/random.h"
 #include "lockstep/runtime.h"

@@ -60,9 +60,15 @@ struct ScanMemory {
 };
 Kernel scan_kernel(const KernelSpec&, ScanMemory);
 
+// Programs of a while_loop: the condition of its operands; and a round, which maps (carries..., constants...) to the next
+// carries and the condition of these.
+Program while_condition(const Attrs&);
+Program while_step(const Attrs&);
+
 // Waits for the kernels that were called and reads a bool in the lane's memory.
 using ReadPredicate = std::function<bool(const void*)>;
-Kernel while_kernel(const KernelSpec&, ScanMemory, ReadPredicate);
+// `condition` and `step`: the kernels of these programs.
+Kernel while_kernel(const KernelSpec&, Kernel condition, Kernel step, ScanMemory, ReadPredicate);
 
 // The program with only some of its outputs, [first, last).
 Program select_outputs(Program, size_t first, size_t last);

@@ -209,20 +209,20 @@ int while_operand(const Eqn& eqn, std::string_view name, size_t input) {
   return input < p.body_constants ? static_cast<int>(p.cond_constants + input) : -1;
 }
 
-// The kernel: runs the kernels of both programs. The carries alternate between two buffers each.
+// The kernel: evaluates the condition once, then runs one program per round. The carries alternate between two buffers
+// each.
 class WhileLoop {
  public:
-  WhileLoop(const KernelSpec& spec, ScanMemory memory, ReadPredicate read)
-      : attrs_(spec.attrs),
-        p_(attrs_),
-        cond_(spec.compile(p_.cond)),
-        body_(spec.compile(p_.body)),
+  WhileLoop(const KernelSpec& spec, Kernel condition, Kernel step, ScanMemory memory, ReadPredicate read)
+      : condition_(std::move(condition)),
+        step_(std::move(step)),
         memory_(std::move(memory)),
         read_(std::move(read)),
         predicate_(memory_.allocate(1)),
-        cond_in_(p_.cond.inputs.size()),
-        body_in_(p_.body.inputs.size()),
-        next_(p_.carries) {
+        carries_(spec.out.size()),
+        constants_(spec.in.size() - carries_),
+        in_(spec.in.size()),
+        out_(carries_ + 1) {
     for (const Type& type : spec.out) {
       bytes_.push_back(type.bytes());
       for (std::vector<BufferPtr>* each : {&even_, &odd_}) each->push_back(memory_.allocate(type.bytes()));
@@ -230,39 +230,33 @@ class WhileLoop {
   }
 
   void run(const void* const* in, void* const* out) {
-    const auto carries = offset(p_.carries);
-    std::copy_n(in, p_.cond_constants, cond_in_.begin());
-    std::copy_n(in + p_.cond_constants, p_.body_constants, body_in_.begin());
-    std::copy_n(in + p_.first_carry(), p_.carries, body_in_.end() - carries);
-    for (bool odd = false;; odd = !odd) {
-      std::copy(body_in_.end() - carries, body_in_.end(), cond_in_.end() - carries);
-      void* const predicate = predicate_->data();
-      cond_(cond_in_.data(), &predicate);
-      if (!read_(predicate)) break;
-      for (size_t i = 0; i < p_.carries; ++i) next_[i] = (odd ? odd_ : even_)[i]->data();
-      body_(body_in_.data(), next_.data());
-      std::copy(next_.begin(), next_.end(), body_in_.end() - carries);
+    std::copy_n(in + constants_, carries_, in_.begin());
+    std::copy_n(in, constants_, in_.begin() + offset(carries_));
+    void* const predicate = out_.back() = predicate_->data();
+    condition_(in, &predicate);
+    for (bool odd = false; read_(predicate); odd = !odd) {
+      for (size_t i = 0; i < carries_; ++i) out_[i] = (odd ? odd_ : even_)[i]->data();
+      step_(in_.data(), out_.data());
+      std::copy_n(out_.begin(), carries_, in_.begin());
     }
-    for (size_t i = 0; i < p_.carries; ++i)
-      if (const void* const last = body_in_[p_.body_constants + i]; last != out[i])
-        memory_.copy(out[i], last, bytes_[i]);
+    for (size_t i = 0; i < carries_; ++i)
+      if (in_[i] != out[i]) memory_.copy(out[i], in_[i], bytes_[i]);
   }
 
  private:
-  const Attrs attrs_;
-  const WhileParts p_;
-  const Kernel cond_, body_;
+  const Kernel condition_, step_;
   const ScanMemory memory_;
   const ReadPredicate read_;
   const BufferPtr predicate_;
+  const size_t carries_, constants_;
   std::vector<int64_t> bytes_;
   std::vector<BufferPtr> even_, odd_;
-  std::vector<const void*> cond_in_, body_in_;  // arguments of the programs
-  std::vector<void*> next_;
+  std::vector<const void*> in_;  // of a step: carries, then constants
+  std::vector<void*> out_;       // of a step: carries, then the predicate
 };
 
 Kernel while_cpu(const KernelSpec& spec) {
-  return while_kernel(spec,
+  return while_kernel(spec, spec.compile(while_condition(spec.attrs)), spec.compile(while_step(spec.attrs)),
                       {allocate,
                        [](void* to, const void* from, int64_t bytes) {
                          if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -270,10 +264,36 @@ Kernel while_cpu(const KernelSpec& spec) {
                       [](const void* predicate) { return *static_cast<const bool*>(predicate); });
 }
 
+Values inputs_like(Builder& b, const Program& p, size_t first, size_t last) {
+  Values out;
+  for (size_t i = first; i < last; ++i) out.push_back(b.input(p.types[p.inputs[i]]));
+  return out;
+}
+
 }  // namespace
 
-Kernel while_kernel(const KernelSpec& spec, ScanMemory memory, ReadPredicate read) {
-  auto loop = std::make_shared<WhileLoop>(spec, std::move(memory), std::move(read));
+Program while_condition(const Attrs& attrs) {
+  const WhileParts p(attrs);
+  Builder b;
+  const Values constants = inputs_like(b, p.cond, 0, p.cond_constants);
+  inputs_like(b, p.body, 0, p.body_constants);
+  const Values carries = inputs_like(b, p.cond, p.cond_constants, p.cond.inputs.size());
+  return b.take(b.inline_program(p.cond, joined(constants, carries)));
+}
+
+Program while_step(const Attrs& attrs) {
+  const WhileParts p(attrs);
+  Builder b;
+  const Values carries = inputs_like(b, p.body, p.body_constants, p.body.inputs.size()),
+               seen = inputs_like(b, p.cond, 0, p.cond_constants),
+               constants = inputs_like(b, p.body, 0, p.body_constants);
+  const Values next = b.inline_program(p.body, joined(constants, carries));
+  return b.take(joined(next, b.inline_program(p.cond, joined(seen, next))));
+}
+
+Kernel while_kernel(const KernelSpec& spec, Kernel condition, Kernel step, ScanMemory memory, ReadPredicate read) {
+  auto loop = std::make_shared<WhileLoop>(spec, std::move(condition), std::move(step), std::move(memory),
+                                          std::move(read));
   return [loop](const void* const* in, void* const* out) { loop->run(in, out); };
 }
 

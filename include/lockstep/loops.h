@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "lockstep/control.h"
+#include "lockstep/rearrange.h"
 #include "lockstep/vmap.h"
 
 namespace lockstep {

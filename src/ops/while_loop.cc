@@ -84,7 +84,11 @@ std::vector<Type> while_type(Types in, const Attrs& attrs) {
   return out;
 }
 
-Grads while_vjp(const Vjp&) {
+// No gradient flows to what only the condition reads.
+Grads while_vjp(const Vjp& v) {
+  const WhileParts p(v.attrs);
+  if (std::none_of(v.wanted.begin() + offset(p.cond_constants), v.wanted.end(), [](bool wanted) { return wanted; }))
+    return Grads(v.in.size());
   throw_error(
       "while_loop: has no reverse-mode gradient, because the number of rounds is unknown when the function is traced; "
       "use scan, or fori_loop with integers as bounds, or define the gradient with custom_vjp");

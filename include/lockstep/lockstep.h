@@ -16,6 +16,7 @@
 #include "lockstep/grad.h"
 #include "lockstep/jacobian.h"
 #include "lockstep/jit.h"
+#include "lockstep/loops.h"
 #include "lockstep/ops.h"
 #include "lockstep/random.h"
 #include "lockstep/runtime.h"

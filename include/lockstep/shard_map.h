@@ -115,7 +115,10 @@ class Pmap {
  public:
   Pmap(F f, PmapOptions options)
       : options_(std::move(options)),
-        mapped_(vmap(std::move(f), {options_.in_axes, options_.out_axes, options_.axis_name, detail::check_pmap_size}),
+        mapped_(vmap(std::move(f), {.in_axes = options_.in_axes,
+                                    .out_axes = options_.out_axes,
+                                    .axis_name = options_.axis_name,
+                                    .check = detail::check_pmap_size}),
                 detail::pmap_jit_options(options_)) {}
 
   template <class... Args>

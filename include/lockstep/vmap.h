@@ -22,6 +22,9 @@ struct VmapOptions {
   std::optional<int64_t> out_axes = 0;
   // A name for the mapped axis, for collectives (collectives.h) in the function. Empty: none.
   std::string axis_name = "";
+  // A mesh axis that shards the batch wherever the function constrains a sharding: with_sharding_constraint(x, P("model"))
+  // in it constrains the batched x to P(spmd_axis_name, "model"). Empty: none.
+  std::string spmd_axis_name = "";
   // Internal: called with the extent and name of the mapped axis; may throw.
   void (*check)(int64_t size, const std::string& axis_name) = nullptr;
 };
@@ -38,6 +41,9 @@ Type without_axis(const Type&, int64_t axis);
 // gradients are each example's own.
 Type example_type(const Type&, std::optional<int64_t> axis, const std::string& axis_name);
 void check_shared_results(const std::vector<bool>& batched);
+// batch_program() in which constraints shard the batch by `spmd_axis`, unless that is empty.
+VmapProgram batch_along(const Traced&, std::vector<bool> batched_args, int64_t size, const std::vector<bool>& force,
+                        const std::string& axis, const std::string& spmd_axis);
 
 }  // namespace detail
 
@@ -85,8 +91,8 @@ auto vmap(F f, VmapOptions options = {}) {
           const detail::Arrays outputs = tree_leaves(result);
           const detail::Traced traced = tracing.finish(outputs);
           const detail::VmapProgram program =
-              detail::batch_program(traced, batched, size,
-                                    std::vector<bool>(outputs.size(), options.out_axes.has_value()), options.axis_name);
+              detail::batch_along(traced, batched, size, std::vector<bool>(outputs.size(), options.out_axes.has_value()),
+                                  options.axis_name, options.spmd_axis_name);
           const detail::Arrays results = detail::call(program.program, detail::with_captures(leaves, traced));
           if (!options.out_axes) detail::check_shared_results(program.batched);
           size_t i = 0;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "lockstep/collectives.h"
 #include "lockstep/jit.h"
+#include "lockstep/vmap.h"
 #include "program/builder.h"
 #include "sharding/mesh_text.h"
 
@@ -60,6 +61,34 @@ Array constrained(const Array& array, const NamedSharding& sharding, const char*
   annotation.at = to_string(at);
   Array out = apply1(what, {array}, [&](Builder&, const Values& v) { return constrain(v[0], annotation); });
   out.node()->sharding = sharding;
+  return out;
+}
+
+namespace {
+
+// The program in which a batch of a constrained value will be sharded by `axis`; empty: by none.
+Program with_batch_axis(Program p, const std::string& axis) {
+  for (Eqn& eqn : p.eqns) {
+    const Attrs attrs = eqn.attrs;
+    for (const auto& [name, value] : attrs)
+      if (const auto* body = std::get_if<ProgramPtr>(&value))
+        eqn.attrs.set(name, std::make_shared<const Program>(with_batch_axis(**body, axis)));
+    if (!eqn.op->annotation) continue;
+    eqn.attrs.erase("batch_axis");
+    if (!axis.empty()) eqn.attrs.set("batch_axis", axis);
+  }
+  return p;
+}
+
+}  // namespace
+
+VmapProgram batch_along(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force,
+                        const std::string& axis, const std::string& spmd_axis) {
+  if (spmd_axis.empty()) return batch_program(traced, std::move(batched), size, force, axis);
+  Traced marked = traced;
+  marked.program = std::make_shared<const Program>(with_batch_axis(*traced.program, spmd_axis));
+  VmapProgram out = batch_program(marked, std::move(batched), size, force, axis);
+  out.program = std::make_shared<const Program>(with_batch_axis(*out.program, ""));
   return out;
 }
 

@@ -1,15 +1,13 @@
-// The parts of the transforms that do not depend on C++ types: programs of gradients and batches, control
-// flow, errors.
+// The parts of the transforms that do not depend on C++ types: programs of gradients and batches, errors.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "array/apply.h"
+#include "array/extend_inputs.h"
 #include "array/trace.h"
 #include "base/check.h"
-#include "lockstep/collectives.h"
-#include "lockstep/control.h"
 #include "lockstep/forward.h"
 #include "lockstep/math.h"
 #include "lockstep/vmap.h"
@@ -183,9 +181,6 @@ Array zeros_of(const Type& type) {
   });
 }
 
-namespace {
-
-// Returns `program` with a longer list of inputs, in which its own are at `positions`.
 ProgramPtr extend_inputs(const Program& program, const std::vector<Type>& inputs,
                          const std::vector<size_t>& positions) {
   Builder b;
@@ -201,129 +196,11 @@ std::vector<Type> types_of(std::span<const Array> arrays) {
   return out;
 }
 
-// {0, ..., own - 1} followed by `captures` positions from `first`.
 std::vector<size_t> positions(size_t own, size_t first, size_t captures) {
   std::vector<size_t> out;
   for (size_t i = 0; i < own; ++i) out.push_back(i);
   for (size_t i = 0; i < captures; ++i) out.push_back(first + i);
   return out;
-}
-
-}  // namespace
-
-int64_t scan_length(std::span<const Array> xs, int64_t length) {
-  for (const Array& x : xs) {
-    if (x.rank() == 0)
-      throw_error("scan: an array of xs is {}, a scalar; xs need a leading axis to scan over", to_string(x.type()));
-    if (length >= 0 && x.shape()[0] != length)
-      throw_error("scan: an array of xs is {}, but the length is {}; leading axes must agree", to_string(x.type()),
-                  length);
-    length = x.shape()[0];
-  }
-  if (length < 0) throw_error("scan: neither xs nor a length is given; pass {{.length = n}}");
-  return length;
-}
-
-Type element_type(const Array& xs) { return without_axis(xs.type(), 0); }
-
-namespace {
-
-// The common type of two arrays, or nullopt.
-std::optional<Type> unify(const Array& a, const Array& b) {
-  const Array both[] = {a, b};
-  Type out = a.type();
-  out.dtype = is_number(a) || is_number(b) ? common_dtype(both) : a.dtype();
-  for (const Array& each : both)
-    if (each.shape() != out.shape || (each.dtype() != out.dtype && !is_number(each))) return {};
-  out.varying = union_of(a.type().varying, b.type().varying);
-  return out;
-}
-
-}  // namespace
-
-std::vector<Type> carry_types(std::span<const Array> init, std::span<const Array> carry) {
-  if (init.size() != carry.size())
-    throw_error(
-        "scan: the body receives a carry of {} arrays and returns one of {}; it must return a carry of the same "
-        "structure",
-        init.size(), carry.size());
-  std::vector<Type> out;
-  for (size_t i = 0; i < init.size(); ++i) {
-    const std::optional<Type> type = unify(init[i], carry[i]);
-    if (!type)
-      throw_error("scan: the body receives array {} of the carry as {} and returns {}; it must keep the type", i,
-                  to_string(init[i].type()), to_string(carry[i].type()));
-    out.push_back(*type);
-  }
-  return out;
-}
-
-std::vector<Type> branch_types(std::span<const Array> a, std::span<const Array> b) {
-  if (a.size() != b.size())
-    throw_error("cond: one branch returns {} arrays, the other {}; the branches must agree", a.size(), b.size());
-  std::vector<Type> out;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const std::optional<Type> type = unify(a[i], b[i]);
-    if (!type)
-      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
-                  to_string(a[i].type()), to_string(b[i].type()));
-    out.push_back(*type);
-  }
-  return out;
-}
-
-bool have_types(std::span<const Array> arrays, std::span<const Type> types) {
-  return std::equal(arrays.begin(), arrays.end(), types.begin(), types.end(),
-                    [](const Array& a, const Type& t) { return a.type() == t; });
-}
-
-Array widened(const Array& a, const Type& to) {
-  if (a.type() == to) return a;
-  const Array typed = a.dtype() == to.dtype ? a : astype(a, to.dtype);
-  std::vector<std::string> axes;
-  const std::vector<std::string>& has = a.type().varying;
-  std::set_difference(to.varying.begin(), to.varying.end(), has.begin(), has.end(), std::back_inserter(axes));
-  return axes.empty() ? typed : pvary(typed, axes);
-}
-
-void check_predicate(const Array& p) {
-  if (p.rank() != 0 || p.dtype() != DType::boolean)
-    throw_error(
-        "cond: the predicate is {}; it must be a bool scalar: compare, or reduce with any() or all(), or use where() "
-        "to select elements",
-        to_string(p.type()));
-}
-
-Arrays scan(const Traced& body, std::span<const Array> init, std::span<const Array> xs, int64_t length, bool reverse) {
-  Arrays args(init.begin(), init.end());
-  args.insert(args.end(), xs.begin(), xs.end());
-  args = with_captures(args, body);
-  const auto n = static_cast<std::ptrdiff_t>(init.size()), m = static_cast<std::ptrdiff_t>(xs.size());
-  return apply("scan", args, {}, [&](Builder& b, const Values& v) {
-    return lockstep::scan(b, body.program, Values(v.begin(), v.begin() + n), Values(v.begin() + n, v.begin() + n + m),
-                          Values(v.begin() + n + m, v.end()), length, reverse);
-  });
-}
-
-Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_false, std::span<const Array> operands) {
-  // Both branches take the operands and the captures of either.
-  Arrays args = with_captures(with_captures(operands, if_true), if_false);
-  const std::vector<Type> types = types_of(args);
-  const size_t own = operands.size(), first = own + if_true.captures.size();
-  const ProgramPtr yes = extend_inputs(*if_true.program, types, positions(own, own, if_true.captures.size()));
-  const ProgramPtr no = extend_inputs(*if_false.program, types, positions(own, first, if_false.captures.size()));
-  args.insert(args.begin(), predicate);
-  return apply("cond", args, {}, [&](Builder& b, const Values& v) {
-    const Values rest(v.begin() + 1, v.end());
-    if (v[0].type().varying.empty()) return lockstep::cond(v[0], yes, no, rest);
-    // If devices may choose differently, both branches run: a value that both branches share must not be
-    // summed over the devices inside one branch.
-    Values out = b.inline_program(*yes, rest);
-    const Values otherwise = b.inline_program(*no, rest);
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = lockstep::select(lockstep::broadcast(v[0], out[i].shape(), {}), out[i], otherwise[i]);
-    return out;
-  });
 }
 
 Arrays remat(const Traced& body, std::span<const Array> args) {

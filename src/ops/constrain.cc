@@ -1,5 +1,6 @@
 // constrain. Its attributes are the fields of an Annotation: `axes` has the axes of each dimension, separated by
-// commas, with dimensions separated by semicolons, and * for an unconstrained dimension.
+// commas, with dimensions separated by semicolons, and * for an unconstrained dimension. The attribute batch_axis is optional: the axis that shards
+// the dimension of a batch.
 #include "ops/constrain.h"
 
 #include <algorithm>
@@ -53,17 +54,26 @@ std::vector<Type> constrain_type(Types in, const Attrs& attrs) {
 // The cotangent has the same sharding as the value.
 Grads constrain_vjp(const Vjp& v) { return {v.ct().builder().emit(constrain_op, Values{v.ct()}, v.attrs)[0]}; }
 
-// The batch dimension is unconstrained, unless it represents the devices along an axis of the same mesh: then
-// that axis shards it.
+// The batch dimension is unconstrained, unless it represents the devices along an axis of the same mesh, or the attribute
+// batch_axis names one (vmap's spmd_axis_name): then that axis shards it.
 Batched constrain_batch(const Batch& b) {
   Type one = b.in[0].type();
   one.shape.erase(one.shape.begin());
   Annotation stated = constrain_annotation(one, b.attrs);
+  const std::string given = b.attrs.get_or<std::string>("batch_axis", ""), &axis = given.empty() ? b.axis : given;
   const bool used = std::any_of(stated.axes.begin(), stated.axes.end(), [&](const auto& axes) {
-    return axes && std::find(axes->begin(), axes->end(), b.axis) != axes->end();
+    return axes && std::find(axes->begin(), axes->end(), axis) != axes->end();
   });
+  const Mesh mesh = mesh_from_text(stated.mesh);
+  if (!given.empty()) {
+    mesh.size(given);  // throws if there is no such axis
+    if (used)
+      throw_error(
+          "vmap: spmd_axis_name \"{}\" shards the batch, but {} in the function names that axis, too; remove it there",
+          given, to_string(spec_of(stated)));
+  }
   std::optional<std::vector<std::string>> front;
-  if (!b.axis.empty() && !used && mesh_from_text(stated.mesh).find_axis(b.axis)) front = {b.axis};
+  if (!axis.empty() && !used && mesh.find_axis(axis)) front = {axis};
   stated.axes.insert(stated.axes.begin(), std::move(front));
   return constrain(b.in[0], stated);
 }

@@ -1,9 +1,12 @@
 #include "ops/control.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "ops/cuda/kernels.h"
+#include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
@@ -80,27 +83,38 @@ int last_operands(const Eqn& eqn, std::string_view name, size_t input) {
 
 // ---- cond
 
+// A cond with the same predicate or index and other branches.
+Values cond_of(Value which, const std::vector<ProgramPtr>& branches, const Values& operands) {
+  if (which.dtype() == DType::boolean) return cond(which, branches[1], branches[0], operands);
+  return switch_case(which, branches, operands);
+}
+
 std::vector<Type> cond_type(Types in, const Attrs& attrs) {
-  if (in.empty() || in[0].dtype != DType::boolean || in[0].rank() != 0)
-    throw_error("cond: the predicate is {}; it must be one bool", in.empty() ? "missing" : to_string(in[0]));
-  const Program &yes = attrs.program("if_true"), &no = attrs.program("if_false");
-  expect_signature("cond", yes, in, 1);
-  expect_signature("cond", no, in, 1);
-  const std::vector<Type> a = yes.output_types(), b = no.output_types();
-  if (a.size() != b.size())
-    throw_error("cond: one branch returns {} arrays, the other {}; the branches must agree", a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i] != b[i])
-      throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
-                  to_string(a[i]), to_string(b[i]));
+  const bool by_index = !attrs.find("if_true");
+  if (in.empty() || in[0].dtype != (by_index ? DType::i32 : DType::boolean) || in[0].rank() != 0)
+    throw_error("cond: the {} is {}; it must be one {}", by_index ? "index" : "predicate",
+                in.empty() ? "missing" : to_string(in[0]), by_index ? "i32" : "bool");
+  const std::vector<ProgramPtr> branches = branches_of(attrs);
+  if (branches.empty()) throw_error("cond: has no branches; give at least one");
+  for (const ProgramPtr& branch : branches) expect_signature("cond", *branch, in, 1);
+  const std::vector<Type> a = branches.back()->output_types();
+  for (const ProgramPtr& branch : branches) {
+    const std::vector<Type> b = branch->output_types();
+    if (a.size() != b.size())
+      throw_error("cond: one branch returns {} arrays, the other {}; the branches must agree", a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i)
+      if (a[i] != b[i])
+        throw_error("cond: result {} is {} in one branch and {} in the other; the branches must agree", i,
+                    to_string(a[i]), to_string(b[i]));
+  }
   return a;
 }
 
 Grads cond_vjp(const Vjp& v) {
   const std::vector<bool> wanted(v.wanted.begin() + 1, v.wanted.end());
-  const Values gradients = cond(v.in[0], gradient_body(v.attrs.program("if_true"), wanted, v.passes),
-                                gradient_body(v.attrs.program("if_false"), wanted, v.passes), with_cotangents(v, 1));
-  return spread(gradients, v.wanted, 1, v.in.size());
+  std::vector<ProgramPtr> branches = branches_of(v.attrs);
+  for (ProgramPtr& branch : branches) branch = gradient_body(*branch, wanted, v.passes);
+  return spread(cond_of(v.in[0], branches, with_cotangents(v, 1)), v.wanted, 1, v.in.size());
 }
 
 JvpResult cond_jvp(const Jvp& v) {
@@ -110,28 +124,27 @@ JvpResult cond_jvp(const Jvp& v) {
 }
 
 Batched cond_batch(const Batch& b) {
-  const Program &yes = b.attrs.program("if_true"), &no = b.attrs.program("if_false");
+  std::vector<ProgramPtr> branches = branches_of(b.attrs);
   const std::vector<bool> batched(b.batched.begin() + 1, b.batched.end());
   const Values operands(b.in.begin() + 1, b.in.end());
-  if (b.batched[0]) {  // both branches are computed, and each example selects its own
-    const std::vector<bool> force(yes.outputs.size(), true);
-    const Values t = b.builder.inline_program(b.passes.batch(yes, batched, b.size, force, b.axis).program, operands);
-    const Values f = b.builder.inline_program(b.passes.batch(no, batched, b.size, force, b.axis).program, operands);
-    Values out;
-    for (size_t i = 0; i < t.size(); ++i) out.push_back(select(broadcast(b.in[0], t[i].shape(), {0}), t[i], f[i]));
-    return out;
-  }
-  std::vector<bool> force = b.passes.batch(yes, batched, b.size, {}, b.axis).batched;
-  const std::vector<bool> other = b.passes.batch(no, batched, b.size, {}, b.axis).batched;
-  for (size_t i = 0; i < force.size(); ++i) force[i] = force[i] || other[i];
-  Values out = cond(b.in[0], share(b.passes.batch(yes, batched, b.size, force, b.axis).program),
-                    share(b.passes.batch(no, batched, b.size, force, b.axis).program), operands);
-  return {std::move(out), std::move(force)};
+  std::vector<bool> force(branches[0]->outputs.size(), b.batched[0]);
+  if (!b.batched[0])
+    for (const ProgramPtr& branch : branches) {
+      const std::vector<bool> own = b.passes.batch(*branch, batched, b.size, {}, b.axis).batched;
+      for (size_t i = 0; i < force.size(); ++i) force[i] = force[i] || own[i];
+    }
+  for (ProgramPtr& branch : branches) branch = share(b.passes.batch(*branch, batched, b.size, force, b.axis).program);
+  if (!b.batched[0]) return {cond_of(b.in[0], branches, operands), std::move(force)};
+  return choose_among(b.in[0], branches, operands);
 }
 
 Kernel cond_cpu(const KernelSpec& spec) {
-  return [yes = spec.compile(spec.attrs.program("if_true")), no = spec.compile(spec.attrs.program("if_false"))](
-             const void* const* in, void* const* out) { (*static_cast<const bool*>(in[0]) ? yes : no)(in + 1, out); };
+  std::vector<Kernel> branches;
+  for (const ProgramPtr& branch : branches_of(spec.attrs)) branches.push_back(spec.compile(*branch));
+  return [branches, by_index = spec.in[0].dtype == DType::i32](const void* const* in, void* const* out) {
+    const int32_t which = by_index ? *static_cast<const int32_t*>(in[0]) : int32_t{*static_cast<const bool*>(in[0])};
+    branches[branch_at(which, branches.size())](in + 1, out);
+  };
 }
 
 // ---- remat
@@ -314,7 +327,9 @@ constinit const Op cond_op = {
     .operand_of_input = last_operands,
     .multiply_adds =
         [](Types, Types, const Attrs& attrs, double (*of)(const Program&)) {
-          return std::max(of(attrs.program("if_true")), of(attrs.program("if_false")));
+          double most = 0;
+          for (const ProgramPtr& branch : branches_of(attrs)) most = std::max(most, of(*branch));
+          return most;
         },
     .cpu = cond_cpu,
     .cuda = LOCKSTEP_CUDA(cond_cuda),
@@ -361,6 +376,40 @@ Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Valu
   Values in{predicate};
   in.insert(in.end(), operands.begin(), operands.end());
   return predicate.builder().emit(cond_op, in, {{"if_true", std::move(if_true)}, {"if_false", std::move(if_false)}});
+}
+
+Values switch_case(Value index, const std::vector<ProgramPtr>& branches, const Values& operands) {
+  Values in{index};
+  in.insert(in.end(), operands.begin(), operands.end());
+  Attrs attrs;
+  for (size_t i = 0; i < branches.size(); ++i) attrs.set(fmt::format("branch{}", i), branches[i]);
+  return index.builder().emit(cond_op, in, std::move(attrs));
+}
+
+std::vector<ProgramPtr> branches_of(const Attrs& attrs) {
+  if (attrs.find("if_true")) return {attrs.get<ProgramPtr>("if_false"), attrs.get<ProgramPtr>("if_true")};
+  std::vector<ProgramPtr> out;
+  while (attrs.find(fmt::format("branch{}", out.size())))
+    out.push_back(attrs.get<ProgramPtr>(fmt::format("branch{}", out.size())));
+  return out;
+}
+
+Values choose_among(Value which, const std::vector<ProgramPtr>& branches, const Values& operands) {
+  Builder& b = which.builder();
+  Values out = b.inline_program(*branches.back(), operands);
+  for (size_t k = branches.size() - 1; k-- > 0;) {
+    const Values branch = b.inline_program(*branches[k], operands);
+    // A predicate selects the later branch. An index beyond the last branch selects the last one.
+    const bool is_bool = which.dtype() == DType::boolean;
+    const Value later = is_bool ? which : lt(full(b, which.type(), static_cast<int64_t>(k)), which);
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = select(broadcast(later, out[i].shape(), counting(0, which.rank())), out[i], branch[i]);
+  }
+  return out;
+}
+
+size_t branch_at(int32_t index, size_t branches) {
+  return static_cast<size_t>(std::clamp<int64_t>(index, 0, static_cast<int64_t>(branches) - 1));
 }
 
 Values remat(Builder& b, ProgramPtr body, const Values& operands) {

@@ -1,7 +1,11 @@
+#include <array>
 #include <cmath>
+#include <functional>
 
 #include "array/near.h"
 #include "lockstep/lockstep.h"
+
+#define EXPECT_ERROR(statement, part) EXPECT_THROWS(static_cast<void>(statement), Error, part)
 
 namespace lockstep {
 namespace {
@@ -169,6 +173,38 @@ TEST(Scan, SecondDerivative) {
   EXPECT_EQ(jit(grad(grad(grad(power))))(2.f).item<float>(), 48);
 }
 
+TEST(Scan, UnrolledEqualsRolled) {
+  const auto step = [](Array c, std::pair<Array, Array> x) {
+    const Array next = c * x.first + x.second;
+    return std::pair{next, std::pair{next, c}};
+  };
+  const Array a = array({1, 2, 3, 4, 5, 6, 7}), b = array({3, -1, 4, 1, -5, 9, 2});
+  const auto text = [](const auto& result) {
+    return result.first.to_string() + result.second.first.to_string() + result.second.second.to_string();
+  };
+  for (bool reverse : {false, true}) {
+    const auto wanted = text(scan(step, Array(1), std::pair{a, b}, {.reverse = reverse}));
+    for (int64_t unroll : {2, 3, 4, 6, 7, 100}) {
+      const ScanOptions options{.reverse = reverse, .unroll = unroll};
+      EXPECT_EQ(text(scan(step, Array(1), std::pair{a, b}, options)), wanted) << unroll;
+      EXPECT_EQ(text(jit([&](Array x, Array y) { return scan(step, Array(1), std::pair{x, y}, options); })(a, b)), wanted);
+    }
+  }
+  const auto power = [](Array x, int64_t unroll) {
+    const auto times = [x](Array c, Nothing none) { return std::pair{c * x, none}; };
+    return scan(times, Array(1.f), Nothing{}, {.length = 5, .unroll = unroll}).first;
+  };
+  for (int64_t unroll : {1, 2, 5}) {
+    EXPECT_TEXT(grad([&](Array x) { return power(x, unroll); })(2.f), "f32[] 80");
+    const std::string program = program_text([&](Array x) { return power(x, unroll); }, Array(2.f));
+    EXPECT_EQ(program.find("scan") == std::string::npos, unroll == 5) << program;
+  }
+  EXPECT_TEXT(vmap([&](Array x) { return power(x, 2); })(array({1.f, 2.f})), "f32[2] [1, 32]");
+  EXPECT_TEXT(scan(add_up, Array(1), zeros({0}), {.unroll = 4}).second, "f32[0] []");
+  EXPECT_ERROR(scan(add_up, Array(1), array({1}), {.unroll = 0}),
+               "scan: unroll is 0; give the number of iterations in each round, at least 1");
+}
+
 TEST(Scan, OneCompiledBodyServesAnyLength) {
   const auto f = jit([](Array x) {
     return scan([](Array c, Nothing) { return std::pair{sin(c), Nothing{}}; }, x, Nothing{}, {.length = 1000}).first;
@@ -284,6 +320,52 @@ TEST(Cond, TreesAndNesting) {
   EXPECT_EQ(sign_of(0).first.item<int>(), 0);
   EXPECT_EQ(sign_of(0).second, "kept");
   EXPECT_TEXT(vmap([&](Array x) { return sign_of(x).first; })(array({5, -5, 0})), "i32[3] [1, -1, 0]");
+}
+
+TEST(SwitchCase, RunsTheBranchOfTheClampedIndex) {
+  const auto f = [](Array i, Array x) {
+    return switch_case(
+        i, std::tuple{[](Array v) { return v; }, [](Array v) { return v * v; }, [](Array v) { return -v; }}, x);
+  };
+  const auto compiled = jit(f);
+  const std::pair<int, float> wanted[] = {{-5, 3}, {0, 3}, {1, 9}, {2, -3}, {9, -3}};
+  for (const auto& [i, y] : wanted) {
+    EXPECT_EQ(f(i, 3.f).item<float>(), y);
+    EXPECT_EQ(compiled(i, 3.f).item<float>(), y);
+    for (DType type : {i64, u32}) EXPECT_EQ(f(full({}, std::max(i, 0), type), 3.f).item<float>(), y);
+    EXPECT_EQ(grad<1>(f)(i, 3.f).item<float>(), y == 9 ? 6 : y / 3);
+  }
+  EXPECT_EQ(f(full({}, int64_t{1} << 40, i64), 3.f).item<float>(), -3);
+  EXPECT_EQ(f(full({}, -(int64_t{1} << 40) + 1, i64), 3.f).item<float>(), 3);
+  EXPECT_EQ(compiled.compiled(), 1u);
+  EXPECT_TEXT(vmap(f, {.in_axes = {0, std::nullopt}})(array({-1, 0, 1, 2, 3}), 3.f), "f32[5] [3, 3, 9, -3, -3]");
+  EXPECT_TEXT(vmap(f, {.in_axes = {std::nullopt, 0}})(1, array({2.f, 3.f})), "f32[2] [4, 9]");
+  EXPECT_TEXT(vmap(grad<1>(f), {.in_axes = {0, 0}})(array({1, 2}), array({2.f, 3.f})), "f32[2] [4, -1]");
+}
+
+TEST(SwitchCase, TakesAListOfFunctionsAndNumbers) {
+  std::vector<std::function<Array(Array)>> powers;
+  for (int n = 0; n < 12; ++n)
+    powers.push_back([n](Array x) {
+      Array y = 1.f;
+      for (int i = 0; i < n; ++i) y = y * x;
+      return y;
+    });
+  const auto f = jit([powers](Array i, Array x) { return switch_case(i, powers, x); });
+  EXPECT_TEXT(f(0, 2.f), "f32[] 1");
+  EXPECT_TEXT(f(11, 2.f), "f32[] 2048");
+  EXPECT_TEXT(f(10, full({}, 2.f, bf16)), "bf16[] 1024");
+  EXPECT_TEXT(switch_case(0, std::array{powers[3]}, 2.f), "f32[] 8");
+  powers.clear();
+  EXPECT_ERROR(switch_case(0, powers, 2.f), "switch_case: has no branches; give at least one");
+  const auto same = std::tuple{[](Array x) { return x; }, [](Array x) { return x * 2; }};
+  EXPECT_ERROR(switch_case(Array(0.5f), same, 2.f),
+               "switch_case: the index is f32[]; it must be an integer scalar, the number of one of 2 branches");
+  EXPECT_ERROR(switch_case(true, same, 2.f), "switch_case: the index is bool[]");
+  EXPECT_ERROR(switch_case(array({0}), same, 2.f), "switch_case: the index is i32[1]");
+  const auto other = std::tuple{[](Array x) { return x; }, [](Array x) { return stack({x, x}); }};
+  EXPECT_ERROR(switch_case(0, other, ones({})),
+               "switch_case: result 0 is f32[] in one branch and f32[2] in the other; the branches must agree");
 }
 
 TEST(Cond, InsideScan) {

@@ -74,6 +74,26 @@ TEST(Examples, NewtonFindsTheMinimumInFiveSteps) {
   EXPECT_LT(number_after(r.text.substr(r.text.rfind("step 5")), "largest slope "), 1e-6);
 }
 
+TEST(Examples, FixedPointHasTheGradientOfTheUnrolledIteration) {
+  const Outcome r = run("fixed_point", "");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_LT(number_after(r.text, "unrolled gradient "), 1e-5) << r.text;
+  EXPECT_LT(number_after(r.text, "after 100 steps "), 0.1 * number_after(r.text, "loss ")) << r.text;
+}
+
+TEST(Examples, BeamSearchFindsAtLeastWhatOneBeamFindsAndStopsEarly) {
+  const std::string score = "log probability ";
+  for (const char* seed : {"1", "2", "3"}) {
+    const std::string with_seed = std::string(" --seed ") + seed;
+    const Outcome one = run("beam_search", "--beams 1" + with_seed), many = run("beam_search", "--beams 6" + with_seed);
+    EXPECT_EQ(one.code, 0) << one.text;
+    EXPECT_EQ(many.code, 0) << many.text;
+    EXPECT_GE(number_after(many.text, score), number_after(one.text, score) - 1e-4) << one.text << many.text;
+  }
+  EXPECT_LT(number_after(run("beam_search", "--beams 1 --seed 1").text, "rounds "), 31);
+  EXPECT_EQ(run("beam_search", "--beams many").code, 1);
+}
+
 TEST(Examples, QueryDevicesPrintsThem) {
   EXPECT_EQ(run("query_devices", "--devices 3").text,
             "# Local devices: [ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n"

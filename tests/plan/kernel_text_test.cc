@@ -177,6 +177,17 @@ TEST(KernelText, RoundsWithoutOverlapCompile) {
   expect_compiles(text, "sm_90");
 }
 
+TEST(KernelText, RoundsWithAConditionCompile) {
+  const RoundStrides strides{{{0, 0}, {5, 0}}, 5};
+  KernelSchedule kernel = step_with_metrics(1);
+  overlap_rounds(kernel, strides, {});
+  const std::string text = kernel_text(kernel, {.near = false, .rounds = &strides}).text;
+  EXPECT_EQ(count_of(text, "if (!continues(all.p["), 1u) << text;
+  EXPECT_EQ(count_of(text, "*executed = round;"), 1u) << text;
+  EXPECT_EQ(text.find("allow_next_kernel"), std::string::npos) << text;
+  expect_compiles(text, "sm_90");
+}
+
 }  // namespace
 }  // namespace lockstep::detail
 #endif

@@ -45,7 +45,7 @@ class RunOnGpu {
   const PersistentKernel& kernel() const { return kernel_; }
   void run() { kernel_.run(pointers_.data()); }
   void run_rounds(const RoundStrides& strides, int64_t count) {
-    kernel_.rounds(strides)->run(pointers_.data(), pointers_.data(), count);
+    kernel_.rounds(strides)->run(pointers_.data(), pointers_.data(), count, nullptr);
   }
   void set(ValueId id, float all) {
     const std::vector<float> values(static_cast<size_t>(kernel_.values()[place(id)].bytes()) / sizeof(float), all);

@@ -1,5 +1,9 @@
 // References and samples of the rows that contain programs: those that lowering emits, and scan,
 // cond, remat, custom_vjp and custom_jvp.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "ops/ops.h"
 #include "rows/rows.h"
 
@@ -171,13 +175,83 @@ void add_scan(std::vector<Row>& out) {
   out.push_back(std::move(row));
 }
 
+void while_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+  const Program &cond = attrs.program("cond"), &body = attrs.program("body");
+  const auto carries = static_cast<std::ptrdiff_t>(body.outputs.size()),
+             seen = static_cast<std::ptrdiff_t>(cond.inputs.size()) - carries;
+  y.assign(in.end() - carries, in.end());
+  while (true) {
+    RefArrays args(in.begin(), in.begin() + seen);
+    args.insert(args.end(), y.begin(), y.end());
+    if (reference_of(cond, args)[0].data[0] == 0) return;
+    args.assign(in.begin() + seen, in.end() - carries);
+    args.insert(args.end(), y.begin(), y.end());
+    y = reference_of(body, args);
+  }
+}
+
+void add_while_loop(std::vector<Row>& out) {
+  Row row{&while_loop_op, while_reference, {}};
+  auto add = [&](std::vector<Operand> in, std::string_view cond, std::string_view text) {
+    row.samples.push_back({std::move(in), {{"cond", body(cond)}, {"body", body(text)}}, false});
+  };
+  // Constants of both programs, and carries of two types.
+  add({{{i32, {}}, {Domain::real, 0, 5}}, {{f32, {3}}}, {{i32, {}}, {Domain::real, 0, 4}}, {{f32, {3}}}}, R"(
+    program(%0:i32[], %1:i32[], %2:f32[3]) {
+      %3:bool[] = lt %1 %0
+      return %3
+    })",
+      R"(
+    program(%0:f32[3], %1:i32[], %2:f32[3]) {
+      %3:i32[] = full[dtype=i32, shape=[], value=1]
+      %4:i32[] = add %1 %3
+      %5:f32[3] = mul %2 %0
+      %6:f32[3] = sub %5 %0
+      return %4 %6
+    })");
+  // Halves until the sum is small.
+  add({{{f32, {4}}}}, R"(
+    program(%0:f32[4]) {
+      %1:f32[4] = abs %0
+      %2:f32[] = reduce_sum[axes=[0]] %1
+      %3:f32[] = full[dtype=f32, shape=[], value=0.75]
+      %4:bool[] = lt %3 %2
+      return %4
+    })",
+      R"(
+    program(%0:f32[4]) {
+      %1:f32[4] = full[dtype=f32, shape=[4], value=0.5]
+      %2:f32[4] = mul %0 %1
+      return %2
+    })");
+  // Carries that are swapped, and one that stays; no round, one and two.
+  for (int rounds : {0, 1, 2})
+    add({{{i32, {}}, {Domain::real, double(rounds), double(rounds)}}, {{i32, {2}}}, {{i32, {2}}}, {{f64, {2}}}}, R"(
+    program(%0:i32[], %1:i32[2], %2:i32[2], %3:f64[2]) {
+      %4:i32[] = full[dtype=i32, shape=[], value=0]
+      %5:bool[] = lt %4 %0
+      return %5
+    })",
+        R"(
+    program(%0:i32[], %1:i32[2], %2:i32[2], %3:f64[2]) {
+      %4:i32[] = full[dtype=i32, shape=[], value=1]
+      %5:i32[] = sub %0 %4
+      return %5 %2 %1 %3
+    })");
+  out.push_back(std::move(row));
+}
+
+void cond_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+  const RefArrays operands(in.begin() + 1, in.end());
+  const bool by_index = attrs.find("branch0") != nullptr;
+  const int64_t last = attrs.find("branch2") ? 2 : 0, at = static_cast<int64_t>(in[0].data[0]);
+  const std::string branch = by_index ? fmt::format("branch{}", std::clamp<int64_t>(at, 0, last))
+                                      : at != 0 ? "if_true" : "if_false";
+  y = reference_of(attrs.program(branch), operands);
+}
+
 void add_cond(std::vector<Row>& out) {
-  Row row{&cond_op,
-          [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-            y = reference_of(attrs.program(in[0].data[0] != 0 ? "if_true" : "if_false"),
-                             RefArrays(in.begin() + 1, in.end()));
-          },
-          {}};
+  Row row{&cond_op, cond_reference, {}};
   const ProgramPtr yes = body(R"(
     program(%0:f32[3], %1:f32[3]) {
       %2:f32[3] = mul %0 %1
@@ -195,6 +269,18 @@ void add_cond(std::vector<Row>& out) {
   row.samples.push_back({{{{boolean, {}}}, {{i32, {2, 2}}}},
                          {{"if_true", body("program(%0:i32[2,2]) {\n %1:i32[2,2] = neg %0\n return %1\n}")},
                           {"if_false", body("program(%0:i32[2,2]) {\n return %0\n}")}}});
+  // An index, in range and outside of it; one branch.
+  const ProgramPtr product = body(R"(
+    program(%0:f32[3], %1:f32[3]) {
+      %2:f32[3] = mul %0 %1
+      return %1 %2
+    })");
+  for (double at : {-1.0, 0.0, 1.0, 2.0, 7.0})
+    row.samples.push_back({{{{i32, {}}, {Domain::real, at, at}}, {{f32, {3}}}, {{f32, {3}}}},
+                           {{"branch0", yes}, {"branch1", no}, {"branch2", product}}});
+  row.samples.push_back({{{{i32, {}}, {Domain::real, 0, 2}}, {{f32, {3}}}, {{f32, {3}}}},
+                         {{"branch0", yes}, {"branch1", no}, {"branch2", product}}});
+  row.samples.push_back({{{{i32, {}}}, {{f32, {3}}}, {{f32, {3}}}}, {{"branch0", product}}});
   out.push_back(std::move(row));
 }
 
@@ -276,6 +362,7 @@ void add_program_rows(std::vector<Row>& out) {
   add_fused_row(out);
   add_fused_einsum_row(out);
   add_scan(out);
+  add_while_loop(out);
   add_cond(out);
   add_remat(out);
   add_custom_jvp(out);

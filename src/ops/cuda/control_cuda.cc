@@ -1,12 +1,14 @@
 // Sub-programs on the GPU. Their kernels are enqueued in order, like those of the program that contains them. A scan
 // does not wait for the GPU, so it can be part of a graph capture; if its body is a single kernel, that kernel
-// executes all iterations. A cond waits for the GPU to read its predicate.
+// executes all iterations. So does that of a while_loop, of which the host otherwise reads the condition in each round. A
+// cond waits for the GPU to read its predicate.
 #include <bit>
 
 #include "lane/cuda/cuda_stream.h"
 #include "ops/control.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/rounds.h"
+#include "ops/elementwise.h"
 
 namespace lockstep {
 
@@ -84,27 +86,124 @@ Kernel single_kernel_scan(const KernelSpec& spec, const SubProgram& sub) {
   };
 }
 
+// Maps the number of rounds, then each carry after an even and after an odd number of rounds, to the last carries.
+Program last_carries(const std::vector<Type>& types) {
+  Builder b;
+  const Value rounds = b.input({DType::u32, {}});
+  const Value is_odd = cast(bit_and(rounds, full(b, rounds.type(), int64_t{1})), DType::boolean);
+  Values out;
+  for (const Type& type : types) {
+    const Value even = b.input(type), odd = b.input(type);
+    out.push_back(select(broadcast(is_odd, type.shape, {}), odd, even));
+  }
+  return b.take(out);
+}
+
+// Executes all rounds of a while_loop in one kernel, which reads the condition itself. So the loop does not wait for the
+// GPU and can be part of a graph capture. Returns an empty Kernel if each round must be launched separately. `step` was
+// the last program to be compiled.
+Kernel single_kernel_while(const KernelSpec& spec, const Kernel& condition, const SubProgram& step) {
+  struct State {
+    Kernel condition, last;
+    RoundsKernel kernel;
+    std::vector<int64_t> bytes;        // by carry
+    std::vector<BufferPtr> even, odd;  // by carry, null if it is updated in place; then the condition
+    BufferPtr executed;
+    std::vector<const void*> in, odd_in, last_in;
+    std::vector<void*> out, odd_out, last_out;
+  };
+  const size_t carries = spec.out.size(), constants = spec.in.size() - carries;
+  auto state = std::make_shared<State>();
+  State& s = *state;
+  s.condition = condition;
+  s.executed = spec.cuda->allocate(sizeof(uint32_t), "the number of rounds of a while_loop");
+  CudaRounds rounds{0, carries, {}, {}, carries, reinterpret_cast<uint32_t*>(s.executed->data())};
+  rounds.in_steps.assign(carries, 0);
+  rounds.in_steps.resize(spec.in.size());
+  rounds.out_steps.assign(carries + 1, 0);
+  std::optional<RoundsKernel> made = step.rounds(rounds);
+  if (!made) return {};
+  s.kernel = *std::move(made);
+  std::vector<Type> alternating;
+  for (size_t i = 0; i <= carries; ++i) {
+    const bool in_place = i < carries && s.kernel.in_place[i];
+    s.bytes.push_back(i < carries ? spec.out[i].bytes() : 1);
+    for (std::vector<BufferPtr>* each : {&s.even, &s.odd})
+      each->push_back(in_place ? nullptr : spec.cuda->allocate(s.bytes[i], "the carries of a while_loop"));
+    if (!in_place && i < carries) alternating.push_back(spec.out[i]);
+  }
+  if (!alternating.empty()) s.last = spec.compile(last_carries(alternating));
+  return [state, carries, constants, lane = spec.cuda](const void* const* from, void* const* to) {
+    State& t = *state;
+    void* first_condition = t.odd[carries]->data();
+    t.condition(from, &first_condition);
+    t.in.clear();
+    t.out.clear();
+    t.odd_in.clear();
+    t.odd_out.clear();
+    t.last_in.assign({t.executed->data()});
+    t.last_out.clear();
+    for (size_t i = 0; i < carries; ++i) {
+      void *const even = t.even[i] ? t.even[i]->data() : to[i], *const odd = t.odd[i] ? t.odd[i]->data() : to[i];
+      if (even != from[constants + i]) lane->copy(even, from[constants + i], t.bytes[i]);
+      t.in.push_back(even);
+      t.odd_out.push_back(even);
+      t.odd_in.push_back(odd);
+      t.out.push_back(odd);
+      if (!t.even[i]) continue;
+      t.last_in.insert(t.last_in.end(), {even, odd});
+      t.last_out.push_back(to[i]);
+    }
+    t.in.insert(t.in.end(), from, from + constants);
+    t.odd_in.insert(t.odd_in.end(), from, from + constants);
+    t.out.push_back(t.even[carries]->data());
+    t.odd_out.push_back(first_condition);
+    t.kernel.run(t.in.data(), t.out.data(), t.odd_in.data(), t.odd_out.data());
+    if (t.last) t.last(t.last_in.data(), t.last_out.data());
+  };
+}
+
+ScanMemory loop_memory(CudaStream& lane, const char* purpose) {
+  return {[&lane, purpose](int64_t bytes) { return lane.allocate(bytes, purpose); },
+          [&lane](void* to, const void* from, int64_t bytes) { lane.copy(to, from, bytes); }, kAlignment};
+}
+
+// Waits for the GPU.
+template <class T>
+T read_scalar(CudaStream& lane, const void* from) {
+  T value{};
+  lane.to_host(&value, from, sizeof value);
+  return value;
+}
+
 }  // namespace
 
 Kernel scan_cuda(const KernelSpec& spec) {
   const Kernel body = spec.compile(spec.attrs.program("body"));
   if (const auto* sub = body.target<SubProgram>())
     if (Kernel one = single_kernel_scan(spec, *sub)) return one;
-  CudaStream& lane = *spec.cuda;
   KernelSpec compiled = spec;
   compiled.compile = [&](const Program&) { return body; };
-  return scan_kernel(compiled,
-                     {[&lane](int64_t bytes) { return lane.allocate(bytes, "the slices of a scan"); },
-                      [&lane](void* to, const void* from, int64_t bytes) { lane.copy(to, from, bytes); }, kAlignment});
+  return scan_kernel(compiled, loop_memory(*spec.cuda, "the slices of a scan"));
+}
+
+Kernel while_cuda(const KernelSpec& spec) {
+  CudaStream& lane = *spec.cuda;
+  const Kernel condition = spec.compile(while_condition(spec.attrs));
+  const Kernel step = spec.compile(while_step(spec.attrs));
+  if (const auto* sub = step.target<SubProgram>())
+    if (Kernel one = single_kernel_while(spec, condition, *sub)) return one;
+  return while_kernel(spec, condition, step, loop_memory(lane, "the carries of a while_loop"),
+                      [&lane](const void* predicate) { return read_scalar<bool>(lane, predicate); });
 }
 
 Kernel cond_cuda(const KernelSpec& spec) {
   CudaStream& lane = *spec.cuda;
-  return [&lane, yes = spec.compile(spec.attrs.program("if_true")), no = spec.compile(spec.attrs.program("if_false"))](
-             const void* const* in, void* const* out) {
-    bool predicate = false;
-    lane.to_host(&predicate, in[0], sizeof predicate);
-    (predicate ? yes : no)(in + 1, out);
+  std::vector<Kernel> branches;
+  for (const ProgramPtr& branch : branches_of(spec.attrs)) branches.push_back(spec.compile(*branch));
+  return [&lane, branches, by_index = spec.in[0].dtype == DType::i32](const void* const* in, void* const* out) {
+    const int32_t which = by_index ? read_scalar<int32_t>(lane, in[0]) : int32_t{read_scalar<bool>(lane, in[0])};
+    branches[branch_at(which, branches.size())](in + 1, out);
   };
 }
 

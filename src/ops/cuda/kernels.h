@@ -76,6 +76,7 @@ Kernel random_bits_cuda(const KernelSpec&);
 Kernel threefry_cuda(const KernelSpec&);
 Kernel scan_cuda(const KernelSpec&);
 Kernel cond_cuda(const KernelSpec&);
+Kernel while_cuda(const KernelSpec&);
 
 // The tasks of elementwise ops, views, `full`, and of the row `fused`. The attribute "body" of `fused` is its program.
 extern const CudaTaskKind elementwise_task;

@@ -17,6 +17,10 @@ struct CudaRounds {
   int64_t count = 0;
   size_t carries = 0;
   std::vector<std::optional<int64_t>> in_steps, out_steps;
+  // The number of a bool result that says whether another round follows, instead of the count. It advances by 0. For
+  // round 0 the condition is read where odd rounds write it. The kernel writes the number of rounds to `executed`.
+  std::optional<size_t> condition = {};
+  uint32_t* executed = nullptr;
 };
 
 struct RoundsKernel {

@@ -31,6 +31,13 @@ inline char* at_round(void* even, void* odd, int64_t step, uint32_t round) {
 }
 )";
 
+// Whether another round follows. The previous round wrote it: an even one to `even`, an odd one to `odd`.
+constexpr const char* kContinuesText = R"(
+inline bool continues(void* even, void* odd, uint32_t round) {
+  return *static_cast<volatile bool*>(round % 2u ? even : odd);
+}
+)";
+
 // The tasks that have steps, members of composite tasks among them, in the order before phases were assigned.
 std::vector<const GpuTask*> stepped_tasks(const KernelSchedule& kernel) {
   std::vector<const GpuTask*> out;
@@ -96,6 +103,8 @@ class KernelWriter {
   std::string ahead_text() const;
   std::string function() const;
 
+  bool conditional() const { return options_.rounds && options_.rounds->condition; }
+  std::string condition() const;
   bool counts_ahead() const { return options_.ahead && !options_.rounds && kernel_.phases.size() > 1; }
 
   const KernelSchedule& kernel_;
@@ -140,6 +149,7 @@ std::string KernelWriter::definitions() const {
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
   return out + "#include \"grid_barrier.cuh\"\nusing namespace lockstep;\n" + (options_.rounds ? kAtRoundText : "") +
+         (conditional() ? kContinuesText : "") +
          functions;
 }
 
@@ -264,13 +274,22 @@ std::string KernelWriter::start_of_round() const {
                      overlaps_ ? "  if (round < rounds) {\n" + prefetches + "  }\n" : prefetches);
 }
 
+// REQUIRES: conditional().
+std::string KernelWriter::condition() const {
+  for (size_t k = 0; k < odd_.size(); ++k)
+    if (pointers_[odd_[k]].value.memory == *options_.rounds->condition)
+      return fmt::format("continues(all.p[{}], all.odd[{}], round)", odd_[k], k);
+  LOCKSTEP_CHECK(false, "no task of the kernel writes its condition");
+}
+
 std::string KernelWriter::phase_text(size_t phase) const {
   std::string out;
   // Prefetches run while other thread blocks have not arrived.
   if (phase > 0) out += "  arrive(word, arrivals);\n" + prefetch(phase) + "  wait_for_all(word, arrivals);\n";
   if (phase == 0 && options_.rounds) out += start_of_round();
+  if (phase == 0 && conditional()) out += fmt::format("  if (!{}) break;\n", condition());
   if (overlaps_ && phase == 0) out += "  if (round == rounds) allow_next_kernel();\n  if (round < rounds) {\n";
-  if (!overlaps_ && phase + 1 == kernel_.phases.size())
+  if (!overlaps_ && !conditional() && phase + 1 == kernel_.phases.size())
     out += options_.rounds ? "  if (round + 1 == rounds) allow_next_kernel();\n" : "  allow_next_kernel();\n";
   out += tasks(phase);
   if (overlaps_ && phase == 0) out += "  }\n" + overlapped_tasks() + "  if (round == rounds) break;\n";
@@ -280,11 +299,14 @@ std::string KernelWriter::phase_text(size_t phase) const {
 std::string KernelWriter::body() const {
   std::string out;
   // If rounds overlap, an additional round runs the last phase of the last one.
-  if (options_.rounds)
+  if (conditional())  // also after 2^32 rounds, only round 0 is the first, and even and odd ones alternate
+    out += "  uint32_t round = 0;\n  for (;; round = round == 0xffffffffu ? 2u : round + 1u) {\n";
+  else if (options_.rounds)
     out += overlaps_ ? "  for (uint32_t round = 0;; ++round) {\n  const uint32_t before = round - 1u;\n"
                      : "  for (uint32_t round = 0; round < rounds; ++round) {\n";
   for (size_t i = 0; i < kernel_.phases.size() - (overlaps_ ? 1 : 0); ++i) out += phase_text(i);
   if (options_.rounds) out += "  }\n";
+  if (conditional()) out += "  if (blockIdx.x == 0 && threadIdx.x == 0) *executed = round;\n";
   // The barrier counter must differ at the next launch. It does not advance in each round: a thread block that arrives
   // twice before it waits would be counted twice by one that has not read the counter yet.
   if (kernel_.phases.size() == 1) out += "  arrive(word, arrivals);\n";
@@ -317,7 +339,8 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) {name}(const __grid_c
       fmt::arg("odd", options_.rounds ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd_.size(), 1)) : ""),
       fmt::arg("unless", counts_ahead() ? "if (!ahead) " : ""), fmt::arg("near", options_.near ? kNearText : ""),
       fmt::arg("threads", kStepThreads),
-      fmt::arg("more", options_.rounds  ? ", uint32_t rounds"
+      fmt::arg("more", conditional()      ? ", uint32_t* executed"
+                       : options_.rounds  ? ", uint32_t rounds"
                        : options_.ahead ? ", uint32_t ahead"
                                         : ""),
       fmt::arg("first", ahead_text()), fmt::arg("body", body()),

@@ -38,6 +38,7 @@ struct KernelTextOptions {
   int64_t processors = 132;  // thread blocks of the kernel
   bool near = true;          // copy the pointers to shared memory
   // Repeat the phases for several rounds. The structure then has the pointers that move a second time, for odd rounds.
+  // If there is a condition, the third parameter points to the number of rounds, which the kernel writes.
   // The last phase overlaps the next round where that is possible; REQUIRES: overlap_rounds() with these strides.
   const RoundStrides* rounds = nullptr;
   // Prefetch for the first phase before the previous round has ended; without rounds: before the previous kernel has

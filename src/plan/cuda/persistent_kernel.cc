@@ -130,19 +130,23 @@ std::optional<PersistentKernel::Rounds> PersistentKernel::rounds(const RoundStri
   kernel.repeated = true;
   overlap_rounds(kernel, strides, s.target);
   late_phases += overlaps_next_round(kernel, strides) ? 1 : 0;
-  const std::optional<AheadPrefetch> ahead = AheadPrefetch::of(kernel, s.values, &strides);
+  // What is prefetched for a round that does not follow would arrive after the end of the kernel.
+  const std::optional<AheadPrefetch> ahead =
+      strides.condition ? std::nullopt : AheadPrefetch::of(kernel, s.values, &strides);
   const KernelText text = kernel_text(
       kernel,
       {.processors = s.target.processors, .near = false, .rounds = &strides, .ahead = ahead ? &*ahead : nullptr});
   const size_t first = std::max<size_t>(s.sources.size(), 1);
   std::vector<void*> pointers(first + std::max<size_t>(moving.size(), 1));
   auto run = [state = state_, moving = std::move(moving), function = s.load(text), shared = text.shared_bytes,
-              pointers = std::move(pointers), first](void* const* even, void* const* odd, int64_t count) mutable {
+              pointers = std::move(pointers), first, conditional = strides.condition.has_value()](
+                 void* const* even, void* const* odd, int64_t count, uint32_t* executed) mutable {
     for (size_t i = 0; i < state->sources.size(); ++i) pointers[i] = state->sources[i].find(even);
     for (size_t k = 0; k < moving.size(); ++k) pointers[first + k] = state->sources[moving[k]].find(odd);
     void* counter = state->barrier_counter->data();
     auto rounds = static_cast<uint32_t>(count);
-    void* arguments[] = {pointers.data(), &counter, &rounds};
+    void* arguments[] = {pointers.data(), &counter,
+                         conditional ? static_cast<void*>(&executed) : static_cast<void*>(&rounds)};
     state->launch(function, shared, arguments);
   };
   return Rounds{std::move(kernel), std::move(run)};

@@ -30,10 +30,10 @@ class PersistentKernel {
   void compile_in_background() const;
 
   // The kernel for several rounds. `run` takes the pointers of round 0, which even rounds advance from; those of odd
-  // rounds, given as if for round 0; and the number of rounds.
+  // rounds, given as if for round 0; and the number of rounds, or with a condition where to write it.
   struct Rounds {
     KernelSchedule schedule;
-    std::function<void(void* const* even, void* const* odd, int64_t count)> run;
+    std::function<void(void* const* even, void* const* odd, int64_t count, uint32_t* executed)> run;
   };
   // Returns nullopt if it would need too many pointers.
   std::optional<Rounds> rounds(const RoundStrides& strides) const;

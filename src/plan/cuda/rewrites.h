@@ -22,6 +22,7 @@ struct RoundStrides {
     int64_t bytes;
   };
   std::vector<Stride> all;
+  std::optional<ValueId> condition = {};  // the memory of the result that says whether another round follows
   std::optional<int64_t> of(const TaskValue& value) const;
 };
 

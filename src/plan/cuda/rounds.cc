@@ -1,4 +1,4 @@
-// A plan that is one persistent kernel runs the rounds of a scan by itself.
+// A plan that is one persistent kernel runs the rounds of a scan or while_loop by itself.
 #include <algorithm>
 
 #include "hardware/gpu_launch.h"
@@ -21,13 +21,16 @@ std::optional<CudaPlan::Rounds> CudaPlan::rounds(const Program& program, Pool& p
   for (size_t i = 0; i < rounds.carries; ++i) out.in_place.push_back(plan->donated_input(i) >= 0);
   detail::RoundStrides strides;
   for (const Patch& patch : plan->patches_) {
+    if (!patch.from_input && patch.index == rounds.condition)
+      strides.condition = kernel.values()[patch.pointer.index].memory;
     if (patch.index < rounds.carries && out.in_place[patch.index]) continue;
     if (const auto bytes = (patch.from_input ? rounds.in_steps : rounds.out_steps)[patch.index])
       strides.all.push_back({kernel.values()[patch.pointer.index].memory, *bytes});
   }
+  if (rounds.condition && !strides.condition) return {};
   std::optional<detail::PersistentKernel::Rounds> made = kernel.rounds(strides);
   if (!made) return {};
-  out.run = [plan, run = std::move(made->run), count = rounds.count](const void* const* in, void* const* to,
+  out.run = [plan, run = std::move(made->run), count = rounds.count, executed = rounds.executed](const void* const* in, void* const* to,
                                                                      const void* const* odd_in, void* const* odd_to) {
     Instruction& instruction = plan->instructions_[0];
     plan->reserve_arena();
@@ -36,7 +39,7 @@ std::optional<CudaPlan::Rounds> CudaPlan::rounds(const Program& program, Pool& p
     plan->set_pointers(odd_in, odd_to);
     const std::vector<void*> odd = instruction.out;
     plan->set_pointers(in, to);
-    run(instruction.out.data(), odd.data(), count);
+    run(instruction.out.data(), odd.data(), count, executed);
   };
   return Rounds{std::move(out), std::move(made->schedule)};
 }

@@ -34,6 +34,7 @@ std::optional<int64_t> RoundStrides::of(const TaskValue& value) const {
 }
 
 bool overlaps_next_round(const KernelSchedule& kernel, const RoundStrides& strides) {
+  if (strides.condition) return false;
   if (kernel.phases.size() < 2 || kernel.phases.back().size() > cost_model::kMostOverlappedTasks) return false;
   // The next round reads such a value as the result of this one, by another name.
   const auto alternates = [&](const std::vector<TaskValue>& values) {

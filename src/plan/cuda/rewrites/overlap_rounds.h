@@ -8,7 +8,7 @@
 namespace lockstep::detail {
 
 // Whether the last phase consists of a few small tasks that are independent of the first phase and of values that
-// alternate between two buffers.
+// alternate between two buffers. Always false if a condition decides whether there is a next round.
 bool overlaps_next_round(const KernelSchedule& kernel, const RoundStrides& strides);
 
 // Moves small tasks from the first phase to the second if that makes overlaps_next_round() true. If it is true, the

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/array.h"
+#include "lockstep/index.h"
 
 namespace lockstep {
 

@@ -71,15 +71,15 @@ constexpr IndexRange range(RangeBound end) { return {{}, end.value, 1}; }
 // One index.
 class Index {
  public:
-  enum class Kind : uint8_t { integer, range, ellipsis, new_axis, array };
+  enum class Kind : uint8_t { integer, range, rest, inserted, array };
 
   template <class T>
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Index(T at)  // NOLINT: reads as an argument
       : kind_(Kind::integer), integer_(static_cast<int64_t>(at)) {}
   Index(IndexRange range) : kind_(Kind::range), range_(range) {}          // NOLINT
   Index(Everything) : kind_(Kind::range) {}                               // NOLINT
-  Index(Ellipsis) : kind_(Kind::ellipsis) {}                              // NOLINT
-  Index(NewAxis) : kind_(Kind::new_axis) {}                               // NOLINT
+  Index(Ellipsis) : kind_(Kind::rest) {}                              // NOLINT
+  Index(NewAxis) : kind_(Kind::inserted) {}                               // NOLINT
   Index(Array array) : kind_(Kind::array), array_(std::move(array)) {}    // NOLINT
 
   Kind kind() const { return kind_; }

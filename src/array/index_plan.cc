@@ -12,7 +12,7 @@ bool is_mask(const Index& index) { return index.kind() == Index::Kind::array && 
 
 // How many dimensions of x an index takes.
 int64_t dims_of(const Index& index) {
-  if (index.kind() == Index::Kind::ellipsis || index.kind() == Index::Kind::new_axis) return 0;
+  if (index.kind() == Index::Kind::rest || index.kind() == Index::Kind::inserted) return 0;
   return is_mask(index) ? index.array().rank() : 1;
 }
 
@@ -48,7 +48,7 @@ class Planner {
     int64_t taken = 0, ellipses = 0;
     for (const Index& index : indices) {
       taken += dims_of(index);
-      ellipses += index.kind() == Index::Kind::ellipsis ? 1 : 0;
+      ellipses += index.kind() == Index::Kind::rest ? 1 : 0;
     }
     if (ellipses > 1)
       throw_error("index: {} ellipses; at most one can stand for the dimensions without an index", ellipses);
@@ -64,7 +64,7 @@ class Planner {
 
  private:
   // A place in the list of indices, with the ellipsis expanded.
-  enum class Part : uint8_t { kept, new_axis, integer, points };
+  enum class Part : uint8_t { kept, inserted, integer, points };
 
   int64_t dim() const { return static_cast<int64_t>(plan_.sizes.size()); }
 
@@ -86,11 +86,11 @@ class Planner {
         return add_integer(index.integer());
       case Index::Kind::range:
         return add_range(index.range());
-      case Index::Kind::ellipsis:
+      case Index::Kind::rest:
         for (int64_t k = 0; k < left; ++k) add_range({});
         return;
-      case Index::Kind::new_axis:
-        parts_.push_back(Part::new_axis);
+      case Index::Kind::inserted:
+        parts_.push_back(Part::inserted);
         return;
       case Index::Kind::array:
         break;
@@ -165,7 +165,7 @@ class Planner {
         if (in_place && part == first) add_point_dims(*shape);
         if (*part == Part::kept) shape->push_back(sizes_[d]);
       }
-      if (*part == Part::new_axis)
+      if (*part == Part::inserted)
         plan_.result.push_back(1);
       else
         ++d;
@@ -194,7 +194,7 @@ bool is_one_mask(std::span<const Index> indices) {
   if (indices.empty() || !is_mask(indices[0]) || indices[0].array().rank() == 0) return false;
   return std::all_of(indices.begin() + 1, indices.end(), [](const Index& index) {
     const IndexRange& range = index.range();
-    return index.kind() == Index::Kind::ellipsis ||
+    return index.kind() == Index::Kind::rest ||
            (index.kind() == Index::Kind::range && !range.begin && !range.end && range.step == 1);
   });
 }

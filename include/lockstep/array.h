@@ -27,9 +27,16 @@
 namespace lockstep {
 
 class Array;
+class IndexedArray;
 
 namespace detail {
 struct Node;
+// What may be an index of an array: an integer, an array, or a type of lockstep/index.h.
+template <class T>
+inline constexpr bool is_index =
+    (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, Array> || requires {
+      typename T::IndexTag;
+    };
 void retain(Node*);
 void release(Node*);
 Node* literal_node(bool);
@@ -100,6 +107,14 @@ class Array {
   DType dtype() const { return type().dtype; }
   int64_t rank() const { return type().rank(); }
   int64_t size() const { return count(shape()); }
+
+  // Elements by NumPy's indexing: x(0), x(_, -1), x(ellipsis, range(0, _, 2), new_axis), x(rows, columns).
+  // Defined in lockstep/index.h, which has the rules.
+  template <class... I>
+  requires(detail::is_index<I>&&...) Array operator()(const I&... index) const;
+  // The same elements, to update them: x.at(i).add(v) is x with v added at index i.
+  template <class... I>
+  requires(detail::is_index<I>&&...) IndexedArray at(const I&... index) const;
 
   // How the array is distributed over devices: the sharding set by device_put or a compiled function; without
   // one, a single-device sharding on the first local device. For a traced array, the sharding known so far.

@@ -1,13 +1,17 @@
 // Gather, scatter and sort: functions whose indices are data. Indices are integers; negative ones count from
-// the end. Safe to call from any thread.
+// the end. x(...) and x.at(...) are in lockstep/index.h, searches in lockstep/search.h. Safe to call from any thread.
 //
 //   Array rows = take(table, ids);                   // table[ids]
 //   auto [best, index] = top_k(scores, 5);
+//   Array sums = segment_sum(values, ids, 10);
 #pragma once
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/index.h"
 
 namespace lockstep {
 
@@ -16,9 +20,47 @@ namespace lockstep {
 Array take(const Array& x, const Array& indices, int64_t axis = 0);
 // For axis 1, element [i, j, k] of the result is x[i, indices[i, j, k], k]. The other dimensions broadcast.
 Array take_along_axis(const Array& x, const Array& indices, int64_t axis);
+// Returns x with the elements that take_along_axis(x, indices, axis) would read replaced by `values`, which broadcasts to
+// the shape of `indices`. Of equal indices the last one counts; those out of range are dropped.
+Array put_along_axis(const Array& x, const Array& indices, const Array& values, int64_t axis,
+                     UpdateOptions options = {});
 // Returns x with `updates` added at `indices` along `axis`. `updates` is broadcast to the shape of take(x,
 // indices, axis). Updates at equal indices accumulate; those out of range are dropped.
 Array scatter_add(const Array& x, const Array& indices, const Array& updates, int64_t axis = 0);
+
+// Combines the slices of `data` along its first dimension that have the same id. Slice i of the result is that of id i, of
+// num_segments ids; absent: the greatest id plus 1, which must not be traced. Ids out of range, also negative ones, are
+// dropped. Ids without slices get 0, 1, or the lowest or highest value (-inf, inf). `indices_are_sorted` is a promise
+// that allows a faster method and never changes results.
+Array segment_sum(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments = {},
+                  bool indices_are_sorted = false);
+Array segment_prod(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments = {},
+                   bool indices_are_sorted = false);
+Array segment_max(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments = {},
+                  bool indices_are_sorted = false);
+Array segment_min(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments = {},
+                  bool indices_are_sorted = false);
+
+// What functions that return indices do with values out of range: throw Error (then arguments must not be traced), take
+// them modulo the extent, or clamp them.
+enum class RangeMode : uint8_t { raise, wrap, clip };
+
+// Element i of the result is element i of choices[a[i]]; all arrays broadcast together.
+Array choose(const Array& a, const std::vector<Array>& choices, RangeMode mode = RangeMode::raise);
+
+// The positions in row-major order of elements of an array of shape `dims`, and the other way round. unravel_index()
+// clamps; negative positions count from the end.
+Array ravel_multi_index(const std::vector<Array>& multi_index, const Shape& dims, RangeMode mode = RangeMode::raise);
+std::vector<Array> unravel_index(const Array& indices, const Shape& shape);
+
+// The indices of the elements of an array [n, m] on and below, or on and above, its k-th diagonal. m is n if absent.
+std::pair<Array, Array> tril_indices(int64_t n, int64_t k = 0, std::optional<int64_t> m = {});
+std::pair<Array, Array> triu_indices(int64_t n, int64_t k = 0, std::optional<int64_t> m = {});
+// The indices of the main diagonal of an array [n, n, ...] with ndim dimensions.
+std::vector<Array> diag_indices(int64_t n, int64_t ndim = 2);
+// Arrays of one dimension as an open mesh: x(rows, columns) of ix_({rows, columns}) has all combinations. Masks become the
+// places where they are true.
+std::vector<Array> ix_(const std::vector<Array>& arrays);
 
 // Adds a last dimension with 1 at the label and 0 elsewhere; all 0 for a label outside [0, classes).
 Array one_hot(const Array& labels, int64_t classes, DType dtype = f32);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "program/builder.h"
@@ -17,6 +18,13 @@ Value gather(Value x, Value indices, int64_t axis, int64_t batch_dims = 0);
 // Adds updates [B..., pre..., I..., post...] to `x` at the positions that gather would read. Updates at indices outside
 // [0, N) are dropped. Updates at equal indices are added in row-major order of the indices.
 Value scatter_add(Value x, Value indices, Value updates, int64_t axis, int64_t batch_dims = 0);
+
+// Combines updates with the elements of `x` at the positions that gather would read, as `how` says: "set", "multiply",
+// "min" or "max". Updates at indices outside [0, N) are dropped, and equal indices are combined in row-major order: of
+// several that are set, the last one stays. `unique` promises that no two indices inside are equal, so that gradients are
+// cheaper.
+Value scatter(Value x, Value indices, Value updates, std::string how, int64_t axis, int64_t batch_dims = 0,
+              bool unique = false);
 
 // Sorts the first operand along `axis` and permutes the others, of the same shape, in the same way.
 // Stable; NaN comes last.

@@ -169,6 +169,21 @@ TEST(CudaRowTexts, SortedScatterAddsCompile) {
       }
 }
 
+TEST(CudaRowTexts, SortedScattersCompile) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  for (const std::string how : {"set", "multiply", "min", "max"}) {
+    const Attrs attrs{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}, {"how", how}, {"unique", false}};
+    for (const DType dtype : {DType::bf16, DType::i32}) {
+      SCOPED_TRACE(how + " of " + std::string(name(dtype)));
+      expect_compiles(scatter_op, {{dtype, {1000, 72}}, {DType::i32, {3000}}, {dtype, {3000, 72}}}, attrs,
+                      scatter_sorted_texts);
+    }
+  }
+  const Attrs last{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}, {"how", std::string("max")}, {"unique", false}};
+  expect_compiles(scatter_op, {{DType::boolean, {1000}}, {DType::i32, {3000}}, {DType::boolean, {3000}}}, last,
+                  scatter_sorted_texts);
+}
+
 TEST(CudaRowTexts, CrossEntropyCompiles) {
   LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})

@@ -106,6 +106,25 @@ TEST(ScatterAdd, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST(Scatter, KeepsTheLastUpdateForAnyNumberOfThreads) {
+  const HostArray x = normal_numbers({f32, {3000, 60}}, 1), indices = random_indices({9000}, i64, -1, 400);
+  const HostArray updates = normal_numbers({f32, {9000, 60}}, 2);
+  for (const std::string how : {"set", "multiply", "min", "max"}) {
+    const Attrs attrs{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}, {"how", how}, {"unique", false}};
+    const auto combined = [&](int threads) {
+      Pool pool({.threads = threads});
+      return run_op(scatter_op, {x, indices, updates}, attrs, pool)[0].values();
+    };
+    EXPECT_EQ(combined(4), combined(1));
+    if (how != "set") continue;
+    std::vector<double> wanted = x.values();
+    for (int64_t i = 0; i < 9000; ++i)
+      if (const auto row = static_cast<int64_t>(indices.get(i)); row >= 0)
+        for (int64_t k = 0; k < 60; ++k) wanted[static_cast<size_t>(row * 60 + k)] = updates.get(i * 60 + k);
+    EXPECT_EQ(combined(3), wanted);
+  }
+}
+
 TEST(Gather, TakesRowsOfALargeTable) {
   const HostArray x = small_integers({u8, {3000, 784}}), indices = random_indices({512}, i32, 0, 2999);
   expect_elements(taken(x, indices, 0, 0), [&](const Dims& i) {
@@ -216,7 +235,7 @@ TEST(TopK, TakesTheGreatestWithLowerIndicesFirst) {
 TEST(IndexOps, ErrorsNameTheFactAndTheRemedy) {
   Builder b;
   const Value x = b.input({f32, {4, 3}}), i = b.input({i32, {2}}), f = b.input({f32, {2}}),
-              none = b.input({f32, {0, 3}});
+              none = b.input({f32, {0, 3}}), mask = b.input({boolean, {2}});
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
       {[&] { gather(x, f, 0); }, "gather: the indices are f32[2]; cast them to i32, i64 or u32"},
       {[&] { gather(x, i, 2); }, "gather: axis 2 is out of range for [4, 3]; valid axes: 0 to 1"},
@@ -228,6 +247,11 @@ TEST(IndexOps, ErrorsNameTheFactAndTheRemedy) {
       {[&] { gather(none, i, 0); }, "gather: axis 0 of [0, 3] is empty; 2 slices cannot be taken from it"},
       {[&] { scatter_add(x, i, x, 0); },
        "scatter_add: the updates are f32[4,3]; they must be f32[2,3] for f32[4,3] at indices i32[2]"},
+      {[&] { scatter(x, i, x, "set", 0); },
+       "scatter: the updates are f32[4,3]; they must be f32[2,3] for f32[4,3] at indices i32[2]"},
+      {[&] { scatter(x, i, x, "last", 0); },
+       "scatter: how is \"last\"; use \"set\", \"multiply\", \"min\" or \"max\""},
+      {[&] { scatter(mask, i, mask, "multiply", 0); }, "scatter: bool[2] cannot be multiplied; cast it to i32 first"},
       {[&] {
          sort({x, i}, 0);
        },

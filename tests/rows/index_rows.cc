@@ -75,6 +75,59 @@ void add_gathers(std::vector<Row>& out) {
   out.push_back(std::move(scatter));
 }
 
+Real scattered(const std::string& how, Real x, Real update) {
+  if (how == "set") return update;
+  if (how == "multiply") return x * update;
+  if (std::isnan(x) || std::isnan(update)) return std::isnan(x) ? x : update;
+  return how == "min" ? std::min(x, update) : std::max(x, update);
+}
+
+void add_scatter_row(std::vector<Row>& out) {
+  Row scatter{&scatter_op,
+              [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+                const auto axis = static_cast<size_t>(attrs.integer("axis"));
+                y[0].data = in[0].data;
+                for_each_index(in[2].shape(), [&](const Dims& at, int64_t i) {
+                  const Dims to = index_in_x(at, in[1], attrs);
+                  if (to[axis] < 0 || to[axis] >= in[0].shape()[axis]) return;
+                  Real& x = y[0].at(to);
+                  x = scattered(attrs.get<std::string>("how"), x, in[2].data[static_cast<size_t>(i)]);
+                });
+              },
+              {},
+              true};
+  auto add = [&](const char* how, DType t, const Shape& x, const Type& indices, int64_t axis, int64_t batch_dims,
+                 Domain domain = {}, int64_t most = -1) {
+    const Domain places{Domain::real, -1, static_cast<double>(most < 0 ? x[static_cast<size_t>(axis)] : most)};
+    const Attrs attrs{{"axis", axis}, {"batch_dims", batch_dims}, {"how", std::string(how)}, {"unique", false}};
+    Shape slices(x.begin(), x.begin() + axis);
+    slices.insert(slices.end(), indices.shape.begin() + batch_dims, indices.shape.end());
+    slices.insert(slices.end(), x.begin() + axis + 1, x.end());
+    scatter.samples.push_back({{{{t, x}, domain}, {indices, places}, {{t, slices}, domain}}, attrs});
+  };
+  for (const char* how : {"set", "multiply", "min", "max"}) {
+    add(how, f32, {5}, {i32, {3}}, 0, 0);
+    add(how, f64, {4, 3}, {i64, {2, 4}}, 1, 0);
+    add(how, f64, {2, 4, 3}, {u32, {2, 5}}, 1, 1);
+    add(how, f32, {2, 3, 4, 2}, {i32, {2}}, 2, 0);
+    add(how, f16, {2, 3}, {i32, {2, 3}}, 1, 1);
+    add(how, bf16, {6, 2}, {i32, {}}, 0, 0);
+    add(how, i32, {7}, {i32, {20}}, 0, 0);
+    add(how, u8, {5}, {i32, {0}}, 0, 0);
+    add(how, u32, {0, 2}, {i32, {3}}, 0, 0);
+    add(how, f32, {12, 2, 5, 4}, {i32, {12, 4}}, 2, 1);
+    // GPUs sort the indices: with few updates of each row, and with long runs. Factors are near 1.
+    const Domain factors{Domain::real, 0.9, 1.1};
+    add(how, f32, {1100, 40}, {i32, {1000}}, 0, 0, factors);
+    add(how, f64, {200, 72}, {u32, {2400}}, 0, 0, factors, 30);
+    add(how, f32, {2, 2, 160, 15}, {i64, {2, 3600}}, 2, 1, factors);
+  }
+  add("set", boolean, {4, 2}, {i32, {9}}, 0, 0);
+  add("max", boolean, {4}, {i32, {6}}, 0, 0);
+  add("min", boolean, {4}, {i32, {6}}, 0, 0);
+  out.push_back(std::move(scatter));
+}
+
 // Positions along a line in the order of `key`, stable, NaN last.
 std::vector<size_t> sorted_order(const std::vector<Real>& key, bool descending) {
   std::vector<size_t> order(key.size());
@@ -241,6 +294,7 @@ std::pair<uint32_t, uint32_t> threefry_block(uint32_t k0, uint32_t k1, uint32_t 
 
 void add_index_rows(std::vector<Row>& out) {
   add_gathers(out);
+  add_scatter_row(out);
   add_sort_row(out);
   add_top_k_row(out);
   add_random(out);

@@ -35,7 +35,7 @@ Kernel fft_cuda(const KernelSpec&);
 Kernel full_cuda(const KernelSpec&);
 Kernel iota_cuda(const KernelSpec&);
 Kernel gather_cuda(const KernelSpec&);
-Kernel scatter_add_cuda(const KernelSpec&);
+Kernel scatter_cuda(const KernelSpec&);  // of scatter_add and scatter
 Kernel scatter_sorted_cuda(const KernelSpec&);  // for many indices
 Kernel concatenate_cuda(const KernelSpec&);
 Kernel pad_cuda(const KernelSpec&);
@@ -101,7 +101,7 @@ constexpr const CudaTaskKind* reduce_task(ReduceKind kind) {
   return &reduce_any_task;
 }
 extern const CudaTaskKind argmax_task, argmin_task;
-extern const CudaTaskKind iota_task, gather_task, scatter_add_task, concatenate_task, pad_task, dynamic_slice_task,
+extern const CudaTaskKind iota_task, gather_task, scatter_task, concatenate_task, pad_task, dynamic_slice_task,
     update_slice_task;
 extern const CudaTaskKind random_bits_task, threefry_task;
 
@@ -115,6 +115,8 @@ std::string elementwise_text(const Program& body);
 std::vector<std::string> cumsum_texts(const KernelSpec&);
 std::vector<std::string> sort_texts(bool top_k, const KernelSpec&);
 std::vector<std::string> scatter_sorted_texts(const KernelSpec&);
+// The expression that combines an element with an update, as the attributes of scatter_add or scatter say.
+std::string scatter_combined(const Attrs& attrs, std::string_view element, std::string_view update);
 std::string pool_text(PoolPass, const KernelSpec&);
 std::vector<std::string> norm_texts(NormPass, const KernelSpec&);
 std::string rotary_text(const KernelSpec&);

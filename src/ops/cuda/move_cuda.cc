@@ -201,19 +201,21 @@ std::optional<CudaSource> gather_source(const GpuTask& task, const GpuTarget& ta
   return computed ? rows_source(operand_type(task, 0), operand_type(task, 1), *computed) : std::nullopt;
 }
 
-// Each element adds its own updates in the order of the indices, so the result is deterministic.
-Move scatter_add_text(const GpuTask& task) {
+// Each element combines its own updates in the order of the indices, so the result is deterministic.
+Move scatter_text(const GpuTask& task) {
   const Places p(task);
   const Type& x = operand_type(task, 0);
+  const int64_t post = std::max<int64_t>(p.post, 1);
   return {.body = fmt::format(
               "  const uint64_t row = i / {post}u, outer = row / {n}u;\n"
               "  const {index}* at = in1 + outer / {pre}u * {places}u;\n"
               "  const {memory}* from = in2 + outer * {places}u * {post}u + i % {post}u;\n"
               "  {type} sum = load(in0[i]);\n"
               "  for (uint64_t p = 0; p < {places}u; ++p)\n"
-              "    if (int64_t(at[p]) == int64_t(row % {n}u)) sum = math::add(sum, load(from[p * {post}u]));\n"
+              "    if (int64_t(at[p]) == int64_t(row % {n}u)) sum = {combined};\n"
               "  x = Store<{memory}>::of(sum);\n",
-              fmt::arg("post", std::max<int64_t>(p.post, 1)), fmt::arg("n", std::max<int64_t>(p.n, 1)),
+              fmt::arg("post", post), fmt::arg("n", std::max<int64_t>(p.n, 1)),
+              fmt::arg("combined", scatter_combined(task.attrs, "sum", fmt::format("load(from[p * {}u])", post))),
               fmt::arg("pre", std::max<int64_t>(p.pre, 1)), fmt::arg("places", p.places),
               fmt::arg("index", memory_type(operand_type(task, 1).dtype)), fmt::arg("memory", memory_type(x.dtype)),
               fmt::arg("type", register_name(x.dtype))),
@@ -226,8 +228,8 @@ bool sorts_indices(const GpuTask& task) {
   return places >= cost_model::kScatterFewIndices && elements > cost_model::kScatterComparisons / places;
 }
 
-std::optional<CudaStep> scatter_add_step(const GpuTask& task, const GpuTarget& target) {
-  return sorts_indices(task) ? std::nullopt : move_task_step<scatter_add_text>(task, target);
+std::optional<CudaStep> scatter_move_step(const GpuTask& task, const GpuTarget& target) {
+  return sorts_indices(task) ? std::nullopt : move_task_step<scatter_text>(task, target);
 }
 
 Move concatenate_text(const GpuTask& task) {
@@ -299,7 +301,7 @@ Move update_slice_text(const GpuTask& task) {
 constinit const CudaTaskKind iota_task = kMoveTask<iota_text>;
 constinit const CudaTaskKind gather_task = {
     .step = move_task_step<gather_text>, .traits = gather_traits, .source = gather_source};
-constinit const CudaTaskKind scatter_add_task = {.step = scatter_add_step, .traits = move_traits};
+constinit const CudaTaskKind scatter_task = {.step = scatter_move_step, .traits = move_traits};
 constinit const CudaTaskKind concatenate_task = kMoveTask<concatenate_text>;
 constinit const CudaTaskKind pad_task = kMoveTask<pad_text>;
 constinit const CudaTaskKind dynamic_slice_task = kMoveTask<dynamic_slice_text>;
@@ -314,9 +316,9 @@ Kernel gather_cuda(const KernelSpec& spec) {
   return side > 1 ? moved_wide(task, side, gather_address(task), *spec.cuda)
                   : launch_alone(gather_task, task, *spec.cuda);
 }
-Kernel scatter_add_cuda(const KernelSpec& spec) {
+Kernel scatter_cuda(const KernelSpec& spec) {
   const GpuTask task = task_of(spec);
-  return sorts_indices(task) ? scatter_sorted_cuda(spec) : launch_alone(scatter_add_task, task, *spec.cuda);
+  return sorts_indices(task) ? scatter_sorted_cuda(spec) : launch_alone(scatter_task, task, *spec.cuda);
 }
 Kernel concatenate_cuda(const KernelSpec& spec) { return launch_alone(concatenate_task, task_of(spec), *spec.cuda); }
 Kernel pad_cuda(const KernelSpec& spec) { return launch_alone(pad_task, task_of(spec), *spec.cuda); }

@@ -1,5 +1,5 @@
-// scatter_add with many indices on the GPU: they are sorted together with their positions, and warps add the updates of
-// each row in order (kernels/scatter.cuh). There are no atomic additions.
+// scatter_add and scatter with many indices on the GPU: they are sorted together with their positions, and warps combine
+// the updates of each row in order (kernels/scatter.cuh). There are no atomic additions.
 #include <fmt/format.h>
 
 #include "ops/cuda/kernels.h"
@@ -7,6 +7,7 @@
 #include "ops/cuda/step.h"
 #include "ops/cuda/text.h"
 #include "ops/dims.h"
+#include "ops/index_places.h"
 
 namespace lockstep {
 namespace {
@@ -17,8 +18,10 @@ constexpr int64_t kRunUpdates = 32;  // Scatter::kRun
 struct Tables {
   int64_t lists, pre, n, post, places;
   DType dtype, index;
+  std::string combined;  // of the numbers a and b
 
-  explicit Tables(const KernelSpec& spec) : dtype(spec.in[0].dtype), index(spec.in[1].dtype) {
+  explicit Tables(const KernelSpec& spec) 
+      : dtype(spec.in[0].dtype), index(spec.in[1].dtype), combined(scatter_combined(spec.attrs, "a", "b")) {
     const Type &x = spec.in[0], &indices = spec.in[1];
     const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");
     lists = extent(x.shape, 0, batch_dims);
@@ -53,6 +56,10 @@ struct Tables {{
   static constexpr uint64_t kLists = {lists}u, kPre = {pre}u, kN = {n}u, kPost = {post}u, kPlaces = {places}u;
   static constexpr int kVector = {vector};
   static constexpr uint32_t kThreads = {threads};
+  template <class R>
+  static R combined(R a, R b) {{
+    return {combined};
+  }}
 }};
 using T = Tables::T;
 using Index = Tables::Index;
@@ -62,7 +69,7 @@ using R = Scatter<Tables>::R;
       fmt::arg("memory", memory_type(t.dtype)), fmt::arg("index", memory_type(t.index)),
       fmt::arg("key", size_of(t.index) == 8 ? "uint64_t" : "uint32_t"), fmt::arg("lists", t.lists),
       fmt::arg("pre", t.pre), fmt::arg("n", t.n), fmt::arg("post", t.post), fmt::arg("places", t.places),
-      fmt::arg("vector", t.vector(aligned)), fmt::arg("threads", kStepThreads));
+      fmt::arg("vector", t.vector(aligned)), fmt::arg("threads", kStepThreads), fmt::arg("combined", t.combined));
   step.parameters = parameters;
   step.body = fmt::format("  Scatter<Tables>::{};\n", call);
   step.arguments = std::move(arguments);
@@ -78,14 +85,29 @@ std::vector<CudaStep> scatter_steps(const Tables& t, bool aligned) {
       items{Argument::operand, 3}, partial{Argument::workspace, 0}, out{Argument::result, 0};
   return {scatter_step(
               t, aligned, "const Item* items, const Index* indices, const T* x, const T* updates, R* partial, T* out",
-              "add_runs(items, indices, x, updates, partial, out)", {items, indices, x, updates, partial, out}),
+              "combine_runs(items, indices, x, updates, partial, out)", {items, indices, x, updates, partial, out}),
           scatter_step(t, aligned, "const Item* items, const Index* indices, const T* x, const R* partial, T* out",
-                       "add_parts(items, indices, x, partial, out)", {items, indices, x, partial, out})};
+                       "combine_parts(items, indices, x, partial, out)", {items, indices, x, partial, out})};
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace
+
+std::string scatter_combined(const Attrs& attrs, std::string_view element, std::string_view update) {
+  switch (scatter_how(attrs)) {
+    case ScatterHow::set:
+      return std::string(update);
+    case ScatterHow::multiply:
+      return fmt::format("math::mul({}, {})", element, update);
+    case ScatterHow::min:
+      return fmt::format("math::minimum({}, {})", element, update);
+    case ScatterHow::max:
+      return fmt::format("math::maximum({}, {})", element, update);
+    default:
+      return fmt::format("math::add({}, {})", element, update);
+  }
+}
 
 std::vector<std::string> scatter_sorted_texts(const KernelSpec& spec) {
   std::vector<std::string> out;

@@ -1,13 +1,14 @@
-// Adds updates to the rows of tables. The indices of the updates are sorted, with their positions (sort.cuh), so that
-// the updates of a row are a run of adjacent items, in the order of their positions. A warp adds some columns of up to
-// kRun updates of one row, one after another. Longer runs are added up in parts of kRun updates, and then their sums in
-// order: the order of the additions depends only on the indices.
+// Combines updates with the rows of tables: adds them, for example. The indices of the updates are sorted, with their
+// positions (sort.cuh), so that the updates of a row are a run of adjacent items, in the order of their positions. A warp
+// combines some columns of up to kRun updates of one row, one after another. Longer runs are combined in parts of kRun
+// updates, and then the parts in order: the order of the operations depends only on the indices.
 #pragma once
 #include "elements.cuh"
 
 namespace lockstep {
 
-// S describes the tables (scatter_cuda.cc): T is an element in memory, Index an index, Item a sorted one. There are
+// S describes the tables (scatter_cuda.cc): T is an element in memory, Index an index, Item a sorted one, combined() the
+// operation, which is associative. There are
 // kLists lists of kPlaces indices, and for each list kPre tables [kN, kPost] with updates [kPlaces, kPost]. A thread
 // adds kVector columns, which are aligned. Thread blocks have kThreads threads.
 template <class S>
@@ -63,9 +64,9 @@ struct Scatter {
   uint64_t in_partial(uint64_t at, bool head) const {
     return ((table * kWindows + at / kRun) * 2u + (head ? 1u : 0u)) * kPost + column;
   }
-  static void add(Sums& sums, const Sums& x) {
+  static void combine(Sums& sums, const Sums& x) {
 #pragma unroll
-    for (int q = 0; q < S::kVector; ++q) sums.v[q] = math::add(sums.v[q], x.v[q]);
+    for (int q = 0; q < S::kVector; ++q) sums.v[q] = S::combined(sums.v[q], x.v[q]);
   }
   static Sums loaded(const T* from) {
     const Vector x = *reinterpret_cast<const Vector*>(from);
@@ -80,9 +81,9 @@ struct Scatter {
     for (int q = 0; q < S::kVector; ++q) x.v[q] = Store<T>::of(sums.v[q]);
     *reinterpret_cast<Vector*>(to) = x;
   }
-  // Adds get(0), get(1), ... to the sums, in order.
+  // Combines the sums with get(0), get(1), ... in order. `fresh`: get(0) replaces the sums.
   template <class Get>
-  static void add_all(Sums& sums, uint64_t count, const Get& get) {
+  static void combine_all(Sums& sums, bool fresh, uint64_t count, const Get& get) {
     for (uint64_t first = 0; first < count; first += kTogether) {
       Sums x[kTogether];
 #pragma unroll
@@ -90,13 +91,16 @@ struct Scatter {
         if (first + u < count) x[u] = get(first + u);
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u)
-        if (first + u < count) add(sums, x[u]);
+        if (fresh && first + u == 0)
+          sums = x[0];
+        else if (first + u < count)
+          combine(sums, x[u]);
     }
   }
 
-  // Adds the updates of short runs to their row, and writes the sums of the parts of long ones. `out` may be `x`; rows
+  // Combines the updates of short runs with their row, and writes the sums of the parts of long ones. `out` may be `x`; rows
   // without updates are not written.
-  static void add_runs(const Item* items, const Index* indices, const T* x, const T* updates, R* partial, T* out) {
+  static void combine_runs(const Item* items, const Index* indices, const T* x, const T* updates, R* partial, T* out) {
     const Scatter s(items, indices);
     if (s.row < 0) return;
     const bool head = s.is_head();
@@ -110,7 +114,7 @@ struct Scatter {
     const bool complete = head && !s.continues_after(s.place + kRun);
     Sums sums{};
     if (complete && s.inside()) sums = loaded(x + s.in_table());
-    add_all(sums, count, [&](uint64_t k) {
+    combine_all(sums, !complete, count, [&](uint64_t k) {
       const uint64_t at = __shfl_sync(0xffffffffu, update, int(k));
       Sums zero{};
       return s.inside() ? loaded(updates + (s.table * kPlaces + at) * kPost + s.column) : zero;
@@ -122,13 +126,13 @@ struct Scatter {
       *reinterpret_cast<Sums*>(partial + s.in_partial(s.place, head)) = sums;
   }
 
-  // Adds the sums of the parts of long runs to their row.
-  static void add_parts(const Item* items, const Index* indices, const T* x, const R* partial, T* out) {
+  // Combines the sums of the parts of long runs with their row.
+  static void combine_parts(const Item* items, const Index* indices, const T* x, const R* partial, T* out) {
     const Scatter s(items, indices);
     if (s.row < 0 || !s.is_head() || !s.continues_after(s.place + kRun) || !s.inside()) return;
     const uint64_t parts = (s.bound(s.place, s.row + 1) - s.place + kRun - 1) / kRun;
     Sums sums = loaded(x + s.in_table());
-    add_all(sums, parts, [&](uint64_t k) {
+    combine_all(sums, false, parts, [&](uint64_t k) {
       return *reinterpret_cast<const Sums*>(partial + s.in_partial(s.place + k * kRun, k == 0));
     });
     store(out + s.in_table(), sums);

@@ -1,0 +1,160 @@
+// NumPy's indexing: x(...) for x[...], and x.at(...) to update elements. Safe to call from any thread.
+//
+//   Array column = x(_, -1);                        // x[:, -1]
+//   Array even = x(ellipsis, range(0, _, 2));       // x[..., 0::2]
+//   Array back = x(range(_, _, -1), new_axis);      // x[::-1, None]
+//   Array picked = x(rows, columns);                // x[rows, columns], with integer arrays
+//   Array counted = x.at(i).add(1);                 // x.at[i].add(1): equal indices all count
+//
+// An index is an integer, a range, `_` (all of a dimension), `ellipsis` (all dimensions that have no index of their own),
+// `new_axis`, or an array. Trailing dimensions without an index are kept completely.
+//
+// Integer arrays broadcast together, and their common dimensions replace theirs: in place if the arrays and integers are
+// adjacent, else first, as in NumPy. A mask, an array of bools, selects the elements that are true. Their number must be
+// known: a mask that is computed in a traced function throws Error, except to update with a value of each element.
+//
+// A C++ integer out of range throws Error. Array elements out of range are handled as IndexMode says. Negative indices
+// count from the end first.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/array.h"
+
+namespace lockstep {
+
+// All of a dimension, or an omitted bound of a range.
+struct Everything {
+  using IndexTag = void;
+};
+inline constexpr Everything _{};
+
+struct Ellipsis {
+  using IndexTag = void;
+};
+inline constexpr Ellipsis ellipsis{};
+
+struct NewAxis {
+  using IndexTag = void;
+};
+inline constexpr NewAxis new_axis{};
+
+struct IndexRange {
+  using IndexTag = void;
+  std::optional<int64_t> begin, end;
+  int64_t step = 1;
+};
+
+// A bound of a range: an integer, or `_`.
+struct RangeBound {
+  constexpr RangeBound(int64_t at) : value(at) {}  // NOLINT: reads as an argument
+  constexpr RangeBound(Everything) {}              // NOLINT
+  std::optional<int64_t> value;
+};
+
+// Python's begin:end:step. Negative bounds count from the end, bounds out of range are clamped, `_` omits a bound:
+// range(1, _) is 1:, range(_, -1) is :-1, range(_, _, -1) is ::-1. The step must not be 0.
+constexpr IndexRange range(RangeBound begin, RangeBound end, int64_t step = 1) {
+  return {begin.value, end.value, step};
+}
+// range(n) is :n.
+constexpr IndexRange range(RangeBound end) { return {{}, end.value, 1}; }
+
+// One index.
+class Index {
+ public:
+  enum class Kind : uint8_t { integer, range, rest, inserted, array };
+
+  template <class T>
+  requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Index(T at)  // NOLINT: reads as an argument
+      : kind_(Kind::integer), integer_(static_cast<int64_t>(at)) {}
+  Index(IndexRange range) : kind_(Kind::range), range_(range) {}          // NOLINT
+  Index(Everything) : kind_(Kind::range) {}                               // NOLINT
+  Index(Ellipsis) : kind_(Kind::rest) {}                              // NOLINT
+  Index(NewAxis) : kind_(Kind::inserted) {}                               // NOLINT
+  Index(Array array) : kind_(Kind::array), array_(std::move(array)) {}    // NOLINT
+
+  Kind kind() const { return kind_; }
+  int64_t integer() const { return integer_; }
+  const IndexRange& range() const { return range_; }
+  const Array& array() const { return array_; }
+
+ private:
+  Kind kind_;
+  int64_t integer_ = 0;
+  IndexRange range_;
+  Array array_;
+};
+
+// What happens at elements of index arrays that are out of range.
+enum class IndexMode : uint8_t {
+  promise_in_bounds,  // they do not occur; if they do, as `clip` for reading and `drop` for updates
+  clip,               // clamped to the nearest element: the default for reading
+  drop,               // not updated: the default for updates. For reading: as `fill`
+  fill,               // reading gives `fill_value`. For updates: as `drop`
+};
+
+struct GetOptions {
+  IndexMode mode = IndexMode::clip;
+  // For mode `fill`. Default: NaN, the lowest signed integer, the greatest unsigned one, or true.
+  Array fill_value = {};
+};
+
+struct UpdateOptions {
+  IndexMode mode = IndexMode::drop;
+  bool unique_indices = false;  // a promise that no element is given twice; makes gradients cheaper
+};
+
+// The elements x.at(...) of an array. The functions return the array with these elements updated; a value broadcasts to the
+// shape of get() and is converted to the element type of the array. Where elements are given several times, the results
+// do not depend on threads or devices: add, subtract, multiply, divide, min and max combine all values, and set keeps the
+// last one in row-major order. Gradients of min and max are divided equally between equal values.
+class IndexedArray {
+ public:
+  IndexedArray(Array x, std::span<const Index> indices) : x_(std::move(x)), indices_(indices.begin(), indices.end()) {}
+
+  Array get(const GetOptions& options = {}) const;
+  Array set(const Array& values, UpdateOptions options = {}) const;
+  Array add(const Array& values, UpdateOptions options = {}) const;
+  Array subtract(const Array& values, UpdateOptions options = {}) const;
+  Array multiply(const Array& values, UpdateOptions options = {}) const;
+  Array min(const Array& values, UpdateOptions options = {}) const;
+  Array max(const Array& values, UpdateOptions options = {}) const;
+  // x divided by the product of the values, and x to the power of their product. Integers become floats as in x / y.
+  Array divide(const Array& values, UpdateOptions options = {}) const;
+  Array power(const Array& values, UpdateOptions options = {}) const;
+  // Each element replaced by f of it, once, even if it is given several times.
+  Array apply(const std::function<Array(const Array&)>& f, UpdateOptions options = {}) const;
+
+ private:
+  Array x_;
+  std::vector<Index> indices_;
+};
+
+namespace detail {
+Array indexed(const Array& x, std::span<const Index> indices, const GetOptions& options = {});
+template <class... I>
+std::array<Index, sizeof...(I)> index_list(const I&... index) {
+  return {Index(index)...};
+}
+}  // namespace detail
+
+template <class... I>
+requires(detail::is_index<I>&&...) Array Array::operator()(const I&... index) const {
+  return detail::indexed(*this, detail::index_list(index...));
+}
+
+template <class... I>
+requires(detail::is_index<I>&&...) IndexedArray Array::at(const I&... index) const {
+  return {*this, detail::index_list(index...)};
+}
+
+}  // namespace lockstep

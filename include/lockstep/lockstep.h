@@ -9,6 +9,7 @@
 #include "lockstep/device_put.h"
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
+#include "lockstep/distributions.h"
 #include "lockstep/error.h"
 #include "lockstep/grad.h"
 #include "lockstep/jit.h"

@@ -83,7 +83,7 @@ struct PadOptions {
   // {before, after} of all dimensions, or one pair for each.
   std::vector<std::pair<double, double>> constant_values = {{0, 0}};  // "constant"
   std::vector<std::pair<double, double>> end_values = {{0, 0}};       // "linear_ramp": the outermost values
-  int64_t stat_length = 0;  // "maximum", "mean", "median", "minimum": of so many elements at the edge; 0: of all
+  int64_t stat_length = 0;  // "maximum", "mean", "median", "minimum": how many elements at the edge count; 0: all
   bool odd = false;         // "reflect", "symmetric": twice the edge less the reflected value
 };
 // Adds widths[d] = {before, after} elements at the ends of dimension d, or one pair for all dimensions. The modes are

@@ -65,11 +65,11 @@ std::vector<Array> ix_(const std::vector<Array>& arrays);
 // Adds a last dimension with 1 at the label and 0 elsewhere; all 0 for a label outside [0, classes).
 Array one_hot(const Array& labels, int64_t classes, DType dtype = f32);
 
-// Sorts along an axis. Stable; NaN is last.
+// Sorts along an axis. Stable. NaN is greatest: last, or first if `descending`.
 Array sort(const Array& x, int64_t axis = -1, bool descending = false);
 // The i32 indices that sort x.
 Array argsort(const Array& x, int64_t axis = -1, bool descending = false);
-// The k largest elements along the last axis, in descending order, and their i32 indices. NaN is last.
+// The k largest elements along the last axis, in descending order, and their i32 indices. NaN is greatest.
 std::pair<Array, Array> top_k(const Array& x, int64_t k);
 
 }  // namespace lockstep

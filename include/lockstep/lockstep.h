@@ -10,6 +10,7 @@
 #include "lockstep/device_put.h"
 #include "lockstep/devices.h"
 #include "lockstep/distributed.h"
+#include "lockstep/distributions.h"
 #include "lockstep/error.h"
 #include "lockstep/fft.h"
 #include "lockstep/forward.h"

@@ -3,8 +3,9 @@
 //   Array y = where(x > 0, log1p(x), 0.f);
 //
 // Shapes broadcast as in NumPy: aligned at the last dimension, and a dimension of extent 1 is repeated.
-// lockstep/complex.h says which take complex arrays. Element types are promoted by promote(); C++ numbers take the element type of the array. bool counts as i32
-// in arithmetic. Throws Error for shapes that do not broadcast. Safe to call from any thread.
+// Element types are promoted by promote(); C++ numbers take the element type of the array. bool counts as i32 in
+// arithmetic; but the sum and the product of two bools are bools: or, and. lockstep/complex.h says which functions take
+// complex arrays. Throws Error for shapes that do not broadcast. Safe to call from any thread.
 #pragma once
 
 #include "lockstep/array.h"

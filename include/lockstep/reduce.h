@@ -3,6 +3,7 @@
 //   Array m = mean(x);                               // a scalar
 //   Array s = sum(x, {0, 1}, {.keepdims = true});
 //   Array v = var(x, {.ddof = 1});                   // options without axes
+//   Array p = sum(x, 1, {.where = x > 0});           // of some elements
 //
 // bf16 and f16 accumulate in f32. The overloads that take options without axes are templates, so that sum(x,
 // {}) and sum(x, {0, 1}) are read as axes. Safe to call from any thread.
@@ -18,12 +19,15 @@ namespace lockstep {
 
 struct ReduceOptions {
   bool keepdims = false;  // keep reduced dimensions, with extent 1
+  Array where = {};       // reduce only elements where this is true; it broadcasts to x. Undefined: all elements
+  Array initial = {};     // a scalar that takes part in the reduction: sum, prod, max, min
 };
 
-// Sum and product. bool and u8 are computed in i32.
+// Sum and product. bool is computed in i32 and u8 in u32.
 Array sum(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 Array prod(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-// Maximum and minimum. NaN propagates. Throw Error for an empty dimension. Equal extremes share the gradient.
+// Maximum and minimum. NaN propagates. Throw Error for an empty dimension, and for `where`, without `initial`. Equal
+// extremes share the gradient.
 Array max(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 Array min(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 // Deleted: for the larger or smaller of two arrays use maximum() and minimum().
@@ -71,6 +75,7 @@ Array mean(const Array& x, Options options) {
 struct VarianceOptions {
   bool keepdims = false;
   int64_t ddof = 0;  // the divisor is the number of elements minus ddof
+  Array where = {};  // as in ReduceOptions
 };
 Array var(const Array& x, const Axes& axes = {}, VarianceOptions = {});
 Array standard_deviation(const Array& x, const Axes& axes = {}, VarianceOptions = {});
@@ -96,12 +101,25 @@ Array argmin(const Array& x, Options options) {
   return argmin(x, {}, options);
 }
 
-// Cumulative sum along an axis, from the end if `reverse`. bool and u8 become i32.
+// Cumulative sum, product, maximum, minimum and log(cumsum(exp(x))) along an axis, from the end if `reverse`; without an
+// axis, of the flattened array. bool becomes i32. NaN propagates. The gradient of an extreme goes to the element that
+// first attained it.
 Array cumsum(const Array& x, int64_t axis, bool reverse = false);
+Array cumprod(const Array& x, int64_t axis, bool reverse = false);
+Array cummax(const Array& x, int64_t axis, bool reverse = false);
+Array cummin(const Array& x, int64_t axis, bool reverse = false);
+Array cumlogsumexp(const Array& x, int64_t axis, bool reverse = false);
+Array cumsum(const Array& x);
+Array cumprod(const Array& x);
 
-// log(sum(exp(x))) without overflow.
-Array logsumexp(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-template <std::same_as<ReduceOptions> Options = ReduceOptions>
+struct LogsumexpOptions {
+  bool keepdims = false;
+  Array where = {};  // as in ReduceOptions
+  Array b = {};      // factors of the exponentials, which broadcast with x
+};
+// log(sum(exp(x))) without overflow; log(sum(b * exp(x))).
+Array logsumexp(const Array& x, const Axes& axes = {}, LogsumexpOptions = {});
+template <std::same_as<LogsumexpOptions> Options = LogsumexpOptions>
 Array logsumexp(const Array& x, Options options) {
   return logsumexp(x, {}, options);
 }

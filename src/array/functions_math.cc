@@ -38,6 +38,12 @@ Array arithmetic(const char* what, const Array& a, const Array& b, Binary f) {
   return binary_in(what, detail::number_of(common_dtype_of(a, b)), a, b, f);
 }
 
+// Same; but bools stay bools, combined by `of_bools`.
+Array ring(const char* what, const Array& a, const Array& b, Binary f, Binary of_bools) {
+  const DType dtype = common_dtype_of(a, b);
+  return binary_in(what, dtype, a, b, dtype == DType::boolean ? of_bools : f);
+}
+
 Array comparison(const char* what, const Array& a, const Array& b, Binary f) {
   return binary_in(what, common_dtype_of(a, b), a, b, f);
 }
@@ -96,9 +102,9 @@ Division divide(Value a, Value b) {
 
 }  // namespace
 
-Array operator+(const Array& a, const Array& b) { return arithmetic("add", a, b, add); }
+Array operator+(const Array& a, const Array& b) { return ring("add", a, b, add, bit_or); }
 Array operator-(const Array& a, const Array& b) { return arithmetic("subtract", a, b, sub); }
-Array operator*(const Array& a, const Array& b) { return arithmetic("multiply", a, b, mul); }
+Array operator*(const Array& a, const Array& b) { return ring("multiply", a, b, mul, bit_and); }
 Array operator/(const Array& a, const Array& b) {
   return binary_in("divide", detail::floating_of(common_dtype_of(a, b)), a, b, div);
 }

@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "array/apply.h"
 #include "array/promote.h"
 #include "base/check.h"
+#include "lockstep/math.h"
+#include "lockstep/numeric.h"
 #include "lockstep/random.h"
+#include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/random_ops.h"
@@ -63,16 +67,21 @@ Value split_key(Value key, int64_t n) {
 
 Value row_of(Value keys, int64_t i) { return reshape(slice(keys, {i, 0}, {i + 1, 2}, {1, 1}), {2}); }
 
+// Random words of 64 bits, as i64.
+Value wide_bits(Value key, const Shape& shape) {
+  const Value index = iota(key.builder(), {i64, {count(shape)}}, 0);
+  const Values words = threefry(key, cast(shift_right(index, word(index, 32)), u32), cast(index, u32));
+  const Value high = shift_left(cast(words[0], i64), word(index, 32));
+  return reshape(bit_or(high, cast(words[1], i64)), shape);
+}
+
 // Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1,
 // 2), less 1.
 Value unit(Value key, Shape shape, DType dtype) {
-  Builder& b = key.builder();
   if (dtype == DType::f64) {
-    const Value index = iota(b, {i64, {count(shape)}}, 0);
-    const Values words = threefry(key, cast(shift_right(index, word(index, 32)), u32), cast(index, u32));
-    const Value high = shift_left(cast(words[0], i64), word(index, 32)), all = bit_or(high, cast(words[1], i64));
+    const Value all = wide_bits(key, shape);
     const Value fraction = bit_and(shift_right(all, word(all, 12)), word(all, (int64_t{1} << 52) - 1));
-    return reshape(bitcast(bit_or(fraction, word(all, int64_t{1023} << 52)), f64) - 1.0, shape);
+    return bitcast(bit_or(fraction, word(all, int64_t{1023} << 52)), f64) - 1.0;
   }
   const Value bits = random_bits(key, shape);
   if (dtype == DType::f32) return bitcast(bit_or(shift_right(bits, word(bits, 9)), word(bits, 0x3f800000)), f32) - 1.0;
@@ -97,34 +106,81 @@ Value gumbel_noise(Value key, Type type) {
   return -log(-log(uniform_between(key, std::move(type), tiny, 1.0)));
 }
 
-// The integers in [lo, hi): the smallest (i32) and their number (u32), which is 1 if the interval is empty.
+// How random integers of a type are computed: in the unsigned numbers of `bits` bits, which i64 holds for 64.
+struct IntegerFormat {
+  DType words;
+  int bits;
+  int64_t least, most;
+};
+IntegerFormat integer_format(DType dtype) {
+  switch (dtype) {
+    case DType::u8:
+      return {u32, 8, 0, 255};
+    case DType::u32:
+      return {u32, 32, 0, int64_t{0xffffffff}};
+    case DType::i64:
+      return {i64, 64, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    default:
+      return {u32, 32, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+  }
+}
+
+// x modulo n of unsigned words. Those of 64 bits are halved first, so that signed division is right; n >= 2^63 or 0
+// (2^64) is handled apart.
+Value unsigned_rem(Value x, Value n) {
+  if (x.dtype() == u32) {
+    const Value zero = zeros_like(n);
+    return select(eq(n, zero), x, rem(x, select(eq(n, zero), ones_like(n), n)));
+  }
+  const Value one = ones_like(x), zero = zeros_like(x), sign = word(x, std::numeric_limits<int64_t>::min());
+  const auto below = [&](Value a, Value b) { return lt(bit_xor(a, sign), bit_xor(b, sign)); };
+  const Value safe = select(le(n, zero), one, n);
+  const Value half = bit_and(shift_right(x, one), word(x, std::numeric_limits<int64_t>::max()));
+  const Value left = x - shift_left(div(half, safe), one) * safe;
+  const Value small = select(below(left, safe), left, left - safe);
+  const Value large = select(bit_or(eq(n, zero), below(x, n)), x, x - n);
+  return select(le(n, zero), large, small);
+}
+
+// The integers in [lo, hi): the smallest and their number, which is 1 if the interval is empty. 2^bits counts as 0.
 struct Integers {
   Value least, span;
 };
-Integers integers_between(Value lo, Value hi) {
-  const bool wide = lo.dtype() != i32 || hi.dtype() != i32;
-  Values bounds = detail::promote_and_broadcast("random::randint", {lo, hi}, wide ? i64 : i32);
+Integers integers_between(Value lo, Value hi, const IntegerFormat& f) {
+  const Values bounds = detail::promote_and_broadcast("random::randint", {lo, hi}, i64);
   const auto number = [&](int64_t n) { return word(bounds[0], n); };
-  if (wide) {  // the results are i32: clamp the bounds
-    constexpr int64_t kMin = std::numeric_limits<int32_t>::min(), kMax = -kMin;
-    bounds[0] = minimum(maximum(bounds[0], number(kMin)), number(kMax - 1));
-    bounds[1] = minimum(maximum(bounds[1], number(kMin)), minimum(bounds[0] + number(kMax - kMin - 1), number(kMax)));
-  }
-  const Value difference = cast(bounds[1] - bounds[0], u32);
-  return {convert(bounds[0], i32), select(le(bounds[1], bounds[0]), ones_like(difference), difference)};
+  const auto limited = [&](Value x) { return minimum(maximum(x, number(f.least)), number(f.most)); };
+  const Value from = limited(bounds[0]), to = limited(bounds[1]);
+  // `hi` may be one more than the greatest number.
+  const Value beyond = convert(gt(bounds[1], number(f.most)), i64);
+  const Value open = gt(to, from);
+  const Value span = select(open, to - from + beyond, number(1));
+  const Value wrapped = f.bits == 64 ? span : bit_and(span, number((int64_t{1} << f.bits) - 1));
+  return {from, convert(wrapped, f.words)};
 }
 
-// 0 .. n-1 in random order: sorted by random words, often enough that collisions do not matter.
-Value shuffled(Value key, int64_t n) {
-  const double rounds = std::ceil(3 * std::log(std::max(1.0, static_cast<double>(n))) / std::log(4294967295.0));
-  Value order = iota(key.builder(), {i32, {n}}, 0);
+// Random words of a format, with `bits` bits.
+Value random_words(Value key, const Shape& shape, const IntegerFormat& f) {
+  if (f.bits == 64) return wide_bits(key, shape);
+  const Value bits = random_bits(key, shape);
+  return f.bits == 32 ? bits : bit_and(bits, word(bits, (int64_t{1} << f.bits) - 1));
+}
+
+// The elements of each line along an axis in random order: sorted by random words, often enough that collisions do not
+// matter.
+Value shuffled(Value key, Value order, int64_t axis) {
+  const auto n = static_cast<double>(count(order.shape()));
+  const double rounds = std::ceil(3 * std::log(std::max(1.0, n)) / std::log(4294967295.0));
   for (int round = 0; round < static_cast<int>(rounds); ++round) {
     const Value keys = split_key(key, 2);
     key = row_of(keys, 0);
-    order = sort({random_bits(row_of(keys, 1), {n}), order}, 0)[1];
+    order = sort({random_bits(row_of(keys, 1), order.shape()), order}, axis)[1];
   }
   return order;
 }
+
+// 0 .. n-1 in random order.
+Value shuffled(Value key, int64_t n) { return shuffled(key, iota(key.builder(), {i32, {n}}, 0), 0); }
 
 }  // namespace
 
@@ -138,6 +194,20 @@ Array split(const Array& key, int64_t n) {
   return apply1("random::split", {key}, [&](Builder&, const Values& v) { return split_key(v[0], n); });
 }
 
+Array split(const Array& key, const Shape& shape) {
+  Shape keys = shape;
+  keys.push_back(2);
+  return reshape(random::split(key, count(shape)), keys);
+}
+
+Array key_data(const Array& key) { return key; }
+Array clone(const Array& key) { return key; }
+Array wrap_key_data(const Array& data) {
+  if (data.dtype() != u32 || data.rank() < 1 || data.shape(-1) != 2)
+    throw_error("random::wrap_key_data: the data is {}; keys are u32[..., 2]", to_string(data.type()));
+  return data;
+}
+
 Array fold_in(const Array& key, const Array& data) {
   check_key("fold_in", key);
   if (data.rank() != 0 || !is_integer(data.dtype()))
@@ -147,9 +217,10 @@ Array fold_in(const Array& key, const Array& data) {
   });
 }
 
-Array bits(const Array& key, const Shape& shape) {
+Array bits(const Array& key, const Shape& shape, DType dtype) {
   check_key("bits", key);
-  return apply1("random::bits", {key}, [&](Builder&, const Values& v) { return random_bits(v[0], shape); });
+  if (dtype != u32 && dtype != u8) throw_error("random::bits: dtype {}; use u32 or u8", name(dtype));
+  return apply1("random::bits", {key}, [&](Builder&, const Values& v) { return convert(random_words(v[0], shape, integer_format(dtype)), dtype); });
 }
 
 Array uniform(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype) {
@@ -189,6 +260,15 @@ Array truncated_normal(const Array& key, double lo, double hi, const Shape& shap
   });
 }
 
+Array truncated_normal(const Array& key, const Array& lo, const Array& hi, const Shape& shape, DType dtype) {
+  check_floating("truncated_normal", dtype);
+  const DType wide = dtype == f64 ? f64 : f32;
+  const Array least = broadcast_to(astype(lo, wide), shape), most = broadcast_to(astype(hi, wide), shape);
+  const Array u = uniform(key, shape, erf(least / kRootTwo), erf(most / kRootTwo), wide);
+  const Array up = nextafter(stop_gradient(least), HUGE_VAL), down = nextafter(stop_gradient(most), -HUGE_VAL);
+  return astype(clip(kRootTwo * erf_inv(u), up, down), dtype);
+}
+
 Array gumbel(const Array& key, const Shape& shape, DType dtype) {
   check_key("gumbel", key);
   check_floating("gumbel", dtype);
@@ -205,19 +285,26 @@ Array bernoulli(const Array& key, const Array& p, const Shape& shape) {
   });
 }
 
-Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi) {
+Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype) {
   check_key("randint", key);
   if (!is_integer(lo.dtype()) || !is_integer(hi.dtype()))
     throw_error("random::randint: bounds {} and {}; they must be integers", to_string(lo.type()), to_string(hi.type()));
+  if (dtype != i32 && dtype != u8 && dtype != u32 && dtype != i64)
+    throw_error("random::randint: dtype {}; use i32, u8, u32 or i64, and astype for others", name(dtype));
   return apply1("random::randint", {key, lo, hi}, [&](Builder&, const Values& v) {
-    const auto [least, span] = integers_between(v[1], v[2]);
-    // 2^32 modulo the span: the weight of the higher of two random words.
-    const Value root = rem(word(span, 1 << 16), span), weight = rem(root * root, span);
+    const IntegerFormat f = integer_format(dtype);
+    const auto [least, span] = integers_between(v[1], v[2], f);
+    const Value mask = f.bits == 8 ? word(span, 255) : Value();
+    const auto narrow = [&](Value x) { return mask ? bit_and(x, word(x, 255)) : x; };
+    // 2^bits modulo the span: the weight of the higher of two random words.
+    const Value root = unsigned_rem(word(span, int64_t{1} << (f.bits / 2)), span);
+    const Value weight = unsigned_rem(narrow(root * root), span);
     auto stretched = [&](Value x) { return detail::broadcast_value("random::randint", x, shape); };
     const Value keys = split_key(v[0], 2), modulus = stretched(span);
-    const Value higher = rem(random_bits(row_of(keys, 0), shape), modulus);
-    const Value lower = rem(random_bits(row_of(keys, 1), shape), modulus);
-    return stretched(least) + cast(rem(higher * stretched(weight) + lower, modulus), i32);
+    const Value higher = unsigned_rem(random_words(row_of(keys, 0), shape, f), modulus);
+    const Value lower = unsigned_rem(random_words(row_of(keys, 1), shape, f), modulus);
+    const Value offset = unsigned_rem(narrow(higher * stretched(weight) + lower), modulus);
+    return stretched(convert(least, dtype)) + convert(offset, dtype);
   });
 }
 
@@ -228,13 +315,18 @@ Array permutation(const Array& key, int64_t n) {
   return apply1("random::permutation", {key}, [&](Builder&, const Values& v) { return shuffled(v[0], n); });
 }
 
-Array permutation(const Array& key, const Array& x) {
+Array permutation(const Array& key, const Array& x) { return permutation(key, x, PermutationOptions{}); }
+
+Array permutation(const Array& key, const Array& x, const PermutationOptions& options) {
   check_key("permutation", key);
   if (x.rank() == 0)
     throw_error("random::permutation: {} is a scalar; pass an array, or a plain number n for 0 to n - 1",
                 to_string(x.type()));
-  return apply1("random::permutation", {key, x},
-                [](Builder&, const Values& v) { return gather(v[1], shuffled(v[0], v[1].shape()[0]), 0); });
+  const int64_t along = detail::axis_of("random::permutation", options.axis, x.shape());
+  return apply1("random::permutation", {key, x}, [&](Builder&, const Values& v) {
+    if (options.independent) return shuffled(v[0], v[1], along);
+    return gather(v[1], shuffled(v[0], v[1].shape()[static_cast<size_t>(along)]), along);
+  });
 }
 
 Array categorical(const Array& key, const Array& logits, int64_t axis) {
@@ -243,6 +335,34 @@ Array categorical(const Array& key, const Array& logits, int64_t axis) {
   return apply1("random::categorical", {key, logits}, [&](Builder&, const Values& v) {
     const Value scores = detail::to_floating(v[1]);
     return argmax(gumbel_noise(v[0], scores.type()) + scores, along);
+  });
+}
+
+Array categorical(const Array& key, const Array& logits, const Shape& shape, const CategoricalOptions& options) {
+  check_key("categorical", key);
+  const int64_t along = detail::axis_of("random::categorical", options.axis, logits.shape());
+  const int64_t n = logits.shape(along);
+  Shape batch = logits.shape();
+  batch.erase(batch.begin() + along);
+  if (shape.size() < batch.size() || !std::equal(batch.rbegin(), batch.rend(), shape.rbegin()))
+    throw_error("random::categorical: shape {} for logits {} without axis {}; it must end with {}", to_string(shape),
+                to_string(logits.shape()), along, to_string(batch));
+  const Shape prefix(shape.begin(), shape.end() - static_cast<int64_t>(batch.size()));
+  if (!options.replace && count(prefix) > n)
+    throw_error("random::categorical: {} of {} categories without replacement; draw at most {}", count(prefix), n, n);
+  return apply1("random::categorical", {key, logits}, [&](Builder&, const Values& v) {
+    const Value scores = detail::to_floating(v[1]);
+    if (!options.replace) {
+      const int64_t rank = scores.rank();
+      const Value noisy = gumbel_noise(v[0], scores.type()) + scores;
+      const Value best = top_k(transpose(noisy, move_dim(rank, along, rank - 1)), count(prefix))[1];
+      return reshape(transpose(best, move_dim(rank, rank - 1, 0)), shape);
+    }
+    Shape all = prefix;
+    all.insert(all.end(), logits.shape().begin(), logits.shape().end());
+    const Value noise = gumbel_noise(v[0], {scores.dtype(), all});
+    return argmax(noise + detail::broadcast_value("random::categorical", scores, all),
+                  static_cast<int64_t>(prefix.size()) + along);
   });
 }
 

@@ -1,6 +1,11 @@
+#include <limits>
+
 #include "array/apply.h"
 #include "array/promote.h"
 #include "base/check.h"
+#include "lockstep/create.h"
+#include "lockstep/math.h"
+#include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
 #include "ops/complex.h"
 #include "ops/dims.h"
@@ -28,8 +33,9 @@ Array reduce(const char* what, const Array& x, const Axes& axes, bool keepdims,
 
 // Converts to the type in which sums accumulate.
 Value widened(Value x) {
-  const bool narrow = x.dtype() == boolean || (is_integer(x.dtype()) && size_of(x.dtype()) < 4);
-  return narrow ? cast(x, i32) : x;
+  if (x.dtype() == boolean) return cast(x, i32);
+  const bool narrow = is_integer(x.dtype()) && size_of(x.dtype()) < 4;
+  return narrow ? cast(x, is_signed(x.dtype()) ? i32 : u32) : x;
 }
 
 // Converts to the floating or complex type in which means are computed: at least f32.
@@ -52,6 +58,47 @@ void check_not_empty(const char* what, Value x, const Dims& axes) {
     if (x.shape()[at_axis(axis)] == 0)
       throw_error("{}: dimension {} of {} is empty; reduce over a nonempty dimension", what, axis,
                   to_string(x.shape()));
+}
+
+// x where it takes part in a reduction, elsewhere `otherwise`.
+Array selected(const Array& x, const Array& mask, const Array& otherwise) {
+  return mask.defined() ? where(mask, x, otherwise) : x;
+}
+
+void check_initial(const char* what, const ReduceOptions& options) {
+  if (options.initial.defined() && options.initial.rank() != 0)
+    throw_error("{}: the initial value is {}; it must be a scalar", what, to_string(options.initial.type()));
+}
+
+void check_no_initial(const char* what, const ReduceOptions& options) {
+  if (options.initial.defined()) throw_error("{}: takes no initial value; leave it undefined", what);
+}
+
+void check_plain(const char* what, const ReduceOptions& options) {
+  check_no_initial(what, options);
+  if (options.where.defined()) throw_error("{}: takes no mask of elements; use where() on its operand", what);
+}
+
+// An extreme of the elements and of the initial value, which is needed if elements may be missing.
+Array extreme(const char* what, const Array& x, const Axes& axes, const ReduceOptions& options,
+              Value (*of)(Value, Dims), Value (*of_bools)(Value, Dims), Array (*of_two)(const Array&, const Array&)) {
+  check_initial(what, options);
+  const bool open = options.initial.defined();
+  if (options.where.defined() && !open)
+    throw_error("{}: a mask of elements without an initial value; pass both, for example {{.where = m, .initial = 0}}",
+                what);
+  const Array y = reduce(what, selected(x, options.where, options.initial), axes, options.keepdims,
+                         [&](Value v, const Dims& over) {
+                           if (!open) check_not_empty(what, v, over);
+                           return v.dtype() == boolean ? of_bools(v, over) : of(v, over);
+                         });
+  return open ? astype(of_two(y, options.initial), y.dtype()) : y;
+}
+
+// The number of elements that take part, with the axes kept.
+Array selected_count(const char* what, const Array& x, const Axes& axes, const Array& mask, bool keepdims) {
+  return reduce(what, broadcast_to(where(mask, 1.0, 0.0), x.shape()), axes, keepdims,
+                [](Value v, const Dims& over) { return reduce_sum(accurate(v), over); });
 }
 
 Value average(Value x, const Dims& axes) { return reduce_sum(x, axes) / elements(x, axes); }
@@ -95,71 +142,111 @@ Array extreme_index(const char* what, const Array& x, std::optional<int64_t> axi
   });
 }
 
+Array cumulative(const char* what, const Array& x, int64_t axis, bool reverse, Value (*f)(Value, int64_t, bool)) {
+  const int64_t along = detail::axis_of(what, axis, x.shape());
+  return apply1(what, {x}, [&](Builder&, const Values& v) { return f(detail::to_number(v[0]), along, reverse); });
+}
+
 }  // namespace
 
 Array sum(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("sum", x, axes, options.keepdims,
-                [](Value v, const Dims& over) { return reduce_sum(widened(v), over); });
+  check_initial("sum", options);
+  const Array y = reduce("sum", selected(x, options.where, 0), axes, options.keepdims,
+                         [](Value v, const Dims& over) { return reduce_sum(widened(v), over); });
+  return options.initial.defined() ? y + astype(options.initial, y.dtype()) : y;
 }
 
 Array prod(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("prod", x, axes, options.keepdims,
-                [](Value v, const Dims& over) { return reduce_prod(widened(v), over); });
+  check_initial("prod", options);
+  const Array y = reduce("prod", selected(x, options.where, 1), axes, options.keepdims,
+                         [](Value v, const Dims& over) { return reduce_prod(widened(v), over); });
+  return options.initial.defined() ? y * astype(options.initial, y.dtype()) : y;
 }
 
 Array max(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("max", x, axes, options.keepdims, [](Value v, const Dims& over) {
-    check_not_empty("max", v, over);
-    return v.dtype() == boolean ? reduce_or(v, over) : reduce_max(v, over);
-  });
+  return extreme("max", x, axes, options, reduce_max, reduce_or, maximum);
 }
 
 Array min(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("min", x, axes, options.keepdims, [](Value v, const Dims& over) {
-    check_not_empty("min", v, over);
-    return v.dtype() == boolean ? reduce_and(v, over) : reduce_min(v, over);
-  });
+  return extreme("min", x, axes, options, reduce_min, reduce_and, minimum);
 }
 
 Array any(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("any", x, axes, options.keepdims,
+  check_no_initial("any", options);
+  return reduce("any", selected(astype(x, boolean), options.where, false), axes, options.keepdims,
                 [](Value v, const Dims& over) { return reduce_or(convert(v, boolean), over); });
 }
 
 Array all(const Array& x, const Axes& axes, ReduceOptions options) {
-  return reduce("all", x, axes, options.keepdims,
+  check_no_initial("all", options);
+  return reduce("all", selected(astype(x, boolean), options.where, true), axes, options.keepdims,
                 [](Value v, const Dims& over) { return reduce_and(convert(v, boolean), over); });
 }
 
 Array mean(const Array& x, const Axes& axes, ReduceOptions options) {
+  check_no_initial("mean", options);
+  if (options.where.defined()) {
+    const Array wide = astype(x, x.dtype() == f64 ? f64 : f32);
+    const Array total = sum(wide, axes, {.keepdims = options.keepdims, .where = options.where});
+    const Array n = selected_count("mean", x, axes, options.where, options.keepdims);
+    return astype(total / astype(n, total.dtype()), detail::floating_of(x.dtype()));
+  }
   return reduce("mean", x, axes, options.keepdims,
                 [](Value v, const Dims& over) { return narrowed(average(accurate(v), over), v); });
 }
 
 Array var(const Array& x, const Axes& axes, VarianceOptions options) {
+  if (options.where.defined()) {
+    const Array wide = astype(x, x.dtype() == f64 ? f64 : f32);
+    const Array centered = wide - mean(wide, axes, {.keepdims = true, .where = options.where});
+    const Array total = sum(centered * centered, axes, {.keepdims = options.keepdims, .where = options.where});
+    const Array n = selected_count("var", x, axes, options.where, options.keepdims) - options.ddof;
+    return astype(total / astype(n, total.dtype()), detail::floating_of(x.dtype()));
+  }
   return reduce("var", x, axes, options.keepdims,
                 [&](Value v, const Dims& over) { return narrowed(variance(v, over, options.ddof), v); });
 }
 
 Array standard_deviation(const Array& x, const Axes& axes, VarianceOptions options) {
+  if (options.where.defined()) return sqrt(var(x, axes, options));
   return reduce("standard_deviation", x, axes, options.keepdims,
                 [&](Value v, const Dims& over) { return narrowed(sqrt(variance(v, over, options.ddof)), v); });
 }
 
 Array argmax(const Array& x, std::optional<int64_t> axis, ReduceOptions options) {
+  check_plain("argmax", options);
   return extreme_index("argmax", x, axis, options.keepdims, argmax);
 }
 
 Array argmin(const Array& x, std::optional<int64_t> axis, ReduceOptions options) {
+  check_plain("argmin", options);
   return extreme_index("argmin", x, axis, options.keepdims, argmin);
 }
 
-Array cumsum(const Array& x, int64_t axis, bool reverse) {
-  const int64_t along = detail::axis_of("cumsum", axis, x.shape());
-  return apply1("cumsum", {x}, [&](Builder&, const Values& v) { return cumsum(widened(v[0]), along, reverse); });
+Array cumsum(const Array& x, int64_t axis, bool reverse) { return cumulative("cumsum", x, axis, reverse, cumsum); }
+Array cumprod(const Array& x, int64_t axis, bool reverse) { return cumulative("cumprod", x, axis, reverse, cumprod); }
+Array cummax(const Array& x, int64_t axis, bool reverse) { return cumulative("cummax", x, axis, reverse, cummax); }
+Array cummin(const Array& x, int64_t axis, bool reverse) { return cumulative("cummin", x, axis, reverse, cummin); }
+Array cumlogsumexp(const Array& x, int64_t axis, bool reverse) {
+  return cumulative("cumlogsumexp", x, axis, reverse,
+                    [](Value v, int64_t along, bool back) { return cumlogsumexp(detail::to_floating(v), along, back); });
 }
+Array cumsum(const Array& x) { return cumsum(ravel(x), 0); }
+Array cumprod(const Array& x) { return cumprod(ravel(x), 0); }
 
-Array logsumexp(const Array& x, const Axes& axes, ReduceOptions options) {
+Array logsumexp(const Array& x, const Axes& axes, LogsumexpOptions options) {
+  const double least = -std::numeric_limits<double>::infinity();
+  if (options.b.defined() || options.where.defined()) {
+    const DType dtype = x.dtype() == f64 ? f64 : f32;
+    // Elements with factor 0 do not count, whatever they are.
+    const Array factor = options.b.defined() ? astype(options.b, dtype) : ones({}, dtype);
+    const Array counts = options.where.defined() ? (factor != 0) & astype(options.where, boolean) : factor != 0;
+    const Array wide = where(counts, astype(x, dtype), least);
+    const Array highest = stop_gradient(max(wide, axes, {.keepdims = true, .initial = least}));
+    const Array shift = where(isfinite(highest), highest, 0);
+    const Array total = sum(where(counts, factor * exp(wide - shift), 0), axes, {.keepdims = options.keepdims});
+    return astype(log(total) + reshape(shift, total.shape()), detail::floating_of(x.dtype()));
+  }
   return reduce("logsumexp", x, axes, options.keepdims, [](Value v, const Dims& over) {
     const Value wide = accurate(v), m = stabilizer(wide, over);
     return narrowed(log(reduce_sum(exp(wide - repeat_along(m, v.shape(), over)), over)) + m, v);

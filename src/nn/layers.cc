@@ -9,6 +9,7 @@
 #include "lockstep/norm.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
+#include "nn/plain_weights.h"
 
 namespace lockstep::nn {
 namespace {
@@ -21,12 +22,12 @@ void check_sizes(const char* what, int64_t in, int64_t out) {
 
 Dense dense(const Array& key, int64_t in, int64_t out) {
   check_sizes("dense", in, out);
-  return {initializers::he_normal(key, {in, out}), zeros({out})};
+  return {plain_he_normal(key, {in, out}), zeros({out})};
 }
 
 Linear linear(const Array& key, int64_t in, int64_t out, bool bias) {
   check_sizes("linear", in, out);
-  return {initializers::he_normal(key, {in, out}), bias ? std::optional(zeros({out})) : std::nullopt};
+  return {plain_he_normal(key, {in, out}), bias ? std::optional(zeros({out})) : std::nullopt};
 }
 
 Embedding embedding(const Array& key, int64_t count, int64_t features) {
@@ -39,7 +40,7 @@ Conv2d conv2d(const Array& key, Extent2d kernel, int64_t in, int64_t out) {
   check_sizes("conv2d", in, out);
   if (kernel.height < 1 || kernel.width < 1)
     throw_error("nn::conv2d: the kernel is {} x {}; it must be at least 1 x 1", kernel.height, kernel.width);
-  return {initializers::he_normal(key, {kernel.height, kernel.width, in, out}), zeros({out})};
+  return {plain_he_normal(key, {kernel.height, kernel.width, in, out}), zeros({out})};
 }
 
 LayerNorm layer_norm(int64_t features) {

@@ -5,11 +5,11 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "lockstep/create.h"
-#include "lockstep/initializers.h"
 #include "lockstep/math.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/resnet.h"
 #include "lockstep/vit.h"
+#include "nn/plain_weights.h"
 
 namespace lockstep {
 namespace {
@@ -107,9 +107,9 @@ Model find_model(std::string_view name, const ImageShape& shape, const ModelOpti
     throw_error("find_model: {} has no layers, heads or width to choose; leave them 0", name);
   const int64_t pixels = shape.rows * shape.cols * shape.channels;
   if (name == "mlp")
-    return mlp("mlp", {pixels, 256, 128, shape.classes}, relu, initializers::he_normal, shape, dropout);
+    return mlp("mlp", {pixels, 256, 128, shape.classes}, relu, plain_he_normal, shape, dropout);
   if (name == "mlp1024")
-    return mlp("mlp1024", {pixels, 1024, 1024, shape.classes}, tanh, initializers::glorot_normal, shape, dropout);
+    return mlp("mlp1024", {pixels, 1024, 1024, shape.classes}, tanh, plain_glorot_normal, shape, dropout);
   if (name == "cnn") return cnn(shape, dropout);
   if (name == "vit") return vit(shape, options);
   if (name == "resnet18") return resnet18(shape, dropout);

@@ -7,6 +7,7 @@
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
+#include "nn/plain_weights.h"
 
 namespace lockstep {
 namespace {
@@ -63,7 +64,7 @@ Vit create_vit(const VitConfig& c, const Array& key) {
   const auto at_index = [&](int64_t index) { return random::fold_in(key, index); };
   const bool has_class_token = c.pool == VitConfig::Pool::class_token;
   Vit vit;
-  vit.patch_embedding = {initializers::lecun_normal(at_index(0), {c.patch * c.patch * c.channels, c.width}),
+  vit.patch_embedding = {plain_lecun_normal(at_index(0), {c.patch * c.patch * c.channels, c.width}),
                          zeros({c.width})};
   if (has_class_token) vit.class_token = initializers::normal(at_index(1), {c.width}, kVitDeviation);
   vit.position_embedding =

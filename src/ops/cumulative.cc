@@ -1,249 +1,253 @@
-// Rows that process one axis in order: argmax, argmin, cumsum. Arrays are treated as [outer, n, inner],
-// n along the axis.
-#include <algorithm>
+// The rows of cumulative results along an axis: cumsum, cumprod, cummax, cummin, cumlogsumexp. Arrays are treated as
+// [outer, n, inner], n along the axis.
+#include "ops/cumulative.h"
+
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "base/dispatch.h"
-#include "lane/pool.h"
 #include "ops/complex.h"
 #include "ops/cuda/kernels.h"
-#include "ops/dims.h"
+#include "ops/elementwise.h"
+#include "ops/index_ops.h"
+#include "ops/lines.h"
 #include "ops/ops.h"
 #include "ops/reduce.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kScanGrain = 16384;
-constexpr int64_t kScanColumns = 128;  // per task
+using Kind = CumulativeKind;
 
-struct Lines {
-  int64_t outer, n, inner;
-
-  Lines(const Shape& shape, int64_t axis)
-      : outer(extent(shape, 0, axis)),
-        n(shape[static_cast<size_t>(axis)]),
-        inner(extent(shape, axis + 1, static_cast<int64_t>(shape.size()))) {}
-};
-
-// Runs f(o, first, columns) over blocks of columns [first, first + columns) of every o, in parallel.
-template <class F>
-void for_columns(const Lines& l, Pool& pool, F&& f) {
-  const int64_t blocks = (l.inner + kScanColumns - 1) / kScanColumns;
-  const int64_t task = std::max<int64_t>(l.n * std::min(l.inner, kScanColumns), 1);
-  pool.parallel_range(l.outer * blocks, std::max<int64_t>(kScanGrain / task, 1), [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i % blocks * kScanColumns;
-      f(i / blocks, first, std::min(kScanColumns, l.inner - first));
-    }
-  });
+const Op& cumulative_row(Kind kind) {
+  switch (kind) {
+    case Kind::sum:
+      return cumsum_op;
+    case Kind::prod:
+      return cumprod_op;
+    case Kind::max:
+      return cummax_op;
+    case Kind::min:
+      return cummin_op;
+    case Kind::logsumexp:
+      break;
+  }
+  return cumlogsumexp_op;
 }
 
-// ---- argmax, argmin
-
-const Op& arg_row(bool greatest) { return greatest ? argmax_op : argmin_op; }
-
-template <bool kGreatest>
-std::vector<Type> arg_type(Types in, const Attrs& attrs) {
-  const std::string_view op = arg_row(kGreatest).name;
+template <Kind kKind>
+std::vector<Type> cumulative_type(Types in, const Attrs& attrs) {
+  const std::string_view op = cumulative_row(kKind).name;
   expect_operands(op, in, 1);
-  const int64_t axis = attrs.integer("axis");
-  expect_axis(op, axis, in[0].shape);
-  const int64_t n = in[0].shape[static_cast<size_t>(axis)];
-  if (n == 0)
-    throw_error("{}: axis {} of {} is empty; it must have at least one element", op, axis, to_string(in[0].shape));
-  if (n > std::numeric_limits<int32_t>::max())
-    throw_error("{}: axis {} of {} is too long for i32 indices; split it", op, axis, to_string(in[0].shape));
-  return {{DType::i32, without(in[0].shape, {axis})}};
-}
-
-Rule arg_rule(Types in, const Attrs& attrs) {
-  const auto axis = static_cast<size_t>(attrs.integer("axis"));
-  const std::string term = Factors().next(in[0].rank());
-  std::string kept = term;
-  kept.erase(axis, 1);
-  return {{term}, {kept}, term.substr(axis, 1)};
-}
-
-template <bool kGreatest, class T>
-bool beyond(T x, T best) {
-  return kGreatest ? x > best : x < best;
-}
-
-// The index of the extreme of a contiguous line.
-template <bool kGreatest, class Number, class T>
-int32_t arg_line(const T* from, int64_t n) {
-  constexpr int64_t kLanes = 16;
-  if (n < 4 * kLanes) {
-    auto best = static_cast<Number>(from[0]);
-    int32_t where = 0;
-    if (best != best) return 0;
-    for (int64_t i = 1; i < n; ++i) {
-      const auto x = static_cast<Number>(from[i]);
-      if (x != x) return static_cast<int32_t>(i);
-      if (!beyond<kGreatest>(x, best)) continue;
-      best = x;
-      where = static_cast<int32_t>(i);
-    }
-    return where;
-  }
-  // First the extreme, in lanes that become vector registers and keep any NaN; then its position.
-  auto extreme = [](Number a, Number b) { return (beyond<kGreatest>(b, a) | (b != b)) ? b : a; };
-  std::array<Number, kLanes> lanes;
-  for (int64_t k = 0; k < kLanes; ++k) lanes[k] = static_cast<Number>(from[k]);
-  int64_t i = kLanes;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = extreme(lanes[k], static_cast<Number>(from[i + k]));
-  Number best = lanes[0];
-  for (Number lane : lanes) best = extreme(best, lane);
-  for (; i < n; ++i) best = extreme(best, static_cast<Number>(from[i]));
-  for (i = 0; i + 1 < n; ++i) {
-    const auto x = static_cast<Number>(from[i]);
-    if (x == best || x != x) break;
-  }
-  return static_cast<int32_t>(i);
-}
-
-// The same for `columns` adjacent lines, with elements `stride` apart.
-template <bool kGreatest, class Number, class T>
-void arg_columns(const T* from, int64_t n, int64_t stride, int64_t columns, int32_t* where) {
-  std::array<Number, kScanColumns> best;
-  for (int64_t c = 0; c < columns; ++c) {
-    best[static_cast<size_t>(c)] = static_cast<Number>(from[c]);
-    where[c] = 0;
-  }
-  for (int64_t i = 1; i < n; ++i) {
-    const T* row = from + i * stride;
-    for (int64_t c = 0; c < columns; ++c) {
-      const auto x = static_cast<Number>(row[c]);
-      Number& so_far = best[static_cast<size_t>(c)];
-      // The first NaN is kept.
-      const bool replaces = beyond<kGreatest>(x, so_far) | ((x != x) & (so_far == so_far));
-      so_far = replaces ? x : so_far;
-      where[c] = replaces ? static_cast<int32_t>(i) : where[c];
-    }
-  }
-}
-
-template <bool kGreatest>
-Kernel arg_cpu(const KernelSpec& spec) {
-  return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
-    using Number = std::conditional_t<is_half<T>, float, T>;
-    return [lines = Lines(spec.in[0].shape, spec.attrs.integer("axis")), pool = &spec.pool](const void* const* in,
-                                                                                            void* const* out) {
-      for_columns(lines, *pool, [&](int64_t o, int64_t first, int64_t columns) {
-        const T* from = static_cast<const T*>(in[0]) + o * lines.n * lines.inner + first;
-        int32_t* to = static_cast<int32_t*>(out[0]) + o * lines.inner + first;
-        if (lines.inner == 1)
-          *to = arg_line<kGreatest, Number>(from, lines.n);
-        else
-          arg_columns<kGreatest, Number>(from, lines.n, lines.inner, columns, to);
-      });
-    };
-  });
-}
-
-// ---- cumsum
-
-std::vector<Type> cumsum_type(Types in, const Attrs& attrs) {
-  expect_operands("cumsum", in, 1);
-  expect_axis("cumsum", attrs.integer("axis"), in[0].shape);
+  expect_axis(op, attrs.integer("axis"), in[0].shape);
   if (in[0].dtype == DType::boolean)
-    throw_error("cumsum: {} has no arithmetic; cast it to i32 first", to_string(in[0]));
+    throw_error("{}: {} has no arithmetic; cast it to i32 first", op, to_string(in[0]));
+  if (kKind == Kind::logsumexp && !is_floating(in[0].dtype))
+    throw_error("{}: {} is not floating; cast it to f32 first", op, to_string(in[0]));
   return {in[0]};
 }
 
-Rule cumsum_rule(Types in, const Attrs& attrs) {
+Rule cumulative_rule(Types in, const Attrs& attrs) {
   Rule rule = pointwise_rule(in, attrs);
   rule.unsharded = rule.in[0].substr(static_cast<size_t>(attrs.integer("axis")), 1);
   return rule;
 }
 
-Grads cumsum_vjp(const Vjp& v) { return {cumsum(v.ct(), v.attrs.integer("axis"), !v.attrs.get<bool>("reverse"))}; }
-
-Value cumsum_fold(const Fold& f) {
+Value cumulative_fold(const Fold& f) {
   return f.type.shape[static_cast<size_t>(f.attrs.integer("axis"))] <= 1 ? f.in[0] : Value();
 }
 
-// Floats are summed in double; integers wrap.
-template <class T, bool = std::is_integral_v<T>>
-struct Summed {
+// ---- gradients
+
+// x moved by `by` positions towards the end of the axis (the start, if negative); zeros move in.
+Value moved_along(Value x, int64_t axis, int64_t by) {
+  Dims lo(x.shape().size(), 0), hi = lo, interior = lo;
+  lo[static_cast<size_t>(axis)] = by;
+  hi[static_cast<size_t>(axis)] = -by;
+  return pad(x, full(x.builder(), {x.dtype(), {}}, 0), lo, hi, interior);
+}
+
+// s[i] = b[i] + a[i] * s[i + 1] along the axis, from the end (s[n] = 0), by doubling: exact for a = 0, and no division.
+Value linear_recurrence(Value a, Value b, int64_t axis) {
+  const int64_t n = a.shape()[static_cast<size_t>(axis)];
+  for (int64_t step = 1; step < n; step *= 2) {
+    b = b + a * moved_along(b, axis, -step);
+    if (2 * step < n) a = a * moved_along(a, axis, -step);
+  }
+  return b;
+}
+
+Grads cumsum_vjp(const Vjp& v) { return {cumsum(v.ct(), v.attrs.integer("axis"), !v.attrs.get<bool>("reverse"))}; }
+
+// The gradient of element i is the product of those before it times s[i] = ct[i] + x[i + 1] * s[i + 1].
+Grads cumprod_vjp(const Vjp& v) {
+  const int64_t axis = v.attrs.integer("axis");
+  const bool backwards = v.attrs.get<bool>("reverse");
+  const auto turned = [&](Value x) { return backwards ? reverse(x, {axis}) : x; };
+  const Value x = turned(v.in[0]);
+  const Value first = eq(iota(x.builder(), {DType::i32, x.shape()}, axis), full(x.builder(), {DType::i32, x.shape()}, 0));
+  const Value before = select(first, ones_like(x), moved_along(turned(v.y()), axis, 1));
+  return {turned(before * linear_recurrence(moved_along(x, axis, -1), turned(v.ct()), axis))};
+}
+
+// The gradient goes to the element that first attained the extreme.
+Grads cumulative_extreme_vjp(const Vjp& v) {
+  const int64_t axis = v.attrs.integer("axis"), last = v.in[0].rank() - 1;
+  const bool backwards = v.attrs.get<bool>("reverse");
+  const Value y = v.y(), place = iota(y.builder(), {DType::i32, y.shape()}, axis);
+  const int64_t n = y.shape()[static_cast<size_t>(axis)];
+  const Value start = full(y.builder(), place.type(), backwards ? n - 1 : 0);
+  const Value changed = bit_or(ne(y, moved_along(y, axis, backwards ? -1 : 1)), eq(place, start));
+  const Value from = backwards ? cummin(select(changed, place, start), axis, true)
+                               : cummax(select(changed, place, start), axis, false);
+  const Dims order = move_dim(y.rank(), axis, last);
+  const Value ct = transpose(v.ct(), order);
+  return {transpose(scatter_add(zeros_like(ct), transpose(from, order), ct, last, last), inverse(order))};
+}
+
+// The gradient of element i is exp(x[i] - y[i]) * s[i], s[i] = ct[i] + exp(y[i] - y[i + 1]) * s[i + 1]: no exponential
+// exceeds 1.
+Grads cumlogsumexp_vjp(const Vjp& v) {
+  const int64_t axis = v.attrs.integer("axis");
+  const bool backwards = v.attrs.get<bool>("reverse");
+  const auto turned = [&](Value x) { return backwards ? reverse(x, {axis}) : x; };
+  // The difference of equal infinities counts as 0.
+  const auto ratio = [](Value a, Value b) { return exp(select(eq(a, b), zeros_like(a), a - b)); };
+  const Value x = turned(v.in[0]), y = turned(v.y());
+  const Value decay = ratio(y, moved_along(y, axis, -1));  // the last one is not used
+  const Value n = full(y.builder(), {DType::i32, y.shape()}, y.shape()[static_cast<size_t>(axis)] - 1);
+  const Value inner = lt(iota(y.builder(), n.type(), axis), n);
+  const Value s = linear_recurrence(select(inner, decay, zeros_like(decay)), turned(v.ct()), axis);
+  return {turned(ratio(x, y) * s)};
+}
+
+// ---- the CPU kernel
+
+// In which type results are combined: floats in double; integers wrap.
+template <Kind kKind, class T>
+struct Combined {
+  using type = T;
+};
+template <Kind kKind, class T>
+requires(!std::is_integral_v<T>) struct Combined<kKind, T> {
   using type = double;
 };
-template <class T>
-struct Summed<T, true> {
+template <Kind kKind, class T>
+requires(std::is_integral_v<T> && (kKind == Kind::sum || kKind == Kind::prod)) struct Combined<kKind, T> {
   using type = std::make_unsigned_t<T>;
 };
-template <class T>
-using SumOf = typename Summed<T>::type;
 
-bool in_place(Types, Types, const Attrs&, size_t, size_t) { return true; }
+template <Kind kKind, class C>
+constexpr C start_of_line() {
+  using Limits = std::numeric_limits<C>;
+  switch (kKind) {
+    case Kind::sum:
+      return 0;
+    case Kind::prod:
+      return 1;
+    case Kind::min:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    default:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  }
+}
 
-Kernel cumsum_cpu(const KernelSpec& spec) {
+template <Kind kKind, class C>
+C combined(C a, C b) {
+  switch (kKind) {
+    case Kind::sum:
+      return static_cast<C>(a + b);
+    case Kind::prod:
+      return static_cast<C>(a * b);
+    case Kind::max:
+      return a > b || a != a ? a : b;
+    case Kind::min:
+      return a < b || a != a ? a : b;
+    case Kind::logsumexp:
+      break;
+  }
+  if constexpr (std::is_floating_point_v<C>) {
+    const C gap = a == b ? 0 : a - b;
+    return (gap >= 0 ? a : b) + std::log1p(std::exp(-std::abs(gap)));
+  } else {
+    return a;  // the row takes no integers
+  }
+}
+
+template <Kind kKind, class T>
+void combine_lines(const Lines& lines, bool backwards, Pool& pool, const T* in, T* out) {
+  using C = typename Combined<kKind, T>::type;
+  for_columns(lines, pool, [&](int64_t o, int64_t first, int64_t columns) {
+    std::array<C, kScanColumns> so_far;
+    so_far.fill(start_of_line<kKind, C>());
+    const int64_t base = o * lines.n * lines.inner + first;
+    for (int64_t i = 0; i < lines.n; ++i) {
+      const int64_t at = base + (backwards ? lines.n - 1 - i : i) * lines.inner;
+      for (int64_t c = 0; c < columns; ++c) {
+        C& result = so_far[static_cast<size_t>(c)];
+        if constexpr (is_half<T>) {
+          result = combined<kKind, C>(result, static_cast<float>(in[at + c]));
+          out[at + c] = T(static_cast<float>(result));
+        } else {
+          result = combined<kKind, C>(result, static_cast<C>(in[at + c]));
+          out[at + c] = static_cast<T>(result);
+        }
+      }
+    }
+  });
+}
+
+template <Kind kKind>
+Kernel cumulative_cpu(const KernelSpec& spec) {
   return with_dtype(spec.in[0].dtype, [&]<class T>() -> Kernel {
     if constexpr (std::is_same_v<T, bool>) {
-      LOCKSTEP_CHECK(false, "cumsum of bool");
+      LOCKSTEP_CHECK(false, "{} of bool", cumulative_row(kKind).name);
       return {};
     } else {
       return [lines = Lines(spec.in[0].shape, spec.attrs.integer("axis")), backwards = spec.attrs.get<bool>("reverse"),
               pool = &spec.pool](const void* const* in, void* const* out) {
-        for_columns(lines, *pool, [&](int64_t o, int64_t first, int64_t columns) {
-          using Sum = SumOf<T>;
-          std::array<Sum, kScanColumns> sums{};
-          const int64_t base = o * lines.n * lines.inner + first;
-          for (int64_t i = 0; i < lines.n; ++i) {
-            const int64_t at = base + (backwards ? lines.n - 1 - i : i) * lines.inner;
-            const T* from = static_cast<const T*>(in[0]) + at;
-            T* to = static_cast<T*>(out[0]) + at;
-            for (int64_t c = 0; c < columns; ++c) {
-              Sum& sum = sums[static_cast<size_t>(c)];
-              if constexpr (is_half<T>) {
-                sum += static_cast<float>(from[c]);
-                to[c] = T(static_cast<float>(sum));
-              } else {
-                sum = static_cast<Sum>(sum + static_cast<Sum>(from[c]));
-                to[c] = static_cast<T>(sum);
-              }
-            }
-          }
-        });
+        combine_lines<kKind>(lines, backwards, *pool, static_cast<const T*>(in[0]), static_cast<T*>(out[0]));
       };
     }
   });
 }
 
-template <bool kGreatest>
-constexpr Op make_arg_row(std::string_view name) {
+bool over_operand(Types, Types, const Attrs&, size_t, size_t) { return true; }
+
+template <Kind kKind>
+constexpr Op make_cumulative_row(std::string_view name, Grads (*vjp)(const Vjp&)) {
   return {.name = name,
-          .rule = arg_rule,
-          .type = arg_type<kGreatest>,
+          .linear = kKind == Kind::sum ? Linear::one : Linear::no,
+          .rule = cumulative_rule,
+          .type = cumulative_type<kKind>,
+          .vjp = vjp,
           .dim_attrs = {{"axis", DimAttr::dims}},
-          .cpu = arg_cpu<kGreatest>,
-          .cuda = LOCKSTEP_CUDA(arg_cuda<kGreatest>),
-          .cuda_task = LOCKSTEP_CUDA(kGreatest ? &argmax_task : &argmin_task)};
+          .fold = cumulative_fold,
+          .alias = over_operand,
+          .cpu = cumulative_cpu<kKind>,
+          .cuda = LOCKSTEP_CUDA(cumulative_cuda<kKind>)};
+}
+
+Value cumulative(const Op& op, Value x, int64_t axis, bool reverse) {
+  return emit(op, {x}, {{"axis", axis}, {"reverse", reverse}});
 }
 
 }  // namespace
 
-constinit const Op argmax_op = make_arg_row<true>("argmax");
-constinit const Op argmin_op = make_arg_row<false>("argmin");
-constinit const Op cumsum_op = {.name = "cumsum",
-                                .linear = Linear::one,
-                                .rule = cumsum_rule,
-                                .type = cumsum_type,
-                                .vjp = cumsum_vjp,
-                                .dim_attrs = {{"axis", DimAttr::dims}},
-                                .fold = cumsum_fold,
-                                .alias = in_place,
-                                .cpu = cumsum_cpu,
-                                .cuda = LOCKSTEP_CUDA(cumsum_cuda)};
+constinit const Op cumsum_op = make_cumulative_row<Kind::sum>("cumsum", cumsum_vjp);
+constinit const Op cumprod_op = make_cumulative_row<Kind::prod>("cumprod", cumprod_vjp);
+constinit const Op cummax_op = make_cumulative_row<Kind::max>("cummax", cumulative_extreme_vjp);
+constinit const Op cummin_op = make_cumulative_row<Kind::min>("cummin", cumulative_extreme_vjp);
+constinit const Op cumlogsumexp_op = make_cumulative_row<Kind::logsumexp>("cumlogsumexp", cumlogsumexp_vjp);
 
-Value argmax(Value x, int64_t axis) { return emit(argmax_op, {x}, {{"axis", axis}}); }
-Value argmin(Value x, int64_t axis) { return emit(argmin_op, {x}, {{"axis", axis}}); }
 Value cumsum(Value x, int64_t axis, bool reverse) {
   if (is_complex(x.dtype())) return by_parts(x, [&](Value part) { return cumsum(part, axis, reverse); });
-  return emit(cumsum_op, {x}, {{"axis", axis}, {"reverse", reverse}});
+  return cumulative(cumsum_op, x, axis, reverse);
 }
+Value cumprod(Value x, int64_t axis, bool reverse) { return cumulative(cumprod_op, x, axis, reverse); }
+Value cummax(Value x, int64_t axis, bool reverse) { return cumulative(cummax_op, x, axis, reverse); }
+Value cummin(Value x, int64_t axis, bool reverse) { return cumulative(cummin_op, x, axis, reverse); }
+Value cumlogsumexp(Value x, int64_t axis, bool reverse) { return cumulative(cumlogsumexp_op, x, axis, reverse); }
 
 }  // namespace lockstep

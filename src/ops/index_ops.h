@@ -27,11 +27,11 @@ Value scatter(Value x, Value indices, Value updates, std::string how, int64_t ax
               bool unique = false);
 
 // Sorts the first operand along `axis` and permutes the others, of the same shape, in the same way.
-// Stable; NaN comes last.
+// Stable; NaN is greatest: last, or first if descending.
 Values sort(const Values& operands, int64_t axis, bool descending = false);
 
 // The k greatest elements along the last dimension in descending order, and their i32 indices. Among equal elements the
-// lower index comes first.
+// lower index comes first. NaN is greatest.
 Values top_k(Value x, int64_t k);
 
 }  // namespace lockstep

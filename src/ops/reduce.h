@@ -24,7 +24,13 @@ Value reduce_or(Value x, std::vector<int64_t> axes);
 Value argmax(Value x, int64_t axis);
 Value argmin(Value x, int64_t axis);
 
-// Running sums along `axis`, each including its own element; from the last element backwards if `reverse`.
+// Running results along `axis`, each including its own element; from the last element backwards if `reverse`. Extremes
+// propagate NaN. The gradient of an extreme goes to the element that first attained it.
 Value cumsum(Value x, int64_t axis, bool reverse = false);
+Value cumprod(Value x, int64_t axis, bool reverse = false);
+Value cummax(Value x, int64_t axis, bool reverse = false);
+Value cummin(Value x, int64_t axis, bool reverse = false);
+// log(cumsum(exp(x))) without overflow, of floating elements.
+Value cumlogsumexp(Value x, int64_t axis, bool reverse = false);
 
 }  // namespace lockstep

@@ -39,8 +39,8 @@ struct Wide {
 template <class T>
 using Item = std::conditional_t<sizeof(T) == 8, Wide, Narrow>;
 
-// Maps x to an unsigned integer of T's width (at least 32 bits) of the same order. NaN comes last in either direction;
-// both zeros are equal.
+// Maps x to an unsigned integer of T's width (at least 32 bits) of the same order. NaN is greatest; both zeros are
+// equal.
 template <class T>
 uint64_t ordered(T x, bool descending) {
   using Number = std::conditional_t<is_half<T>, float, T>;
@@ -49,7 +49,7 @@ uint64_t ordered(T x, bool descending) {
   const auto number = static_cast<Number>(x);
   Bits key;
   if constexpr (std::is_floating_point_v<Number>) {
-    if (number != number) return std::numeric_limits<Bits>::max();
+    if (number != number) return descending ? Bits{0} : std::numeric_limits<Bits>::max();
     const auto bits = number == 0 ? Bits{0} : std::bit_cast<Bits>(number);
     key = bits & kSign ? ~bits : bits | kSign;
   } else {

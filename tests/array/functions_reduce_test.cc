@@ -57,7 +57,7 @@ TEST(Reductions, RejectInvalidAxes) {
 
 TEST(Reductions, HaveTheRightResultTypes) {
   EXPECT_TEXT(sum(array({true, true, false})), "i32[] 2");
-  EXPECT_TEXT(sum(full({300}, 1, u8)), "i32[] 300");
+  EXPECT_TEXT(sum(full({300}, 1, u8)), "u32[] 300");
   EXPECT_TEXT(prod(array({true, false})), "i32[] 0");
   EXPECT_TEXT(max(array({true, false})), "bool[] true");
   EXPECT_TEXT(min(array({true, false})), "bool[] false");

@@ -147,14 +147,25 @@ TEST(CudaRowTexts, AttentionByWarpgroupsCompiles) {
     for (const int64_t tokens : {300, 8192}) expect_attention_compiles(DType::bf16, tokens, width, 9);
 }
 
-TEST(CudaRowTexts, CumulativeSumsCompile) {
-  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
-  for (const DType dtype : {DType::bf16, DType::i32})
+template <CumulativeKind kKind>
+void expect_cumulative_compiles(const Op& op, bool integers) {
+  for (const DType dtype : {DType::bf16, DType::i32, DType::u32}) {
+    if (!integers && dtype != DType::bf16) continue;
     for (const Shape& shape : {Shape{4, 8}, Shape{4, 1000}, Shape{4, 10000}}) {
       SCOPED_TRACE(to_string(Type{dtype, shape}));
-      expect_compiles(cumsum_op, {{dtype, shape}}, {{"axis", int64_t{1}}, {"reverse", dtype == DType::i32}},
-                      cumsum_texts);
+      expect_compiles(op, {{dtype, shape}}, {{"axis", int64_t{1}}, {"reverse", dtype == DType::i32}},
+                      [](const KernelSpec& spec) { return cumulative_texts(kKind, spec); });
     }
+  }
+}
+
+TEST(CudaRowTexts, CumulativeResultsCompile) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  expect_cumulative_compiles<CumulativeKind::sum>(cumsum_op, true);
+  expect_cumulative_compiles<CumulativeKind::prod>(cumprod_op, true);
+  expect_cumulative_compiles<CumulativeKind::max>(cummax_op, true);
+  expect_cumulative_compiles<CumulativeKind::min>(cummin_op, true);
+  expect_cumulative_compiles<CumulativeKind::logsumexp>(cumlogsumexp_op, false);
 }
 
 TEST(CudaRowTexts, SortedScatterAddsCompile) {

@@ -171,13 +171,13 @@ TEST(IndexOps, GradientsMatchFiniteDifferences) {
 
 // ---- sort, top_k
 
-// Indices along a line in sorted order, by a stable comparison sort that puts NaN last.
+// Indices along a line in sorted order, by a stable comparison sort with NaN greatest.
 std::vector<int64_t> order(const std::vector<double>& keys, bool descending) {
   std::vector<int64_t> out(keys.size());
   std::iota(out.begin(), out.end(), 0);
   std::stable_sort(out.begin(), out.end(), [&](int64_t i, int64_t j) {
     const double a = keys[static_cast<size_t>(i)], b = keys[static_cast<size_t>(j)];
-    if (std::isnan(a) || std::isnan(b)) return !std::isnan(a) && std::isnan(b);
+    if (std::isnan(a) || std::isnan(b)) return std::isnan(descending ? a : b) && !std::isnan(descending ? b : a);
     return descending ? a > b : a < b;
   });
   return out;
@@ -212,7 +212,7 @@ TEST(Sort, OrdersInfinitiesZerosAndNaN) {
       const HostArray place({i32, {8}}, {0, 1, 2, 3, 4, 5, 6, 7});
       const HostArrays out = run_op(sort_op, {x, place}, {{"axis", int64_t{0}}, {"descending", descending}});
       const std::vector<double> wanted =
-          descending ? std::vector<double>{5, 1, 3, 4, 7, 2, 0, 6} : std::vector<double>{2, 7, 3, 4, 1, 5, 0, 6};
+          descending ? std::vector<double>{0, 6, 5, 1, 3, 4, 7, 2} : std::vector<double>{2, 7, 3, 4, 1, 5, 0, 6};
       EXPECT_EQ(out[1].values(), wanted);
     }
   }

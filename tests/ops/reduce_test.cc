@@ -274,7 +274,8 @@ TEST(Reduce, GradientsMatchFiniteDifferences) {
          std::vector<Value (*)(Value, std::vector<int64_t>)>{reduce_sum, reduce_prod, reduce_max, reduce_min})
       expect_gradient({x}, [&](const Values& in) { return Values{f(in[0], axes)}; });
   }
-  expect_gradient({x}, [](const Values& in) { return Values{cumsum(in[0], 1, false), cumsum(in[0], 0, true)}; });
+  for (const auto& f : std::vector<Value (*)(Value, int64_t, bool)>{cumsum, cumprod, cummax, cummin, cumlogsumexp})
+    expect_gradient({x}, [&](const Values& in) { return Values{f(in[0], 1, false), f(in[0], 0, true)}; });
 }
 
 TEST(ReduceProd, GradientIsExactIfElementsAreZero) {
@@ -284,6 +285,23 @@ TEST(ReduceProd, GradientIsExactIfElementsAreZero) {
   };
   EXPECT_EQ(gradient({2, 0, 3, 5}), (std::vector<double>{0, 30, 0, 0}));
   EXPECT_EQ(gradient({2, 0, 0, 5}), (std::vector<double>{0, 0, 0, 0}));
+}
+
+TEST(Cumprod, GradientIsExactIfElementsAreZero) {
+  const Program p = trace({{f64, {4}}}, [](const Values& in) { return Values{cumprod(in[0], 0)}; });
+  const auto gradient = [&](const std::vector<double>& x) {
+    return evaluate(joint(p, {true}), {HostArray({f64, {4}}, x), HostArray({f64, {4}}, {1, 1, 1, 1})})[1].values();
+  };
+  EXPECT_EQ(gradient({2, 3, 5, 7}), (std::vector<double>{1 + 3 + 15 + 105, 2 + 10 + 70, 6 + 42, 30}));
+  EXPECT_EQ(gradient({2, 0, 3, 5}), (std::vector<double>{1, 2 + 6 + 30, 0, 0}));
+}
+
+TEST(Cummax, GradientGoesToTheFirstMaximum) {
+  const Program p = trace({{f64, {5}}}, [](const Values& in) { return Values{cummax(in[0], 0)}; });
+  const HostArrays out =
+      evaluate(joint(p, {true}), {HostArray({f64, {5}}, {2, 1, 2, 3, 0}), HostArray({f64, {5}}, {1, 2, 4, 8, 16})});
+  EXPECT_EQ(out[0].values(), (std::vector<double>{2, 2, 2, 3, 3}));
+  EXPECT_EQ(out[1].values(), (std::vector<double>{7, 0, 0, 24, 0}));
 }
 
 TEST(ReduceMax, TiesShareTheGradient) {
@@ -324,6 +342,9 @@ TEST(Reduce, ErrorsNameTheFactAndTheRemedy) {
       {[&] { reduce_and(x, {0}); }, "reduce_and: f32[2,3] is not bool; compare it with something first"},
       {[&] { reduce_sum(flags, {0}); }, "reduce_sum: bool[2] has no arithmetic; cast it to i32 first"},
       {[&] { cumsum(flags, 0); }, "cumsum: bool[2] has no arithmetic; cast it to i32 first"},
+      {[&] { cumprod(flags, 1); }, "cumprod: axis 1 is out of range for [2]; valid axes: 0 to 0"},
+      {[&] { cumlogsumexp(iota(b, {i32, {3}}, 0), 0); },
+       "cumlogsumexp: i32[3] is not floating; cast it to f32 first"},
       {[&] { argmax(none, 0); }, "argmax: axis 0 of [0, 3] is empty; it must have at least one element"},
       {[&] { argmin(x, -1); }, "argmin: axis -1 is out of range for [2, 3]; valid axes: 0 to 1"},
   };

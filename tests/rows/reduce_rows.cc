@@ -111,6 +111,53 @@ Reference extreme_index(bool greatest) {
   };
 }
 
+// The result of elements 0 to i of a line, or from i to the last.
+Reference cumulative(Real (*combine)(Real, Real)) {
+  return [=](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
+    const auto axis = static_cast<size_t>(attrs.integer("axis"));
+    const bool reverse = attrs.get<bool>("reverse");
+    for_each_index(y[0].shape(), [&](const Dims& at, int64_t i) {
+      Dims from = at;
+      Real result = in[0].at(at);
+      for (int64_t k = at[axis]; reverse ? ++k < y[0].shape()[axis] : --k >= 0;) {
+        from[axis] = k;
+        result = combine(result, in[0].at(from));
+      }
+      y[0].data[static_cast<size_t>(i)] = result;
+    });
+  };
+}
+
+void add_cumulative(std::vector<Row>& out) {
+  const Domain plain{}, near_one{Domain::real, 0.5, 1.5}, distinct{Domain::distinct}, special{Domain::special};
+  const auto add = [&](const Op& op, Real (*combine)(Real, Real), const Domain& domain, bool integers) {
+    Row row{&op, cumulative(combine), {}};
+    auto sample = [&](Type t, int64_t axis, bool reverse, bool smooth = true) {
+      row.samples.push_back({{{std::move(t), domain}}, {{"axis", axis}, {"reverse", reverse}}, smooth});
+    };
+    for (DType t : kAllDTypes)
+      if (t != boolean && (integers || is_floating(t))) sample({t, {3, 4}}, 1, is_integer(t));
+    sample({f32, {3, 4}}, 0, true);
+    sample({f64, {2, 3, 2, 2}}, 1, false);
+    sample({f64, {3, 7}}, 1, true);
+    sample({f32, {0}}, 0, false);
+    sample({f32, {30, 150}}, 1, true);
+    sample({f32, {2, 2500}}, 1, false, false);
+    if (integers) sample({i32, {2100, 2}}, 0, true);
+    sample({bf16, {2, 70, 3}}, 1, false);
+    if (combine == greater || combine == lesser)
+      row.samples.push_back({{{{f32, {20, 5}}, special}}, {{"axis", int64_t{1}}, {"reverse", false}}, false});
+    out.push_back(std::move(row));
+  };
+  add(cumsum_op, [](Real a, Real b) { return a + b; }, plain, true);
+  add(cumprod_op, [](Real a, Real b) { return a * b; }, near_one, true);
+  out.back().samples.push_back({{{{f64, {4, 5}}, {Domain::ties}}}, {{"axis", int64_t{1}}, {"reverse", false}}});
+  add(cummax_op, greater, distinct, true);
+  add(cummin_op, lesser, distinct, true);
+  add(cumlogsumexp_op, [](Real a, Real b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }, plain,
+      false);
+}
+
 void add_lines(std::vector<Row>& out) {
   std::vector<Sample> arg;
   auto add_arg = [&](Type t, int64_t axis, Domain::Kind kind) {
@@ -129,34 +176,7 @@ void add_lines(std::vector<Row>& out) {
   out.push_back({&argmax_op, extreme_index(true), arg});
   out.push_back({&argmin_op, extreme_index(false), arg});
 
-  Row cumsum{&cumsum_op,
-             [](const RefArrays& in, const Attrs& attrs, RefArrays& y) {
-               const auto axis = static_cast<size_t>(attrs.integer("axis"));
-               for_each_index(y[0].shape(), [&](const Dims& at, int64_t i) {
-                 Dims from = at;
-                 Real sum = 0;
-                 const bool reverse = attrs.get<bool>("reverse");
-                 for (int64_t k = 0; k < y[0].shape()[axis]; ++k) {
-                   from[axis] = k;
-                   if (reverse ? k >= at[axis] : k <= at[axis]) sum += in[0].at(from);
-                 }
-                 y[0].data[static_cast<size_t>(i)] = sum;
-               });
-             },
-             {}};
-  auto add_cumsum = [&](Type t, int64_t axis, bool reverse) {
-    cumsum.samples.push_back({{{std::move(t)}}, {{"axis", axis}, {"reverse", reverse}}});
-  };
-  for (DType t : kAllDTypes)
-    if (t != boolean) add_cumsum({t, {3, 4}}, 1, is_integer(t));
-  add_cumsum({f32, {3, 4}}, 0, true);
-  add_cumsum({f64, {2, 3, 2, 2}}, 1, false);
-  add_cumsum({f32, {0}}, 0, false);
-  add_cumsum({f32, {30, 150}}, 1, true);
-  add_cumsum({f32, {2, 2500}}, 1, false);
-  add_cumsum({i32, {2100, 2}}, 0, true);
-  add_cumsum({bf16, {2, 70, 3}}, 1, false);
-  out.push_back(std::move(cumsum));
+  add_cumulative(out);
 }
 
 // One loop over all letters.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lane/conv_pass.h"
+#include "ops/cumulative.h"
 #include "ops/reduce_cpu.h"
 #include "program/op.h"
 
@@ -41,7 +42,11 @@ Kernel concatenate_cuda(const KernelSpec&);
 Kernel pad_cuda(const KernelSpec&);
 Kernel dynamic_slice_cuda(const KernelSpec&);
 Kernel update_slice_cuda(const KernelSpec&);
-Kernel cumsum_cuda(const KernelSpec&);
+Kernel cumulative_kernel_cuda(CumulativeKind, const KernelSpec&);
+template <CumulativeKind kKind>
+Kernel cumulative_cuda(const KernelSpec& spec) {
+  return cumulative_kernel_cuda(kKind, spec);
+}
 Kernel sort_kernel_cuda(bool top_k, const KernelSpec&);
 template <bool kTop>
 Kernel sort_cuda(const KernelSpec& spec) {
@@ -112,7 +117,7 @@ Kernel elementwise_cuda(const Op& op, const KernelSpec&);
 // The text of such a kernel: a function of pointers to its inputs, then to its outputs. For tests.
 std::string elementwise_text(const Program& body);
 // The texts of rows. They need only the types and attributes of the KernelSpec, no GPU.
-std::vector<std::string> cumsum_texts(const KernelSpec&);
+std::vector<std::string> cumulative_texts(CumulativeKind, const KernelSpec&);
 std::vector<std::string> sort_texts(bool top_k, const KernelSpec&);
 std::vector<std::string> scatter_sorted_texts(const KernelSpec&);
 // The expression that combines an element with an update, as the attributes of scatter_add or scatter say.

@@ -35,11 +35,11 @@ struct Sort {
   using Item = SortItem<Key>;
   static constexpr Key kSign = Key(1) << (sizeof(Key) * 8 - 1);
 
-  // Maps a number to an integer of the requested order. NaN is last.
+  // Maps a number to an integer of the requested order. NaN is greatest.
   static Key ordered(R x) {
     Key key;
     if constexpr (std::is_floating_point_v<R>) {
-      if (x != x) return ~Key(0);
+      if (x != x) return S::kDescending ? Key(0) : ~Key(0);
       const Key bits = x == 0 ? Key(0) : __builtin_bit_cast(Key, x);
       key = bits & kSign ? ~bits : bits | kSign;
     } else {

@@ -1,0 +1,59 @@
+// Sequences sampled from functions: interpolation, differences, convolution, integrals, polynomials. As in jax.numpy. Safe
+// to call from any thread.
+//
+//   Array smooth = convolve(signal, full({5}, 0.2f), "same");
+//   Array y = interp(0.5, times, values);
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/array.h"
+
+namespace lockstep {
+
+struct InterpOptions {
+  Array left = {}, right = {};  // outside of the points; undefined: the first and the last value
+  double period = 0;            // 0: not periodic
+};
+// The piecewise linear function through the points (xp, fp), at x. xp must ascend.
+Array interp(const Array& x, const Array& xp, const Array& fp, const InterpOptions& options = {});
+
+// The convolution or correlation of two vectors: "full" (m + n - 1 elements), "same" (of the longer vector's length) or
+// "valid" (where they overlap completely). Throws Error for other modes and for empty vectors.
+Array convolve(const Array& a, const Array& v, std::string_view mode = "full");
+Array correlate(const Array& a, const Array& v, std::string_view mode = "valid");
+
+struct DiffOptions {
+  int64_t n = 1;                    // how often
+  Array prepend = {}, append = {};  // joined to x along the axis first
+};
+// Differences of neighbours along an axis; of bools: whether they differ.
+Array diff(const Array& x, int64_t axis = -1, const DiffOptions& options = {});
+// Differences of neighbours of the flattened array, with what is joined at both ends.
+Array ediff1d(const Array& x, const Array& to_end = {}, const Array& to_begin = {});
+// The derivative along an axis from central differences; one-sided at the ends. `spacing` is a distance, or the vector
+// of coordinates. Throws Error for fewer than two elements. Without an axis: of all axes.
+Array gradient(const Array& f, int64_t axis, const Array& spacing = 1);
+std::vector<Array> gradient(const Array& f, const Array& spacing = 1);
+// The integral along an axis by the trapezoidal rule, at distances dx or coordinates x.
+Array trapezoid(const Array& y, double dx = 1, int64_t axis = -1);
+Array trapezoid(const Array& y, const Array& x, int64_t axis = -1);
+
+struct UnwrapOptions {
+  double period = 6.283185307179586;
+  std::optional<double> discont = {};  // larger jumps are removed; default and least: half of the period
+};
+// Adds multiples of the period so that no jump along the axis exceeds half of it.
+Array unwrap(const Array& p, int64_t axis = -1, const UnwrapOptions& options = {});
+
+// Polynomials as vectors of coefficients, the highest power first.
+Array polyval(const Array& p, const Array& x);
+Array polyadd(const Array& a, const Array& b);
+Array polysub(const Array& a, const Array& b);
+Array polymul(const Array& a, const Array& b);
+Array polyder(const Array& p, int64_t times = 1);
+Array polyint(const Array& p, int64_t times = 1, const Array& constant = 0);
+
+}  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "ops/math.h"
+#include "ops/special.h"
 
 namespace lockstep::math {
 

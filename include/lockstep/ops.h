@@ -12,3 +12,4 @@
 #include "lockstep/quantize.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
+#include "lockstep/special.h"

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTwoOverRootPi = 1.1283791670955126;
 constexpr double kHalfRootPi = 0.88622692545275801;
-constexpr double kLn2 = 0.69314718055994531, kLn10 = 2.3025850929940457;
+constexpr double kLn2 = 0.69314718055994531, kLn10 = 2.3025850929940457, kRootTwoPi = 2.5066282746310005;
 
 // The sets of dtypes in elementwise.def.
 struct DTypeSet {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "lockstep/array.h"
+#include "lockstep/math.h"
 #include "lockstep/reduce.h"
 
 namespace lockstep {

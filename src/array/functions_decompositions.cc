@@ -5,6 +5,7 @@
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/linalg.h"
+#include "lockstep/math.h"
 #include "lockstep/rearrange.h"
 #include "ops/elementwise.h"
 #include "ops/linalg.h"

@@ -42,8 +42,9 @@ Value times_log(Value x, Value y) {
 
 Value entropy(Value x) {
   const Value none = zeros_like(x);
-  const Value product = times_log<lockstep::log>(x, x);
-  return select(lt(x, none), full_like(x, -kInfinite), -product);
+  const Value value = -times_log<lockstep::log>(x, x);
+  const Value negative = lt(x, none);
+  return select(negative, full_like(x, -kInfinite), value);
 }
 
 Value relative_entropy(Value p, Value q) {
@@ -72,9 +73,13 @@ Value log_normal_probability(Value x) {
   const Value below = select(is_low, x, limit);
   const Value z = 1.0 / (below * below);
   Value series = full_like(x, -15.0) * z;
-  for (double factor = 13; factor > 0; factor -= 2) series = (-factor * z) * (1.0 + series);
+  for (double factor = 13; factor > 0; factor -= 2) {
+    const Value sum = 1.0 + series;
+    series = sum * (-factor * z);
+  }
   const Value square = 0.5 * (below * below);
-  const Value tail = log1p(series) - log(-below) - square - kHalfLogTwoPi;
+  const Value size = log(-below);
+  const Value tail = log1p(series) - size - square - kHalfLogTwoPi;
   const Value left = log(normal_probability(middle));
   const Value right = log1p(-normal_probability(-upper));
   // NaN is in no branch and passes through the middle one.
@@ -119,10 +124,11 @@ Array gammasgn(const Array& x) {
     const Value whole = floor(v);
     const Value half = 0.5 * whole;
     const Value is_odd = ne(floor(half), half);
-    const Value negative = bit_and(lt(v, zeros_like(v)), is_odd);
-    const Value sign = select(negative, full_like(v, -1.0), ones_like(v));
+    const Value negative = lt(v, zeros_like(v));
+    const Value one = ones_like(v);
+    const Value sign = select(bit_and(negative, is_odd), full_like(v, -1.0), one);
     // NaN for the negative integers, where gamma is not defined.
-    const Value pole = bit_and(lt(v, zeros_like(v)), eq(v, whole));
+    const Value pole = bit_and(negative, eq(v, whole));
     return select(pole, full_like(v, std::numeric_limits<double>::quiet_NaN()), sign);
   });
 }
@@ -134,9 +140,11 @@ Array polygamma(const Array& n, const Array& x) {
     // Where the order is 0, zeta(1) would be infinite.
     const Value next = 1.0 + select(is_first, ones_like(order), order);
     const Value half = 0.5 * next;
-    const Value sign = select(eq(floor(half), half), ones_like(v), full_like(v, -1.0));
-    const Value size = exp(lgamma(next));
-    const Value higher = sign * size * lockstep::zeta(next, v);
+    const Value is_even = eq(floor(half), half);
+    const Value one = ones_like(v);
+    const Value sign = select(is_even, one, full_like(v, -1.0));
+    const Value size = sign * exp(lgamma(next));
+    const Value higher = size * lockstep::zeta(next, v);
     return select(is_first, lockstep::digamma(v), higher);
   });
 }

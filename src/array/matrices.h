@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "lane/function_ref.h"
 #include "lockstep/array.h"
 #include "program/builder.h"
 

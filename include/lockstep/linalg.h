@@ -44,8 +44,8 @@ Array tensordot(const Array& a, const Array& b, const std::vector<int64_t>& axes
 namespace linalg {
 
 struct CholeskyOptions {
-  bool upper = false;             // U with A = U^T U instead of L with A = L L^T
-  bool symmetrize_input = true;   // false: only the lower triangle is read
+  bool upper = false;            // U with A = U^T U instead of L with A = L L^T
+  bool symmetrize_input = true;  // false: only the lower triangle is read
 };
 // NaN if the matrix is not positive definite.
 Array cholesky(const Array& a, CholeskyOptions = {});
@@ -100,7 +100,7 @@ struct Qr {
 Qr qr(const Array& a, std::string_view mode = "reduced");
 
 struct EighOptions {
-  char uplo = 'L';               // the triangle that is read, without symmetrize_input
+  char uplo = 'L';  // the triangle that is read, without symmetrize_input
   bool symmetrize_input = true;
 };
 // Eigenvalues in ascending order, eigenvectors as columns. Among the elements of an eigenvector near the largest

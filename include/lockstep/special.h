@@ -83,9 +83,9 @@ Array logit(const Array& p);  // its inverse
 // x log(y) and x log1p(y), 0 for x = 0 whatever y is.
 Array xlogy(const Array& x, const Array& y);
 Array xlog1py(const Array& x, const Array& y);
-Array entr(const Array& x);                        // -x log(x); -infinity for x < 0
-Array rel_entr(const Array& p, const Array& q);    // p log(p / q); 0 for p = 0; infinity where it is not defined
-Array kl_div(const Array& p, const Array& q);      // rel_entr(p, q) - p + q
+Array entr(const Array& x);                      // -x log(x); -infinity for x < 0
+Array rel_entr(const Array& p, const Array& q);  // p log(p / q); 0 for p = 0; infinity where it is not defined
+Array kl_div(const Array& p, const Array& q);    // rel_entr(p, q) - p + q
 
 }  // namespace special
 }  // namespace lockstep

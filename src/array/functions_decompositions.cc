@@ -17,7 +17,8 @@ namespace detail {
 Array real_array(const char* what, const Array& x) {
   const DType dtype = x.dtype();
   if (is_floating(dtype) && dtype != f32 && dtype != f64)
-    throw_error("{}: the operand is {}; linear algebra needs f32 or f64: use astype(x, f32)", what, to_string(x.type()));
+    throw_error("{}: the operand is {}; linear algebra needs f32 or f64: use astype(x, f32)", what,
+                to_string(x.type()));
   return is_floating(dtype) ? x : astype(x, f32);
 }
 
@@ -106,14 +107,14 @@ Array triangular_solve(const Array& x, const Array& y, TriangularSolveOptions op
   detail::promote_pair(what, a, b);
   const Array operands[] = {a, b};
   return detail::apply_values(what, operands, [&](const Values& v) -> Values {
-    return {lockstep::triangular_solve(
-        v[0], v[1], {options.left_side, options.lower, options.transpose_a, options.unit_diagonal})};
+    return {lockstep::triangular_solve(v[0], v[1],
+                                       {options.left_side, options.lower, options.transpose_a, options.unit_diagonal})};
   })[0];
 }
 
 Lu lu(const Array& x) {
-  const auto parts =
-      on_matrices("linalg::lu", detail::real_matrices("linalg::lu", x), [](const Values& v) { return lockstep::lu(v[0]); });
+  const auto parts = on_matrices("linalg::lu", detail::real_matrices("linalg::lu", x),
+                                 [](const Values& v) { return lockstep::lu(v[0]); });
   return {parts[0], parts[1], parts[2]};
 }
 
@@ -129,9 +130,8 @@ Qr qr(const Array& x, std::string_view mode) {
 
 Eigh eigh(const Array& x, EighOptions options) {
   check_uplo("linalg::eigh", options);
-  const auto parts = on_matrices("linalg::eigh", detail::square_matrices("linalg::eigh", x), [&](const Values& v) {
-    return lockstep::eigh(with_lower_triangle(v[0], options));
-  });
+  const auto parts = on_matrices("linalg::eigh", detail::square_matrices("linalg::eigh", x),
+                                 [&](const Values& v) { return lockstep::eigh(with_lower_triangle(v[0], options)); });
   return {parts[0], parts[1]};
 }
 

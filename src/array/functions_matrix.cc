@@ -45,8 +45,9 @@ Array matrix_norm(const Array& x, const std::optional<NormOrder>& ord) {
       return p > 0 ? max(sums, -1) : min(sums, -1);
     }
   }
-  throw_error("linalg::norm: order {} is not defined for matrices; use 1, 2, infinity, their negatives, \"fro\" or \"nuc\"",
-              text_of(*ord));
+  throw_error(
+      "linalg::norm: order {} is not defined for matrices; use 1, 2, infinity, their negatives, \"fro\" or \"nuc\"",
+      text_of(*ord));
 }
 
 Array identity_of(const Array& a) { return broadcast_to(eye(a.shape(-1), a.dtype()), a.shape()); }
@@ -60,14 +61,14 @@ struct ChainOrder {
   std::vector<double> cost;
   std::vector<size_t> split;
 
-  explicit ChainOrder(const std::vector<int64_t>& dims)
-      : n(dims.size() - 1), cost(n * n, 0), split(n * n, 0) {
+  explicit ChainOrder(const std::vector<int64_t>& dims) : n(dims.size() - 1), cost(n * n, 0), split(n * n, 0) {
     for (size_t length = 2; length <= n; ++length)
       for (size_t i = 0; i + length <= n; ++i) {
         const size_t j = i + length - 1;
         cost[i * n + j] = kInfinity;
         for (size_t k = i; k < j; ++k) {
-          const double own = static_cast<double>(dims[i]) * static_cast<double>(dims[k + 1]) * static_cast<double>(dims[j + 1]);
+          const double own =
+              static_cast<double>(dims[i]) * static_cast<double>(dims[k + 1]) * static_cast<double>(dims[j + 1]);
           const double all = cost[i * n + k] + cost[(k + 1) * n + j] + own;
           if (all >= cost[i * n + j]) continue;
           cost[i * n + j] = all;
@@ -88,9 +89,20 @@ struct Pade {
   Array u, v;
 };
 Pade pade13(const Array& a) {
-  constexpr double b[] = {64764752532480000., 32382376266240000., 7771770303897600., 1187353796428800., 129060195264000.,
-                          10559470521600.,    670442572800.,      33522128640.,      1323241920.,       40840800.,
-                          960960.,            16380.,             182.,              1.};
+  constexpr double b[] = {64764752532480000.,
+                          32382376266240000.,
+                          7771770303897600.,
+                          1187353796428800.,
+                          129060195264000.,
+                          10559470521600.,
+                          670442572800.,
+                          33522128640.,
+                          1323241920.,
+                          40840800.,
+                          960960.,
+                          16380.,
+                          182.,
+                          1.};
   const Array one = identity_of(a), a2 = matmul(a, a), a4 = matmul(a2, a2), a6 = matmul(a2, a4);
   const auto half = [&](int odd) {
     const double* c = b + odd;
@@ -131,8 +143,7 @@ Array matrix_power(const Array& x, int64_t n) {
 // N. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005).
 Array expm(const Array& x, int max_squarings) {
   const Array a = detail::square_matrices("linalg::expm", x);
-  if (max_squarings < 0)
-    throw_error("linalg::expm: max_squarings is {}; it must not be negative", max_squarings);
+  if (max_squarings < 0) throw_error("linalg::expm: max_squarings is {}; it must not be negative", max_squarings);
   if (a.size() == 0) return a;
   constexpr double kLargestNorm = 5.371920351148152;
   const Array size = stop_gradient(max(sum(abs(a), -2), -1));
@@ -187,15 +198,14 @@ Array cond(const Array& x, std::optional<NormOrder> p) {
 }
 
 Array multi_dot(const std::vector<Array>& arrays) {
-  if (arrays.size() < 2)
-    throw_error("linalg::multi_dot: got {} arrays; pass at least two", arrays.size());
+  if (arrays.size() < 2) throw_error("linalg::multi_dot: got {} arrays; pass at least two", arrays.size());
   std::vector<int64_t> dims;
   for (size_t i = 0; i < arrays.size(); ++i) {
     const Array& a = arrays[i];
     const bool end = i == 0 || i + 1 == arrays.size();
     if (a.rank() != 2 && !(end && a.rank() == 1))
-      throw_error("linalg::multi_dot: array {} is {}; it must be a matrix, and only the first and last may be vectors", i,
-                  to_string(a.type()));
+      throw_error("linalg::multi_dot: array {} is {}; it must be a matrix, and only the first and last may be vectors",
+                  i, to_string(a.type()));
     dims.push_back(i == 0 && a.rank() == 1 ? 1 : a.shape(0));
   }
   dims.push_back(arrays.back().rank() == 1 ? 1 : arrays.back().shape(1));

@@ -39,8 +39,7 @@ Value solve_factored(Value lu, Value permutation, Value b, bool transpose) {
 template <class F>
 Array with_sides(const char* what, const Array& x, const Array& y, F f) {
   Array a = detail::square_matrices(what, x), b = y.rank() == 1 ? expand_dims(y, 1) : detail::real_matrices(what, y);
-  if (y.rank() < 1)
-    throw_error("{}: b is {}; it must be a vector or matrices", what, to_string(y.type()));
+  if (y.rank() < 1) throw_error("{}: b is {}; it must be a vector or matrices", what, to_string(y.type()));
   if (b.shape(-2) != a.shape(-1))
     throw_error("{}: a is {} and b is {}; b must have {} rows", what, to_string(x.type()), to_string(y.type()),
                 a.shape(-1));
@@ -81,16 +80,13 @@ Array significant(const Array& s, double tolerance) {
   return s > tolerance * max(s, -1, {.keepdims = true});
 }
 
-Array reciprocal_where(const Array& mask, const Array& s) {
-  return where(mask, 1 / where(mask, s, 1), 0);
-}
+Array reciprocal_where(const Array& mask, const Array& s) { return where(mask, 1 / where(mask, s, 1), 0); }
 
 }  // namespace
 
 Array solve_triangular(const Array& x, const Array& y, SolveTriangularOptions options) {
   constexpr const char* what = "linalg::solve_triangular";
-  if (options.trans != 0 && options.trans != 1)
-    throw_error("{}: trans is {}; it must be 0 or 1", what, options.trans);
+  if (options.trans != 0 && options.trans != 1) throw_error("{}: trans is {}; it must be 0 or 1", what, options.trans);
   return with_sides(what, x, y, [&](const Array& a, const Array& b) {
     return triangular_solve(a, b,
                             {.left_side = true,
@@ -102,8 +98,7 @@ Array solve_triangular(const Array& x, const Array& y, SolveTriangularOptions op
 
 Array cho_solve(const CholeskyFactor& factor, const Array& y) {
   return with_sides("linalg::cho_solve", factor.c, y, [&](const Array& a, const Array& b) {
-    const Array half =
-        triangular_solve(a, b, {.left_side = true, .lower = factor.lower, .transpose_a = !factor.lower});
+    const Array half = triangular_solve(a, b, {.left_side = true, .lower = factor.lower, .transpose_a = !factor.lower});
     return triangular_solve(a, half, {.left_side = true, .lower = factor.lower, .transpose_a = factor.lower});
   });
 }
@@ -125,9 +120,8 @@ Array lu_solve(const Lu& factors, const Array& y, int trans) {
     Shape rows = a.shape();
     rows.pop_back();
     const Array operands[] = {a, broadcast_to(factors.permutation, rows), b};
-    return apply_values(what, operands, [&](const Values& v) -> Values {
-      return {solve_factored(v[0], v[1], v[2], trans == 1)};
-    })[0];
+    return apply_values(what, operands,
+                        [&](const Values& v) -> Values { return {solve_factored(v[0], v[1], v[2], trans == 1)}; })[0];
   });
 }
 
@@ -144,10 +138,13 @@ Array det(const Array& x) {
   const int64_t n = a.shape(-1);
   const auto element = [&](int64_t i, int64_t j) { return at(at(a, i, -2), j, -1); };
   if (n == 1) return element(0, 0);
-  if (n == 2) return element(0, 0) * element(1, 1) - element(0, 1) * element(1, 0);
-  return apply_values("linalg::det", std::span<const Array>(&a, 1), [](const Values& v) -> Values {
-    return {determinant(v[0]).value};
-  })[0];
+  const auto minor = [&](int64_t i, int64_t p, int64_t q) {
+    return element(i, p) * element(i + 1, q) - element(i, q) * element(i + 1, p);
+  };
+  if (n == 2) return minor(0, 0, 1);
+  if (n == 3) return element(0, 0) * minor(1, 1, 2) - element(0, 1) * minor(1, 0, 2) + element(0, 2) * minor(1, 0, 1);
+  return apply_values("linalg::det", std::span<const Array>(&a, 1),
+                      [](const Values& v) -> Values { return {determinant(v[0]).value}; })[0];
 }
 
 Slogdet slogdet(const Array& x) {
@@ -170,8 +167,7 @@ Lstsq lstsq(const Array& x, const Array& y, std::optional<double> rcond) {
   const Svd parts = svd(a, {.full_matrices = false});
   const Array mask = significant(parts.s, cutoff(a, rcond, 1));
   const Array projected = matmul(matrix_transpose(parts.u), b);
-  const Array found =
-      matmul(matrix_transpose(parts.vh), expand_dims(reciprocal_where(mask, parts.s), 1) * projected);
+  const Array found = matmul(matrix_transpose(parts.vh), expand_dims(reciprocal_where(mask, parts.s), 1) * projected);
   const Array residuals = sum(square(b - matmul(a, found)), 0);
   return {y.rank() == 1 ? squeeze(found, 1) : found, residuals, sum(astype(mask, i32)), parts.s};
 }

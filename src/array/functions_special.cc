@@ -156,9 +156,7 @@ Array multigammaln(const Array& a, int64_t d) {
   return sum + 0.25 * kLogPi * static_cast<double>(d * (d - 1));
 }
 Array betaln(const Array& a, const Array& b) { return gammaln(a) + gammaln(b) - gammaln(a + b); }
-Array beta(const Array& a, const Array& b) {
-  return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b));
-}
+Array beta(const Array& a, const Array& b) { return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b)); }
 Array gammainc(const Array& a, const Array& x) { return in_floats("special::gammainc", a, x, igamma); }
 Array gammaincc(const Array& a, const Array& x) { return in_floats("special::gammaincc", a, x, igammac); }
 Array zeta(const Array& x, const Array& q) { return in_floats("special::zeta", x, q, lockstep::zeta); }

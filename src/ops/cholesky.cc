@@ -6,6 +6,7 @@
 #include "ops/linalg.h"
 #include "ops/linalg_cpu.h"
 #include "ops/ops.h"
+#include "ops/shape_ops.h"
 
 namespace lockstep {
 
@@ -131,6 +132,22 @@ Grads triangular_solve_vjp(const Vjp& v) {
   return {form.lower ? lower_triangle(to_a, -skip) : upper_triangle(to_a, skip), v.wanted[1] ? to_b : Value()};
 }
 
+// Right-hand sides that share a are more sides of one system: a is not copied.
+Batched triangular_solve_batch(const Batch& b) {
+  if (b.batched[0]) return batch_by_rule(b);
+  const TriangularForm form = form_of(b.attrs);
+  const int64_t rank = b.in[1].rank();
+  const Dims order = move_dim(rank, 0, form.left ? rank - 2 : rank - 3);
+  const Value moved = transpose(b.in[1], order);
+  const Shape apart = moved.shape();
+  Shape together = apart;
+  const auto sides = together.end() - (form.left ? 2 : 3);
+  *(sides + 1) *= *sides;
+  together.erase(sides);
+  const Value solved = triangular_solve(b.in[0], reshape(moved, together), form);
+  return transpose(reshape(solved, apart), inverse(order));
+}
+
 // Right-hand sides that one task solves for. The tasks depend on the shape only.
 constexpr int64_t kSides = 128;
 
@@ -182,6 +199,7 @@ constinit const Op triangular_solve_op = {.name = "triangular_solve",
                                           .rule = triangular_solve_rule,
                                           .type = triangular_solve_type,
                                           .vjp = triangular_solve_vjp,
+                                          .batch = triangular_solve_batch,
                                           .alias = alias_second,
                                           .cpu = triangular_solve_cpu};
 

@@ -159,9 +159,10 @@ Grads svd_vjp(const Vjp& v) {
   const int64_t k = s.shape().back();
   const bool is_full = u.shape().back() != k || vh.shape()[static_cast<size_t>(vh.rank()) - 2] != k;
   if (is_full && (v.cts[0] || v.cts[2]))
-    throw_error("svd: {} has no gradient of the complete U and Vh, whose last vectors are arbitrary; use full_matrices = "
-                "false",
-                to_string(v.in[0].type()));
+    throw_error(
+        "svd: {} has no gradient of the complete U and Vh, whose last vectors are arbitrary; use full_matrices = "
+        "false",
+        to_string(v.in[0].type()));
   const Value first_u = leading_columns(u, k), first_vh = leading_rows(vh, k);
   return {svd_gradient(first_u, s, first_vh, v.cts[0], v.cts[1], v.cts[2])};
 }

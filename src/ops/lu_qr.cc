@@ -65,7 +65,8 @@ Kernel lu_cpu(const KernelSpec& spec) {
       for_matrices(*pool, matrices, m * n * (k + 1), [&](int64_t i, int thread) {
         const T* const a = static_cast<const T*>(in[0]) + i * m * n;
         T* const packed = static_cast<T*>(out[0]) + i * m * n;
-        int32_t *const pivots = static_cast<int32_t*>(out[1]) + i * k, *const rows = static_cast<int32_t*>(out[2]) + i * m;
+        int32_t *const pivots = static_cast<int32_t*>(out[1]) + i * k, *const rows =
+                                                                           static_cast<int32_t*>(out[2]) + i * m;
         std::iota(rows, rows + m, 0);
         if (packed != a) std::copy(a, a + m * n, packed);
         if (k == 0) return;

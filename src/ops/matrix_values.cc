@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 // Whether column - row has this relation to k, for all elements of x.
-Value band(Value x, int64_t k, bool at_most) {
+Value within_band(Value x, int64_t k, bool at_most) {
   const int64_t rank = x.rank();
   const Type type{DType::i32, x.shape()};
   const Value row = iota(x.builder(), type, rank - 2);
@@ -19,14 +19,14 @@ Value band(Value x, int64_t k, bool at_most) {
   return at_most ? le(column, limit) : ge(column, limit);
 }
 
-Value masked(Value x, Value mask) { return select(mask, x, zeros_like(x)); }
+Value zero_outside(Value x, Value mask) { return select(mask, x, zeros_like(x)); }
 
 Value on_diagonal(Value x) {
-  const Value below = band(x, 0, true);
-  return bit_and(below, band(x, 0, false));
+  const Value below = within_band(x, 0, true);
+  return bit_and(below, within_band(x, 0, false));
 }
 
-Value block(Value x, int64_t rows, int64_t columns) {
+Value leading_block(Value x, int64_t rows, int64_t columns) {
   Shape limits = x.shape();
   const size_t rank = limits.size();
   limits[rank - 2] = rows;
@@ -48,14 +48,14 @@ Value matrix_transposed(Value x) {
   return transpose(x, order);
 }
 
-Value lower_triangle(Value x, int64_t k) { return masked(x, band(x, k, true)); }
-Value upper_triangle(Value x, int64_t k) { return masked(x, band(x, k, false)); }
-Value identity_like(Value x) { return masked(ones_like(x), on_diagonal(x)); }
+Value lower_triangle(Value x, int64_t k) { return zero_outside(x, within_band(x, k, true)); }
+Value upper_triangle(Value x, int64_t k) { return zero_outside(x, within_band(x, k, false)); }
+Value identity_like(Value x) { return zero_outside(ones_like(x), on_diagonal(x)); }
 
-Value diagonal_of(Value x) { return reduce_sum(masked(x, on_diagonal(x)), {x.rank() - 1}); }
+Value diagonal_of(Value x) { return reduce_sum(zero_outside(x, on_diagonal(x)), {x.rank() - 1}); }
 Value diagonal_matrix(Value d) {
   const Value all = as_rows(d, d.shape().back());
-  return masked(all, on_diagonal(all));
+  return zero_outside(all, on_diagonal(all));
 }
 
 Value as_rows(Value d, int64_t rows) {
@@ -74,9 +74,9 @@ Value as_columns(Value d, int64_t columns) {
 Value scale_columns(Value x, Value d) { return x * as_rows(d, x.shape()[static_cast<size_t>(x.rank()) - 2]); }
 Value scale_rows(Value x, Value d) { return x * as_columns(d, x.shape().back()); }
 
-Value leading_rows(Value x, int64_t rows) { return block(x, rows, x.shape().back()); }
+Value leading_rows(Value x, int64_t rows) { return leading_block(x, rows, x.shape().back()); }
 Value leading_columns(Value x, int64_t columns) {
-  return block(x, x.shape()[static_cast<size_t>(x.rank()) - 2], columns);
+  return leading_block(x, x.shape()[static_cast<size_t>(x.rank()) - 2], columns);
 }
 Value extend_matrix(Value x, int64_t rows, int64_t columns) {
   const size_t rank = x.shape().size();
@@ -97,7 +97,7 @@ Value reciprocal_or_zero(Value x) {
 Value symmetric_gradient(Value g) {
   const Value both = g + matrix_transposed(g);
   const Value below = lower_triangle(both, -1);
-  return below + masked(g, on_diagonal(g));
+  return below + zero_outside(g, on_diagonal(g));
 }
 
 }  // namespace lockstep

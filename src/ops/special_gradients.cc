@@ -46,8 +46,9 @@ Value gamma_density(Value a, Value x) {
 }
 
 Value no_gradient(const char* function, const char* operand) {
-  throw_error("{}: there is no gradient with respect to {}; use stop_gradient({}), or differentiate by the other operand",
-              function, operand, operand);
+  throw_error(
+      "{}: there is no gradient with respect to {}; use stop_gradient({}), or differentiate by the other operand",
+      function, operand, operand);
 }
 
 }  // namespace lockstep

@@ -110,7 +110,8 @@ TEST(Decompositions, DeterminantsOfEverySize) {
     const auto [sign, magnitude] = linalg::slogdet(a);
     const Array determinant = linalg::det(a);
     EXPECT_EQ(sign.shape(), batch);
-    if (n < 20) EXPECT_CLOSE(sign * exp(magnitude), determinant, 1e-6);
+    const double tolerance = n < 20 ? 1e-6 : std::numeric_limits<double>::infinity();
+    EXPECT_LE(distance(sign * exp(magnitude), determinant), tolerance);
   });
   const auto [sign, magnitude] = linalg::slogdet(zeros({2, 2}));
   EXPECT_TEXT(sign, "f32[] 0");
@@ -141,7 +142,8 @@ TEST(Decompositions, TrianglesAndSymmetryFollowTheOptions) {
 TEST(Decompositions, ErrorsNameShapesAndRemedies) {
   EXPECT_THROWS(linalg::cholesky(zeros({2, 3})), Error,
                 "linalg::cholesky: the operand is f32[2,3], with matrices of 2 x 3; they must be square");
-  EXPECT_THROWS(linalg::inv(zeros({3})), Error, "linalg::inv: the operand is f32[3]; it must have at least 2 dimensions");
+  EXPECT_THROWS(linalg::inv(zeros({3})), Error,
+                "linalg::inv: the operand is f32[3]; it must have at least 2 dimensions");
   EXPECT_THROWS(linalg::svd(zeros({2, 2}, bf16)), Error,
                 "linalg::svd: the operand is bf16[2,2]; linear algebra needs f32 or f64: use astype(x, f32)");
   EXPECT_THROWS(linalg::solve(zeros({2, 2}), zeros({3, 1})), Error,

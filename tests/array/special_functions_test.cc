@@ -46,9 +46,9 @@ TEST(SpecialFunctions, ValuesAtSpecialPoints) {
 
 TEST(SpecialFunctions, TheNormalDistributionKeepsItsTails) {
   const Array x = array({-40.0, -30.0, -21.0, -19.0, -5.0, 0.0, 3.0, 10.0});
-  const std::vector<double> wanted{-804.608442013754,   -454.3212439563432, -224.46586,          -184.36811,
-                                   -15.064998393988725, -0.6931471805599453, -0.0013508099647481938,
-                                   -7.619853024160527e-24};
+  const std::vector<double> wanted{
+      -804.608442013754,      -454.3212439563432,    -224.46586, -184.36811, -15.064998393988725, -0.6931471805599453,
+      -0.0013508099647481938, -7.619853024160527e-24};
   const std::vector<double> got = special::log_ndtr(x).to_vector<double>();
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (i == 2 || i == 3) {

@@ -49,7 +49,8 @@ void expect_exact(LoopId id, Exact exact, double most) {
 }
 
 #define EXPECT_EXACT(name, most) \
-  expect_exact(LoopId::name, [](long double x) -> long double { return std::name(x); }, most)
+  expect_exact(                  \
+      LoopId::name, [](long double x) -> long double { return std::name(x); }, most)
 
 TEST(SpecialFloats, InverseAndHyperbolicFunctionsAreAccurate) {
   EXPECT_EXACT(log2, 0.6);
@@ -82,8 +83,10 @@ TEST(SpecialFloats, FunctionsOfTwoNumbersAreAccurate) {
   const HostArray angle = run_op(atan2_op, {first, second}, {})[0], length = run_op(hypot_op, {first, second}, {})[0];
   for (int64_t i = 0; i < first.size(); ++i) {
     const long double x = first.get(i), y = second.get(i);
-    ASSERT_LE(ulps_between(static_cast<float>(angle.get(i)), std::atan2(x, y)), 0.6) << first.get(i) << " " << second.get(i);
-    ASSERT_LE(ulps_between(static_cast<float>(length.get(i)), std::hypot(x, y)), 0.6) << first.get(i) << " " << second.get(i);
+    ASSERT_LE(ulps_between(static_cast<float>(angle.get(i)), std::atan2(x, y)), 0.6)
+        << first.get(i) << " " << second.get(i);
+    ASSERT_LE(ulps_between(static_cast<float>(length.get(i)), std::hypot(x, y)), 0.6)
+        << first.get(i) << " " << second.get(i);
   }
 }
 
@@ -111,21 +114,25 @@ TEST(SpecialDoubles, KnownValues) {
   expect_values(digamma_op, {{1, 0.5, 2, 10, -0.5, -1.5, 0, -3, kEndless, -kEndless, kUndefined}},
                 {-euler, -euler - 2 * std::log(2.0), 1 - euler, 2.2517525890667211, 0.03648997397857652,
                  0.70315664064524319, kUndefined, kUndefined, kEndless, kUndefined, kUndefined});
-  expect_values(zeta_op,
-                {{2, 4, 3, 2, 2, 1, 0.5, 2, 2.5, 2, kUndefined, 3}, {1, 1, 1, 0.5, -1.5, 2, 2, -3, -0.5, kEndless, 1, 1e6}},
-                {pi * pi / 6, std::pow(pi, 4) / 90, 1.2020569031595942854, pi * pi / 2, pi * pi / 2 + 4 + 1 / 2.25,
-                 kEndless, kUndefined, kEndless, kUndefined, 0, kUndefined, 5.000005e-13});
-  expect_values(igamma_op, {{1, 0.5, 3, 100, 2, 0, 0, 2, kEndless, 1, -1, 2}, {2, 0.3, 1, 90, 0, 1, 0, kEndless, 1, kEndless, 1, -1}},
-                {1 - std::exp(-2.0), std::erf(std::sqrt(0.3)), 1 - 2.5 * std::exp(-1.0), 0.15822098918643016, 0, 1,
-                 kUndefined, 1, 0, 1, kUndefined, kUndefined},
-                1e-13);
+  expect_values(
+      zeta_op,
+      {{2, 4, 3, 2, 2, 1, 0.5, 2, 2.5, 2, kUndefined, 3}, {1, 1, 1, 0.5, -1.5, 2, 2, -3, -0.5, kEndless, 1, 1e6}},
+      {pi * pi / 6, std::pow(pi, 4) / 90, 1.2020569031595942854, pi * pi / 2, pi * pi / 2 + 4 + 1 / 2.25, kEndless,
+       kUndefined, kEndless, kUndefined, 0, kUndefined, 5.000005e-13});
+  expect_values(
+      igamma_op,
+      {{1, 0.5, 3, 100, 2, 0, 0, 2, kEndless, 1, -1, 2}, {2, 0.3, 1, 90, 0, 1, 0, kEndless, 1, kEndless, 1, -1}},
+      {1 - std::exp(-2.0), std::erf(std::sqrt(0.3)), 1 - 2.5 * std::exp(-1.0), 0.15822098918643016, 0, 1, kUndefined, 1,
+       0, 1, kUndefined, kUndefined},
+      1e-13);
   expect_values(igammac_op, {{1, 0.5, 3}, {30, 20, 40}},
                 {std::exp(-30.0), std::erfc(std::sqrt(20.0)), 841 * std::exp(-40.0)}, 1e-22);
-  expect_values(ndtri_op, {{0.975, 0.5, 1e-10, 1 - 1e-10, 0, 1, -0.1, kUndefined}},
-                {1.959963984540054, 0, -6.361340902404056, 6.361340889697422, -kEndless, kEndless, kUndefined, kUndefined},
-                1e-9);
+  expect_values(
+      ndtri_op, {{0.975, 0.5, 1e-10, 1 - 1e-10, 0, 1, -0.1, kUndefined}},
+      {1.959963984540054, 0, -6.361340902404056, 6.361340889697422, -kEndless, kEndless, kUndefined, kUndefined}, 1e-9);
   expect_values(bessel_i0e_op, {{0, 1, 8, 8.0001, 100, kEndless, kUndefined}},
-                {1, 0.46575960759364043, 0.14343178185685030, 0.14343086923455, 0.03994437929909668, 0, kUndefined}, 1e-12);
+                {1, 0.46575960759364043, 0.14343178185685030, 0.14343086923455, 0.03994437929909668, 0, kUndefined},
+                1e-12);
   expect_values(bessel_i1e_op, {{0, 1, -1, 100, -kEndless}},
                 {0, 0.20791041534970845, -0.20791041534970845, 0.03974415302513025, 0}, 1e-13);
   expect_values(lgamma_op, {{1, 0.5, 10, 0, -1, -0.5}},

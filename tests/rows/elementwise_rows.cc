@@ -285,19 +285,22 @@ void add_elementary(std::vector<Row>& out) {
   add_unary(
       out, log10_op, [](Real x) { return std::log10(x); }, kPositive);
   add_unary(out, tan_op, [](Real x) { return std::tan(x); }, {Domain::real, -1.3, 1.3});
-  add_unary(out, asin_op, [](Real x) { return std::asin(x); }, inside);
-  add_unary(out, acos_op, [](Real x) { return std::acos(x); }, inside);
+  add_unary(
+      out, asin_op, [](Real x) { return std::asin(x); }, inside);
+  add_unary(
+      out, acos_op, [](Real x) { return std::acos(x); }, inside);
   add_unary(out, atan_op, [](Real x) { return std::atan(x); });
   add_unary(out, sinh_op, [](Real x) { return std::sinh(x); });
   add_unary(out, cosh_op, [](Real x) { return std::cosh(x); });
   add_unary(out, asinh_op, [](Real x) { return std::asinh(x); });
   add_unary(out, acosh_op, [](Real x) { return std::acosh(x); }, {Domain::real, 1.5, 4});
-  add_unary(out, atanh_op, [](Real x) { return std::atanh(x); }, inside);
+  add_unary(
+      out, atanh_op, [](Real x) { return std::atanh(x); }, inside);
   add_unary(
       out, cbrt_op, [](Real x) { return std::cbrt(x); }, kPositive);
   add_unary(out, erfc_op, [](Real x) { return std::erfc(x); });
-  out.push_back({&atan2_op, binary([](Real a, Real b) { return std::atan2(a, b); }), samples(kFloats, {kPlain, kPositive}),
-                 true});
+  out.push_back({&atan2_op, binary([](Real a, Real b) { return std::atan2(a, b); }),
+                 samples(kFloats, {kPlain, kPositive}), true});
   out.push_back({&hypot_op, binary([](Real a, Real b) { return std::hypot(a, b); }),
                  samples(kFloats, {kPositive, kPositive}), true});
 }
@@ -357,10 +360,8 @@ void add_special_functions(std::vector<Row>& out) {
       lgamma_op, [](Real x) { return std::lgamma(x); }, kPositive);
   add(digamma_op, digamma_of, kPositive);
   add(ndtri_op, normal_quantile, {Domain::real, 0.05, 0.95});
-  add(
-      bessel_i0e_op, [](Real x) { return bessel_of(0, x); }, {Domain::real, -20, 20});
-  add(
-      bessel_i1e_op, [](Real x) { return bessel_of(1, x); }, {Domain::real, -20, 20});
+  add(bessel_i0e_op, [](Real x) { return bessel_of(0, x); }, {Domain::real, -20, 20});
+  add(bessel_i1e_op, [](Real x) { return bessel_of(1, x); }, {Domain::real, -20, 20});
   // The first operand has no gradient.
   const auto add_two = [&](const Op& op, Binary f, Domain a, Domain b) {
     Row row{&op, binary(f), {}, false};

@@ -132,7 +132,8 @@ void qr_of(const RefArrays& in, const Attrs&, RefArrays& out, int64_t index) {
     for (int64_t i = p + 1; i < m; ++i) v[static_cast<size_t>(i)] = r(i, p);
     Matrix reflection = identity(m);
     for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < m; ++j) reflection(i, j) -= 2 * v[static_cast<size_t>(i)] * v[static_cast<size_t>(j)] / square;
+      for (int64_t j = 0; j < m; ++j)
+        reflection(i, j) -= 2 * v[static_cast<size_t>(i)] * v[static_cast<size_t>(j)] / square;
     r = product(reflection, r);
     q = product(q, reflection);
   }
@@ -274,7 +275,7 @@ void add_triangular_solve(std::vector<Row>& out) {
 }  // namespace
 
 void add_linalg_rows(std::vector<Row>& out) {
-  const std::vector<Type> square = {{f32, {4, 4}},    {f64, {3, 3}},    {f32, {2, 3, 3}}, {f64, {1, 1}},
+  const std::vector<Type> square = {{f32, {4, 4}},       {f64, {3, 3}}, {f32, {2, 3, 3}},    {f64, {1, 1}},
                                     {f32, {2, 0, 3, 3}}, {f32, {0, 0}}, {f64, {2, 2, 2, 2}}, {f32, {17, 17}}};
   std::vector<Type> all = square;
   for (const Type& type : {Type{f32, {4, 3}}, Type{f64, {3, 4}}, Type{f32, {2, 5, 2}}, Type{f64, {2, 2, 5}},
@@ -297,8 +298,8 @@ void add_linalg_rows(std::vector<Row>& out) {
   for (const Sample& sample : matrix_samples({{f32, {4, 3}}, {f64, {2, 3, 3}}, {f32, {2, 4}}},
                                              {{"full_matrices", false}, {"compute_uv", false}}))
     svd.samples.push_back(sample);
-  for (Sample& sample :
-       matrix_samples({{f32, {4, 3}}, {f64, {3, 4}}, {f32, {2, 3, 3}}}, {{"full_matrices", true}, {"compute_uv", true}})) {
+  for (Sample& sample : matrix_samples({{f32, {4, 3}}, {f64, {3, 4}}, {f32, {2, 3, 3}}},
+                                       {{"full_matrices", true}, {"compute_uv", true}})) {
     const Shape& shape = sample.in[0].type.shape;
     sample.smooth = shape[shape.size() - 2] == shape.back();
     svd.samples.push_back(sample);

@@ -5,29 +5,29 @@
 #include "lane/cpu/blas.h"
 
 // LAPACK's Fortran interface, which every OpenBLAS has. The lengths of character arguments come last.
-#define LOCKSTEP_LAPACK(p, T)                                                                                          \
-  extern "C" {                                                                                                         \
-  void p##potrf_(const char*, const blasint*, T*, const blasint*, blasint*, size_t);                                   \
-  void p##getrf_(const blasint*, const blasint*, T*, const blasint*, blasint*, blasint*);                              \
-  void p##gelqf_(const blasint*, const blasint*, T*, const blasint*, T*, T*, const blasint*, blasint*);                \
-  void p##orglq_(const blasint*, const blasint*, const blasint*, T*, const blasint*, const T*, T*, const blasint*,     \
-                 blasint*);                                                                                            \
-  void p##syevd_(const char*, const char*, const blasint*, T*, const blasint*, T*, T*, const blasint*, blasint*,       \
-                 const blasint*, blasint*, size_t, size_t);                                                            \
-  void p##gesdd_(const char*, const blasint*, const blasint*, T*, const blasint*, T*, T*, const blasint*, T*,          \
-                 const blasint*, T*, const blasint*, blasint*, blasint*, size_t);                                      \
-  }                                                                                                                    \
-  namespace lockstep {                                                                                                 \
-  template <>                                                                                                          \
-  struct Lapack<T> {                                                                                                   \
-    static constexpr auto potrf = p##potrf_;                                                                           \
-    static constexpr auto getrf = p##getrf_;                                                                           \
-    static constexpr auto gelqf = p##gelqf_;                                                                           \
-    static constexpr auto orglq = p##orglq_;                                                                           \
-    static constexpr auto syevd = p##syevd_;                                                                           \
-    static constexpr auto gesdd = p##gesdd_;                                                                           \
-    static constexpr auto trsm = cblas_##p##trsm;                                                                      \
-  };                                                                                                                   \
+#define LOCKSTEP_LAPACK(p, T)                                                                                      \
+  extern "C" {                                                                                                     \
+  void p##potrf_(const char*, const blasint*, T*, const blasint*, blasint*, size_t);                               \
+  void p##getrf_(const blasint*, const blasint*, T*, const blasint*, blasint*, blasint*);                          \
+  void p##gelqf_(const blasint*, const blasint*, T*, const blasint*, T*, T*, const blasint*, blasint*);            \
+  void p##orglq_(const blasint*, const blasint*, const blasint*, T*, const blasint*, const T*, T*, const blasint*, \
+                 blasint*);                                                                                        \
+  void p##syevd_(const char*, const char*, const blasint*, T*, const blasint*, T*, T*, const blasint*, blasint*,   \
+                 const blasint*, blasint*, size_t, size_t);                                                        \
+  void p##gesdd_(const char*, const blasint*, const blasint*, T*, const blasint*, T*, T*, const blasint*, T*,      \
+                 const blasint*, T*, const blasint*, blasint*, blasint*, size_t);                                  \
+  }                                                                                                                \
+  namespace lockstep {                                                                                             \
+  template <>                                                                                                      \
+  struct Lapack<T> {                                                                                               \
+    static constexpr auto potrf = p##potrf_;                                                                       \
+    static constexpr auto getrf = p##getrf_;                                                                       \
+    static constexpr auto gelqf = p##gelqf_;                                                                       \
+    static constexpr auto orglq = p##orglq_;                                                                       \
+    static constexpr auto syevd = p##syevd_;                                                                       \
+    static constexpr auto gesdd = p##gesdd_;                                                                       \
+    static constexpr auto trsm = cblas_##p##trsm;                                                                  \
+  };                                                                                                               \
   }
 
 namespace lockstep {
@@ -137,12 +137,12 @@ bool lapack_svd(int64_t m, int64_t n, bool full, T* a, T* u, T* s, T* vh, T* wor
   return info == 0;
 }
 
-#define LOCKSTEP_LAPACK(T)                                                                                           \
-  template bool lapack_cholesky(int64_t, T*);                                                                        \
-  template void blas_triangular_solve(const TriangularSystem&, int64_t, int64_t, const T*, int64_t, T*, int64_t);    \
-  template void lapack_lu(int64_t, int64_t, T*, int32_t*, T*);                                                       \
-  template void lapack_qr(int64_t, int64_t, int64_t, T*, T*, T*, T*);                                                \
-  template bool lapack_eigh(int64_t, T*, T*, T*);                                                                    \
+#define LOCKSTEP_LAPACK(T)                                                                                        \
+  template bool lapack_cholesky(int64_t, T*);                                                                     \
+  template void blas_triangular_solve(const TriangularSystem&, int64_t, int64_t, const T*, int64_t, T*, int64_t); \
+  template void lapack_lu(int64_t, int64_t, T*, int32_t*, T*);                                                    \
+  template void lapack_qr(int64_t, int64_t, int64_t, T*, T*, T*, T*);                                             \
+  template bool lapack_eigh(int64_t, T*, T*, T*);                                                                 \
   template bool lapack_svd(int64_t, int64_t, bool, T*, T*, T*, T*, T*);
 LOCKSTEP_LAPACK(float)
 LOCKSTEP_LAPACK(double)

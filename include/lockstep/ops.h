@@ -17,4 +17,5 @@
 #include "lockstep/reduce.h"
 #include "lockstep/search.h"
 #include "lockstep/signal.h"
+#include "lockstep/special.h"
 #include "lockstep/statistics.h"

@@ -8,12 +8,14 @@
 #include "ops/fused.h"
 #include "ops/loops/loops.h"
 #include "ops/ops.h"
+#include "ops/special_gradients.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double kTwoOverRootPi = 1.1283791670955126;
 constexpr double kHalfRootPi = 0.88622692545275801;
+constexpr double kLn2 = 0.69314718055994531, kLn10 = 2.3025850929940457, kRootTwoPi = 2.5066282746310005;
 
 // The sets of dtypes in elementwise.def.
 struct DTypeSet {

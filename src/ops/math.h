@@ -286,15 +286,8 @@ LOCKSTEP_INLINE float cos(float x) {
   return sin_turn({t.r, t.quadrant + 1u});
 }
 
-// 2^(y log2 |x|) in double, with the exceptional cases of C's pow.
-LOCKSTEP_INLINE float pow(float x, float y) {
-  const auto a = static_cast<int32_t>(bits(x) & 0x7fffffffu), ay = static_cast<int32_t>(bits(y) & 0x7fffffffu);
-  constexpr int32_t kInfBits = 0x7f800000;
-  const float magnitude_x = from_bits(static_cast<uint32_t>(a));
-  const bool subnormal = a < 0x00800000;
-  const uint32_t u = subnormal ? bits(magnitude_x * 0x1p23f) : static_cast<uint32_t>(a);
-  const int32_t k = log_exponent(u);
-  const double f = static_cast<double>(log_significand(u, k)) - 1.0;
+// log2(1 + f) with a relative error below 1e-9, for 1 + f in [sqrt(1/2), sqrt(2)].
+LOCKSTEP_INLINE double log2_unit(double f) {
   const double s = f / (2.0 + f);
   const double z = s * s;
   double p = 0.340759361846654514;
@@ -302,13 +295,11 @@ LOCKSTEP_INLINE float pow(float x, float y) {
   p = p * z + 0.577083611570791852;
   p = p * z + 0.961796673200180345;
   p = p * z + 2.88539008179020255;
-  // Zero and infinity as powers of two so extreme that no exponent brings them back into range.
-  const uint32_t below = a == 0 ? bits(-0x1p126f) : 0u, above = a >= kInfBits ? bits(0x1p126f) : 0u;
-  const float far = from_bits(below | above);
-  const double whole =
-      static_cast<double>(static_cast<float>(k - (subnormal ? 23 : 0))) + static_cast<double>(far) * 0x1p800;
-  const double e = static_cast<double>(y) * (whole + s * p);
+  return s * p;
+}
 
+// 2^e with a relative error below 1e-9. Exponents are limited to 200; NaN becomes 200.
+LOCKSTEP_INLINE double exp2_wide(double e) {
   constexpr double kLimit = 200.0;
   const uint64_t ue = __builtin_bit_cast(uint64_t, e);
   const auto ae = static_cast<int64_t>(ue & ~(uint64_t(1) << 63)), most = __builtin_bit_cast(int64_t, kLimit);
@@ -324,7 +315,25 @@ LOCKSTEP_INLINE float pow(float x, float y) {
   q = q * r + 0.693147206741891193;
   q = q * r + 0.999999999918893363;
   const uint64_t scale = (__builtin_bit_cast(uint64_t, t) - __builtin_bit_cast(uint64_t, kRoundDouble) + 1023u) << 52;
-  const float magnitude = static_cast<float>(q * __builtin_bit_cast(double, scale));
+  return q * __builtin_bit_cast(double, scale);
+}
+
+// 2^(y log2 |x|) in double, with the exceptional cases of C's pow.
+LOCKSTEP_INLINE float pow(float x, float y) {
+  const auto a = static_cast<int32_t>(bits(x) & 0x7fffffffu), ay = static_cast<int32_t>(bits(y) & 0x7fffffffu);
+  constexpr int32_t kInfBits = 0x7f800000;
+  const float magnitude_x = from_bits(static_cast<uint32_t>(a));
+  const bool subnormal = a < 0x00800000;
+  const uint32_t u = subnormal ? bits(magnitude_x * 0x1p23f) : static_cast<uint32_t>(a);
+  const int32_t k = log_exponent(u);
+  const double fraction_of_log = log2_unit(static_cast<double>(log_significand(u, k)) - 1.0);
+  // Zero and infinity as powers of two so extreme that no exponent brings them back into range.
+  const uint32_t below = a == 0 ? bits(-0x1p126f) : 0u, above = a >= kInfBits ? bits(0x1p126f) : 0u;
+  const float far = from_bits(below | above);
+  const double whole =
+      static_cast<double>(static_cast<float>(k - (subnormal ? 23 : 0))) + static_cast<double>(far) * 0x1p800;
+  const double e = static_cast<double>(y) * (whole + fraction_of_log);
+  const float magnitude = static_cast<float>(exp2_wide(e));
 
   const float half = 0.5f * y;
   const uint32_t fraction = bits(nearest(y)) ^ bits(y);  // 0: y is an integer

@@ -94,6 +94,13 @@ TEST(Examples, BeamSearchFindsAtLeastWhatOneBeamFindsAndStopsEarly) {
   EXPECT_EQ(run("beam_search", "--beams many").code, 1);
 }
 
+TEST(Examples, GaussianProcessFindsTheNoise) {
+  const Outcome r = run("gaussian_process", "");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_NEAR(number_after(r.text, "noise "), 0.1, 0.04);
+  EXPECT_LT(number_after(r.text, "error "), 0.1);
+}
+
 TEST(Examples, QueryDevicesPrintsThem) {
   EXPECT_EQ(run("query_devices", "--devices 3").text,
             "# Local devices: [ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n"

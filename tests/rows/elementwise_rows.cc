@@ -285,6 +285,106 @@ void add_float_functions(std::vector<Row>& out) {
         row.samples.push_back({{{{t, {40}}, {Domain::real, -far, far}}}, {}, false});
 }
 
+// Inverse, hyperbolic and related functions.
+void add_elementary(std::vector<Row>& out) {
+  const Domain inside{Domain::real, -0.9, 0.9};
+  add_unary(
+      out, log2_op, [](Real x) { return std::log2(x); }, kPositive);
+  add_unary(
+      out, log10_op, [](Real x) { return std::log10(x); }, kPositive);
+  add_unary(out, tan_op, [](Real x) { return std::tan(x); }, {Domain::real, -1.3, 1.3});
+  add_unary(
+      out, asin_op, [](Real x) { return std::asin(x); }, inside);
+  add_unary(
+      out, acos_op, [](Real x) { return std::acos(x); }, inside);
+  add_unary(out, atan_op, [](Real x) { return std::atan(x); });
+  add_unary(out, sinh_op, [](Real x) { return std::sinh(x); });
+  add_unary(out, cosh_op, [](Real x) { return std::cosh(x); });
+  add_unary(out, asinh_op, [](Real x) { return std::asinh(x); });
+  add_unary(out, acosh_op, [](Real x) { return std::acosh(x); }, {Domain::real, 1.5, 4});
+  add_unary(
+      out, atanh_op, [](Real x) { return std::atanh(x); }, inside);
+  add_unary(
+      out, cbrt_op, [](Real x) { return std::cbrt(x); }, kPositive);
+  add_unary(out, erfc_op, [](Real x) { return std::erfc(x); });
+  out.push_back({&atan2_op, binary([](Real a, Real b) { return std::atan2(a, b); }),
+                 samples(kFloats, {kPlain, kPositive}), true});
+  out.push_back({&hypot_op, binary([](Real a, Real b) { return std::hypot(a, b); }),
+                 samples(kFloats, {kPositive, kPositive}), true});
+}
+
+Real digamma_of(Real x) {
+  const Real pi = std::acos(Real{-1});
+  if (x <= 0) return x == std::floor(x) ? std::nanl("") : digamma_of(1 - x) - pi / std::tan(pi * (x - std::round(x)));
+  Real sum = 0;
+  for (; x < 40; x += 1) sum -= 1 / x;
+  const Real z = 1 / (x * x);
+  return sum + std::log(x) - 1 / (2 * x) - z * (1 / Real{12} - z * (1 / Real{120} - z * (1 / Real{252} - z / 240)));
+}
+
+// A sum of 40 terms, then the formula of Euler and Maclaurin.
+Real zeta_of(Real s, Real q) {
+  Real sum = 0;
+  for (int i = 0; i < 40; ++i) sum += std::pow(q + i, -s);
+  const Real a = q + 40, power = std::pow(a, -s);
+  return sum + power * (a / (s - 1) + Real{0.5} + s / (12 * a) - s * (s + 1) * (s + 2) / (720 * a * a * a));
+}
+
+Real igamma_of(Real a, Real x) {
+  Real term = 1 / a, sum = term;
+  for (int n = 1; n < 200; ++n) sum += term *= x / (a + n);
+  return sum * std::exp(a * std::log(x) - x - std::lgamma(a));
+}
+
+// e^-|x| times the modified Bessel function of this order.
+Real bessel_of(int order, Real x) {
+  const Real a = std::abs(x), sign = order == 1 && x < 0 ? -1 : 1;
+  if (std::isinf(x)) return sign * 0;
+  Real term = order == 0 ? 1 : a / 2, sum = 0;
+  for (int k = 1; k < 400; ++k) {
+    sum += term;
+    term *= a * a / 4 / (k * Real(k + order));
+  }
+  return sign * sum * std::exp(-a);
+}
+
+// By bisection: the distribution function increases.
+Real normal_quantile(Real p) {
+  if (!(p >= 0 && p <= 1)) return std::nanl("");
+  if (p == 0 || p == 1) return p == 0 ? -std::numeric_limits<Real>::infinity() : std::numeric_limits<Real>::infinity();
+  Real lo = -40, hi = 40;
+  for (int i = 0; i < 80; ++i) {
+    const Real middle = (lo + hi) / 2;
+    (std::erfc(-middle / std::sqrt(Real{2})) / 2 < p ? lo : hi) = middle;
+  }
+  return (lo + hi) / 2;
+}
+
+void add_special_functions(std::vector<Row>& out) {
+  const auto add = [&](const Op& op, Unary f, Domain domain) {
+    out.push_back({&op, unary(f), samples(kFloats, {domain}), false});
+  };
+  add(
+      lgamma_op, [](Real x) { return std::lgamma(x); }, kPositive);
+  add(digamma_op, digamma_of, kPositive);
+  add(ndtri_op, normal_quantile, {Domain::real, 0.05, 0.95});
+  add(bessel_i0e_op, [](Real x) { return bessel_of(0, x); }, {Domain::real, -20, 20});
+  add(bessel_i1e_op, [](Real x) { return bessel_of(1, x); }, {Domain::real, -20, 20});
+  // The first operand has no gradient.
+  const auto add_two = [&](const Op& op, Binary f, Domain a, Domain b) {
+    Row row{&op, binary(f), {}, false};
+    for (DType t : kFloats) row.samples.push_back({{{{t, {2, 3}}, a, false}, {{t, {2, 3}}, b}}, {}});
+    for (const Shape& s : {Shape{}, Shape{0, 3}, Shape{3, 700}})
+      row.samples.push_back({{{{f32, s}, a, false}, {{f32, s}, b}}, {}});
+    out.push_back(std::move(row));
+  };
+  const Domain parameter{Domain::real, 0.5, 4};
+  add_two(zeta_op, zeta_of, {Domain::real, 2, 5}, parameter);
+  add_two(igamma_op, igamma_of, parameter, parameter);
+  add_two(
+      igammac_op, [](Real a, Real x) { return 1 - igamma_of(a, x); }, parameter, parameter);
+}
+
 void add_unary_arithmetic(std::vector<Row>& out) {
   auto numeric = with_wide(samples(kFloats + kInts, {kPlain}), 1);
   out.push_back({&neg_op, unary([](Real x) { return -x; }, [](uint64_t x) { return 0 - x; }), numeric, true});
@@ -365,6 +465,8 @@ void add_comparisons(std::vector<Row>& out) {
 
 void add_elementwise_rows(std::vector<Row>& out) {
   add_float_functions(out);
+  add_elementary(out);
+  add_special_functions(out);
   add_unary_arithmetic(out);
   add_binary_arithmetic(out);
   add_bit_operations(out);

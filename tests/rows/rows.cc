@@ -94,6 +94,13 @@ HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
   for (int64_t i = 0; i < n; ++i) {
     const auto place = static_cast<double>(order[static_cast<size_t>(i)]);
     switch (d.kind) {
+      case Domain::matrix: {
+        const int64_t columns = operand.type.shape.back(), rows = operand.type.shape[operand.type.shape.size() - 2];
+        const int64_t column = i % columns, row = i / columns % rows;
+        const double off = std::uniform_real_distribution<double>(lo, hi)(random);
+        x.set(i, row == column ? off + 3 + 2 * static_cast<double>(row) : off);
+        break;
+      }
       case Domain::real:
         if (is_inexact(t))
           x.set(i, std::uniform_real_distribution<double>(lo, hi)(random));
@@ -140,6 +147,7 @@ const std::vector<Row>& rows() {
     add_window_rows(out);
     add_norm_rows(out);
     add_loss_rows(out);
+    add_linalg_rows(out);
     add_attention_rows(out);
     add_float8_rows(out);
     add_program_rows(out);

@@ -41,6 +41,7 @@ struct Domain {
     ties,      // few different values
     special,   // zeros, ones, extremes, infinities, NaN
     pooled,    // the max_pool of operand 0
+    matrix,    // uniform in [lo, hi], plus 3, 5, 7, ... on the diagonals of matrices: well conditioned
   } kind = real;
   double lo = -2, hi = 2;
 };
@@ -89,6 +90,7 @@ void add_reduce_rows(std::vector<Row>&);
 void add_window_rows(std::vector<Row>&);
 void add_norm_rows(std::vector<Row>&);
 void add_loss_rows(std::vector<Row>&);
+void add_linalg_rows(std::vector<Row>&);
 void add_attention_rows(std::vector<Row>&);
 void add_float8_rows(std::vector<Row>&);
 void add_program_rows(std::vector<Row>&);

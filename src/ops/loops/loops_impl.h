@@ -190,6 +190,11 @@ struct Near<cos_f> {
   LOCKSTEP_INLINE float call(float x) { return math::cos_near(x); }
 };
 
+template <>
+struct Near<tan_f> {
+  LOCKSTEP_INLINE float call(float x) { return math::tan_near(x); }
+};
+
 template <class To>
 struct cast_f {
   static constexpr int kCost = 1;

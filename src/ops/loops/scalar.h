@@ -8,6 +8,7 @@
 
 #include "ops/loops/complex_scalar.h"
 #include "ops/math.h"
+#include "ops/special.h"
 
 namespace lockstep::math {
 

@@ -6,7 +6,9 @@
 #include "ops/cuda/kernels.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
+#include "ops/remat_policy.h"
 #include "ops/shape_ops.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +26,7 @@ ProgramPtr share(Program p) { return std::make_shared<const Program>(std::move(p
 
 // (operands..., cotangents...) -> gradients of the wanted operands.
 ProgramPtr gradient_body(const Program& body, const std::vector<bool>& wanted, const SubPrograms& passes) {
-  Program p = passes.joint(body, wanted);
+  Program p = passes.joint(without_effects(body), wanted);  // the forward computation has had them
   const size_t all = p.outputs.size();
   return share(select_outputs(std::move(p), body.outputs.size(), all));
 }
@@ -111,14 +113,16 @@ std::vector<Type> body_type(Types in, const Attrs& attrs) {
 
 Grads remat_vjp(const Vjp& v) {
   const Values args = with_cotangents(v, 0);
+  if (v.attrs.find("policy")) return spread(remat_gradients(v, args), v.wanted, 0, v.in.size());
   const Values gradients = remat(args[0].builder(), gradient_body(v.attrs.program("body"), v.wanted, v.passes), args);
   return spread(gradients, v.wanted, 0, v.in.size());
 }
 
 Batched remat_batch(const Batch& b) {
   BatchedProgram body = b.passes.batch(b.attrs.program("body"), b.batched, b.size, {}, b.axis);
-  Values out = remat(b.builder, share(std::move(body.program)), Values(b.in.begin(), b.in.end()));
-  return {std::move(out), body.batched};
+  Attrs attrs = b.attrs;
+  attrs.set("body", share(std::move(body.program)));
+  return {b.builder.emit(b.op, b.in, std::move(attrs)), body.batched};
 }
 
 // ---- custom_vjp
@@ -206,6 +210,7 @@ constinit const Op cond_op = {
 constinit const Op remat_op = {
     .name = "remat",
     .type = body_type,
+    .forward = remat_forward,
     .vjp = remat_vjp,
     .batch = remat_batch,
     .takes_float8 = true,
@@ -232,8 +237,10 @@ Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Valu
   return predicate.builder().emit(cond_op, in, {{"if_true", std::move(if_true)}, {"if_false", std::move(if_false)}});
 }
 
-Values remat(Builder& b, ProgramPtr body, const Values& operands) {
-  return b.emit(remat_op, operands, {{"body", std::move(body)}});
+Values remat(Builder& b, ProgramPtr body, const Values& operands, const std::string& policy) {
+  Attrs attrs{{"body", std::move(body)}};
+  if (!policy.empty()) attrs.set("policy", policy);
+  return b.emit(remat_op, operands, std::move(attrs));
 }
 
 Values custom_vjp(Builder& b, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments,

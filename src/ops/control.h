@@ -18,8 +18,9 @@ Values scan(Builder&, ProgramPtr body, const Values& carry, const Values& xs, co
 // Runs one of two programs with the same signature, selected by a bool scalar.
 Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands);
 
-// Runs `body` on the operands; the gradient recomputes the body.
-Values remat(Builder&, ProgramPtr body, const Values& operands);
+// Runs `body` on the operands; the gradient recomputes the body. `policy` says which of its values are stored instead
+// (ops/remat_policy.h); empty: none.
+Values remat(Builder&, ProgramPtr body, const Values& operands, const std::string& policy = "");
 
 // Runs `body` on the operands. For gradients, `forward` maps the operands to (results..., residuals...) and `backward`
 // maps (residuals..., cotangents..., operands...) to gradients of the first `arguments` operands.

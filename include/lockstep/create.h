@@ -38,6 +38,17 @@ Array from_list(const void* values, DType stored, const Shape& shape, std::optio
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
 [[noreturn]] void throw_uneven(size_t wanted, size_t got);
+
+// A number of any type, for lists of several types.
+struct AnyNumber {
+  template <class T>
+  requires std::is_arithmetic_v<T> AnyNumber(T number)  // NOLINT: {1.0, 2}
+      : value(static_cast<double>(number)), is_real(std::is_floating_point_v<T>) {}
+  double value;
+  bool is_real;
+};
+using AnyNumbers = std::initializer_list<AnyNumber>;
+Array from_numbers(std::initializer_list<AnyNumbers> rows, bool is_matrix, std::optional<DType> wanted);
 }  // namespace detail
 
 // The numbers start, start + step, ... up to but excluding stop. i32 when all three are integers (i64 where
@@ -94,6 +105,22 @@ Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>
   if (blocks.size())
     shape = {static_cast<int64_t>(blocks.size()), static_cast<int64_t>(rows), static_cast<int64_t>(columns)};
   return detail::from_list(values.data(), dtype_of<T>, shape, dtype);
+}
+
+// Lists of numbers of several types: array({1.0, 2, 3}), array({{1, 2.5}, {3, 4}}). Integers with a real number among them
+// become f32, else they are i32.
+inline Array array(detail::AnyNumbers values, std::optional<DType> dtype = {}) {
+  return detail::from_numbers({values}, false, dtype);
+}
+inline Array array(std::initializer_list<detail::AnyNumbers> rows, std::optional<DType> dtype = {}) {
+  return detail::from_numbers(rows, true, dtype);
+}
+
+// The elements of a vector, with the element types of lists: double gives f32 unless `dtype` is given.
+template <class T>
+requires std::is_arithmetic_v<T> Array array(const std::vector<T>& values, std::optional<DType> dtype = {}) {
+  const std::vector<detail::Stored<T>> stored(values.begin(), values.end());
+  return detail::from_list(stored.data(), dtype_of<T>, {static_cast<int64_t>(values.size())}, dtype);
 }
 
 }  // namespace lockstep

@@ -8,11 +8,16 @@
 // To pass only that part, use make_array_from_process_local_data(). Safe to call from any thread.
 #pragma once
 
-#include "lockstep/trace.h"
-#include "lockstep/tree.h"
+#include "lockstep/detail/flat_call.h"
+#include "lockstep/per_leaf.h"
 #include "lockstep/visualize.h"
 
 namespace lockstep {
+namespace detail {
+// The arrays, each constrained to its sharding.
+Arrays constrained_each(const FlatTrees& tree, const PerLeaf<NamedSharding>& shardings, const char* what,
+                        const SourceLine& at);
+}  // namespace detail
 
 // Returns the tree with every array distributed by `sharding`. Throws Error when the spec does not fit an
 // array.
@@ -28,6 +33,23 @@ template <class T>
 T with_sharding_constraint(const T& tree, const NamedSharding& sharding, SourceLine at = SourceLine::here()) {
   return tree_map([&](const Array& a) { return detail::constrained(a, sharding, "with_sharding_constraint", at); },
                   tree);
+}
+
+// Same with a sharding for each array (per_leaf.h): device_put(params, shardings_by_path(mesh, {{"*/w", P("model")}, ...})).
+// Throws Error when an array has no sharding.
+template <class T>
+T device_put(const T& tree, const PerLeaf<NamedSharding>& shardings, SourceLine at = SourceLine::here()) {
+  const detail::Arrays arrays = detail::constrained_each(detail::flat_arguments(tree), shardings, "device_put", at);
+  const Array* next = arrays.data();
+  return detail::replace_arrays(tree, next);
+}
+template <class T>
+T with_sharding_constraint(const T& tree, const PerLeaf<NamedSharding>& shardings,
+                           SourceLine at = SourceLine::here()) {
+  const detail::Arrays arrays =
+      detail::constrained_each(detail::flat_arguments(tree), shardings, "with_sharding_constraint", at);
+  const Array* next = arrays.data();
+  return detail::replace_arrays(tree, next);
 }
 
 // The part of an array that one device holds.

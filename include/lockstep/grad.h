@@ -9,6 +9,7 @@
 // each other, with jit and with vmap, and may be called from any thread.
 #pragma once
 
+#include "lockstep/detail/flat_call.h"
 #include "lockstep/jit.h"
 #include "lockstep/trace.h"
 #include "lockstep/tree.h"
@@ -54,13 +55,6 @@ std::vector<bool> wanted_arrays(const char* what, const Args&... args) {
   };
   (mark(args), ...);
   return wanted;
-}
-
-// Returns the tree with its arrays replaced by those from `next` on, which it advances.
-template <class T>
-T replace_arrays(T tree, const Array*& next) {
-  for_each_array(tree, [&](Array& a) { a = *next++; });
-  return tree;
 }
 
 // The arguments at positions I... with their arrays replaced by gradients, which are in argument order.
@@ -165,15 +159,43 @@ auto vjp(const F& f, const Passed&... passed) {
       passed...);
 }
 
+// Which values of a function the gradient stores instead of computing them again.
+struct CheckpointPolicy {
+  std::string text = "nothing_saveable";  // as in programs
+};
+namespace checkpoint_policies {
+inline const CheckpointPolicy nothing_saveable{"nothing_saveable"};
+inline const CheckpointPolicy everything_saveable{"everything_saveable"};
+// Products, convolutions and attention; and matrix products without batch dimensions.
+inline const CheckpointPolicy dots_saveable{"dots_saveable"};
+inline const CheckpointPolicy dots_with_no_batch_dims_saveable{"dots_with_no_batch_dims_saveable"};
+// By the names that checkpoint_name() gave: only these; all names but these; all values but these.
+CheckpointPolicy save_only_these_names(const std::vector<std::string>& names);
+CheckpointPolicy save_any_names_but_these(const std::vector<std::string>& names);
+CheckpointPolicy save_anything_except_these_names(const std::vector<std::string>& names);
+}  // namespace checkpoint_policies
+
+// Returns the arrays of a tree under a name, for the policies above. Throws Error for an empty name or one with a comma.
+template <class T>
+T checkpoint_name(T tree, const std::string& name) {
+  detail::for_each_array(tree, [&](Array& a) { a = detail::checkpoint_name(a, name); });
+  return tree;
+}
+
+struct RematOptions {
+  CheckpointPolicy policy = {};
+};
+
 // Returns f with rematerialization: the backward pass recomputes f's intermediate values instead of storing
-// them.
+// them, except those that the policy names: remat(f, {.policy = checkpoint_policies::dots_saveable}).
 template <class F>
-auto remat(F f) {
-  return detail::with_parameters_of<F>([f = std::move(f)](const auto&... passed) {
+auto remat(F f, RematOptions options = {}) {
+  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
     return detail::with_parameters<F>(
-        [&f](const auto&... args) {
+        [&](const auto&... args) {
           auto call = detail::trace_call("remat", f, args...);
-          const detail::Arrays results = detail::remat(call.traced, detail::leaves_of(args...));
+          const detail::Arrays results =
+              detail::remat(call.traced, detail::leaves_of(args...), options.policy.text);
           const Array* next = results.data();
           return detail::replace_arrays(std::move(call.result), next);
         },

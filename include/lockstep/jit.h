@@ -4,13 +4,20 @@
 //   p = step(p, batch);
 //
 // Arrays in the arguments are traced. Numbers, enums and strings in them are static: a new value compiles a
-// new version. Arrays that the function captures become constants of the compiled function.
+// new version, and a number that has had many values prints a warning. Arrays that the function captures become constants
+// of the compiled function.
+//
+// A class keeps a compiled function as a JitFunction:
+//
+//   class Trainer {
+//     JitFunction<Params(Params, Batch)> step_ = jit(train_step, {.donate = {0}});
+//   };
 //
 // A jit object may be called from several threads; calls are serialized. Copies share their compiled
 // versions.
 #pragma once
 
-#include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,18 +26,21 @@
 #include "lockstep/detail/jit_cache.h"
 #include "lockstep/detail/signature.h"
 #include "lockstep/detail/trace_call.h"
+#include "lockstep/per_leaf.h"
 
 namespace lockstep {
 
 struct JitOptions {
   // Positions of arguments whose memory the results may reuse. Their arrays must not be used after the call.
   std::vector<size_t> donate = {};
-  // Shardings of the arguments: one per argument, for all arrays in it. Where missing or undefined, arrays
-  // keep theirs.
-  std::vector<NamedSharding> in_shardings = {};
+  // More arrays to donate, by patterns (per_leaf.h) of argument and path: {"0/moments/*"}.
+  std::vector<std::string> donate_paths = {};
+  // Shardings of the arguments: one per argument, for all arrays in it or per array (per_leaf.h). Where missing or
+  // undefined, arrays keep theirs.
+  PerArgument<NamedSharding> in_shardings = {};
   // Shardings of the result: one for the whole result, or one per element of a tuple or pair. Where
   // undefined, the sharding is derived from the arguments.
-  std::vector<NamedSharding> out_shardings = {};
+  PerArgument<NamedSharding> out_shardings = {};
   // Whether attention written as products and a softmax is replaced by dot_product_attention (attention.h), which never
   // stores the matrix of scores. Results differ by rounding only.
   bool recognize = true;
@@ -40,8 +50,12 @@ struct JitOptions {
 template <class F>
 class Jit {
  public:
-  Jit(F f, JitOptions options, SourceLine at = SourceLine::here())
+  Jit(F f, JitOptions options = {}, SourceLine at = SourceLine::here())  // NOLINT: for JitFunction
       : f_(std::move(f)), cache_(std::make_shared<detail::JitCache>(options, at)) {}
+  // From jit() of another callable, for a JitFunction.
+  template <class G>
+  requires(!std::is_same_v<F, G> && std::is_constructible_v<F, const G&>) Jit(const Jit<G>& other)  // NOLINT
+      : f_(other.f_), cache_(other.cache_) {}
 
   // Calls the function; compiles it first where no version fits. Inside another transform it becomes part of
   // the function being traced. Throws Error when arguments, options or shardings do not fit.
@@ -120,13 +134,8 @@ class Jit {
     detail::ArrayPointers arrays;
     const std::shared_ptr<detail::JitCache::Entry> entry = find(arrays, args...);
     R result = *static_cast<const R*>(entry->prototype);
-    constexpr size_t kSmall = 64;
-    const size_t n = detail::result_count(*entry->executable);
-    std::array<Array, kSmall> small;
-    std::vector<Array> large(n > kSmall ? n : 0);
-    Array* outputs = n > kSmall ? large.data() : small.data();
-    detail::execute(*entry->executable, arrays.data(), outputs);
-    detail::for_each_array(result, [&](Array& a) { a = std::move(*outputs++); });
+    detail::JitResults outputs(*entry->executable, arrays.data());
+    detail::for_each_array(result, [&](Array& a) { a = outputs.take(); });
     return result;
   }
 
@@ -148,9 +157,11 @@ class Jit {
     detail::CallVisitor visitor(key, arrays);
     (detail::visit_tree(args, visitor), ...);
     const auto trace = [&](detail::JitCache::Entry& entry, detail::JitCache::Call& call) {
-      call.in = std::vector<size_t>{detail::array_count(args)...};
+      call.in = detail::flat_arguments(args...);
+      size_t argument = 0;
+      (call.add_structure(argument++, detail::TreeStructure(args, true)), ...);
       auto traced = detail::trace_call("jit", f_, args...);
-      call.out = detail::element_counts(traced.result);
+      call.out = detail::flat_result(traced.result);
       detail::for_each_array(traced.result, [](Array& a) { a = Array(); });
       entry.prototype = new R(std::move(traced.result));
       entry.destroy = [](void* prototype) { delete static_cast<R*>(prototype); };
@@ -159,9 +170,16 @@ class Jit {
     return cache_->find(key.view(), &kTag<Args...>, arrays.data(), trace);
   }
 
+  template <class G>
+  friend class Jit;
+
   F f_;
   std::shared_ptr<detail::JitCache> cache_;
 };
+
+// The type of a compiled function by its signature, for members and containers.
+template <class Signature>
+using JitFunction = Jit<std::function<Signature>>;
 
 namespace detail {
 template <class F>
@@ -173,6 +191,14 @@ struct CallableSignature<Jit<F>, void> : CallableSignature<F> {};
 template <class F>
 Jit<F> jit(F f, JitOptions options = {}, SourceLine at = SourceLine::here()) {
   return Jit<F>(std::move(f), std::move(options), at);
+}
+
+// The result of f on these arguments without its data: a tree whose arrays have only a type and shape. Nothing is
+// computed; numbers in the arguments count as arrays where f takes arrays.
+template <class F, class... Args>
+auto eval_shape(const F& f, const Args&... args) {
+  return detail::with_parameters<F>(
+      [&](const auto&... converted) { return detail::trace_call("eval_shape", f, converted...).result; }, args...);
 }
 
 // The program that f traces to on these arguments, as text.

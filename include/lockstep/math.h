@@ -9,6 +9,7 @@
 #pragma once
 
 #include "lockstep/array.h"
+#include "lockstep/detail/no_logical_operators.h"
 
 namespace lockstep {
 
@@ -33,8 +34,8 @@ Array operator<=(const Array& a, const Array& b);
 Array operator>(const Array& a, const Array& b);
 Array operator>=(const Array& a, const Array& b);
 
-// Bitwise operators on integers and bools; shifts on integers. A right shift of a signed integer is
-// arithmetic.
+// Bitwise operators on integers and bools, and so the logical operators of each element: && and || of two
+// arrays do not compile. Shifts on integers; a right shift of a signed integer is arithmetic.
 Array operator&(const Array& a, const Array& b);
 Array operator|(const Array& a, const Array& b);
 Array operator^(const Array& a, const Array& b);

@@ -2,6 +2,8 @@
 //
 //   auto f = shard_map([](Array x) { return psum(x, "data"); },
 //                      {.mesh = mesh, .in_specs = {P("data")}, .out_specs = {P()}});
+//   auto g = shard_map(step, {.mesh = mesh,
+//                             .in_specs = {specs_by_path({{"*/w", P({}, "model")}, {"*", P()}}), P("data")}, ...});
 //
 // The function receives one device's shard of each argument and communicates with other devices by
 // collectives (collectives.h). It is traced once; devices of a lane become a batch axis, not threads.
@@ -9,7 +11,6 @@
 // call from any thread.
 #pragma once
 
-#include <algorithm>
 #include "lockstep/collectives.h"
 #include "lockstep/sharding.h"
 #include "lockstep/vmap.h"
@@ -18,28 +19,16 @@ namespace lockstep {
 
 struct ShardMapOptions {
   Mesh mesh;
-  std::vector<PartitionSpec> in_specs;   // one per argument, for all arrays in it
-  std::vector<PartitionSpec> out_specs;  // one for the whole result, or one per element of a tuple or pair
+  PerArgument<PartitionSpec> in_specs;   // one per argument, for all arrays in it or per array (per_leaf.h)
+  PerArgument<PartitionSpec> out_specs;  // one for the whole result, or one per element of a tuple or pair
   std::vector<std::string> axes = {};    // mesh axes the function may use in collectives; empty: all of the mesh
 };
 
 namespace detail {
 
-// Brings the options' mesh axes into scope for collectives of the calling thread, until destroyed.
-class MeshScope {
- public:
-  explicit MeshScope(const ShardMapOptions&);
-  ~MeshScope();
-
- private:
-  std::vector<std::unique_ptr<AxisScope>> scopes_;
-};
-
-void check_in_specs(const ShardMapOptions&, size_t arguments);
-// The type of one device's shard of an array. Throws Error when shards would be uneven.
-Type device_type(const Array&, const ShardMapOptions&, const PartitionSpec&, const std::string& path);
-void check_out_specs(size_t specs, size_t elements);
-// Runs the per-device program on all devices.
+// shard_map of a function of arrays.
+Arrays shard_map_arrays(const ShardMapOptions& options, const FlatTrees& args, const FlatFunction& f);
+// Runs the per-device program on all devices, with a spec for each argument and each result.
 Arrays run_per_device(const Traced&, std::span<const Array> args, const std::vector<PartitionSpec>& in,
                       const std::vector<PartitionSpec>& out, const ShardMapOptions&);
 void check_pmap_size(int64_t size, const std::string& axis);
@@ -53,32 +42,11 @@ auto shard_map(F f, ShardMapOptions options) {
   return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
-          detail::check_in_specs(options, sizeof...(args));
-          const detail::MeshScope scope(options);
-          detail::Tracing tracing("shard_map");
-          std::vector<PartitionSpec> in_specs;
-          size_t argument = 0;
-          auto piece = [&](auto tree) {
-            const PartitionSpec& spec = options.in_specs[argument];
-            detail::for_each_path(tree, [&](const std::string& path, Array& a) {
-              a = tracing.input(
-                  detail::device_type(a, options, spec,
-                                      "argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path)),
-                  a);
-              in_specs.push_back(spec);
-            });
-            ++argument;
-            return tree;
-          };
-          const std::tuple<std::decay_t<decltype(args)>...> inputs{piece(args)...};
-          auto result = std::decay_t<decltype(std::apply(f, inputs))>(std::apply(f, inputs));
-          const std::vector<PartitionSpec> out_specs =
-              detail::for_each_result(result, options.out_specs, detail::check_out_specs);
-          const detail::Traced traced = tracing.finish(tree_leaves(result));
-          const detail::Arrays results =
-              detail::run_per_device(traced, detail::leaves_of(args...), in_specs, out_specs, options);
-          const Array* next = results.data();
-          return detail::replace_arrays(std::move(result), next);
+          return detail::flat_call(
+              [&](const detail::FlatTrees& trees, const detail::FlatFunction& on_arrays) {
+                return detail::shard_map_arrays(options, trees, on_arrays);
+              },
+              f, args...);
         },
         passed...);
   });
@@ -86,11 +54,11 @@ auto shard_map(F f, ShardMapOptions options) {
 
 struct PmapOptions {
   std::string axis_name = "devices";
-  // Per argument: the axis whose elements go to the devices, as for vmap. Missing entries are 0.
-  std::vector<std::optional<int64_t>> in_axes = {};
-  // The axis of the results along which devices are stacked. nullopt: results are equal on all devices,
-  // returned once.
-  std::optional<int64_t> out_axes = 0;
+  // Per argument, or per array in it: the axis whose elements go to the devices, as for vmap. Missing entries are 0.
+  PerArgument<Axis> in_axes = {};
+  // The axis of the results along which devices are stacked: one for the whole result, or one per element of a tuple or
+  // pair. nullopt: equal on all devices, returned once.
+  PerArgument<Axis> out_axes = 0;
   std::vector<size_t> donate = {};  // as for jit
 };
 
@@ -98,13 +66,13 @@ namespace detail {
 
 // Whether pmap's axis spans several lanes: of this process, or of several processes.
 bool pmap_crosses_lanes();
-// Distributes an argument over the devices, one element of `axis` each. With several processes, `array` holds
-// the elements of this process's devices, and the result is the global array.
-Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::string& name);
-// The elements of a result that belong to this process's devices.
-Array pmap_result(const Array& array);
-// Marks an argument as donated, after a call donated its distributed copy.
-void pmap_donated(const Array& array);
+// Distributes the arguments over the devices, one element of their axes each. With several processes, `args` hold the
+// elements of this process's devices, and the results are global arrays.
+Arrays pmap_arguments(const PmapOptions& options, const FlatTrees& args);
+// The elements of the results that belong to this process's devices.
+Arrays pmap_results(const PmapOptions& options, const FlatTrees& results);
+// Marks donated arguments, after a call donated their distributed copies.
+void mark_pmap_donated(const PmapOptions& options, const FlatTrees& args);
 JitOptions pmap_jit_options(const PmapOptions& options);
 
 }  // namespace detail
@@ -124,23 +92,15 @@ class Pmap {
   template <class... Args>
   auto operator()(const Args&... args) const {
     if (!detail::pmap_crosses_lanes()) return mapped_(args...);
-    size_t argument = 0;
-    const auto placed = [&](const auto& tree) {
-      const size_t i = argument++;
-      const auto axis = i < options_.in_axes.size() ? options_.in_axes[i] : std::optional<int64_t>(0);
-      return tree_map([&](const Array& a) { return detail::pmap_argument(a, axis, options_.axis_name); }, tree);
-    };
-    const std::tuple<Args...> all{placed(args)...};  // braces: in order
+    const detail::FlatTrees trees = detail::flat_arguments(args...);
+    const detail::Arrays placed = detail::pmap_arguments(options_, trees);
+    const Array* next = placed.data();
+    const std::tuple<Args...> all{detail::replace_arrays(args, next)...};  // braces: in order
     auto result = std::apply(mapped_, all);
-    argument = 0;
-    const auto mark_donated = [&](const auto& tree) {
-      const size_t i = argument++;
-      if (std::find(options_.donate.begin(), options_.donate.end(), i) == options_.donate.end()) return;
-      detail::for_each_array(tree, [](const Array& a) { detail::pmap_donated(a); });
-    };
-    (mark_donated(args), ...);
-    if (!options_.out_axes) return result;
-    return tree_map([](const Array& a) { return detail::pmap_result(a); }, result);
+    detail::mark_pmap_donated(options_, trees);
+    const detail::Arrays here = detail::pmap_results(options_, detail::flat_result(result));
+    next = here.data();
+    return detail::replace_arrays(std::move(result), next);
   }
 
   // The number of versions compiled so far.

@@ -131,7 +131,8 @@ Array constrained(const Array&, const NamedSharding&, const char* what, const So
 Arrays scan(const Traced& body, std::span<const Array> init, std::span<const Array> xs, int64_t length, bool reverse);
 // cond: both branches map the operands, and their own captures, to results of the same types.
 Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_false, std::span<const Array> operands);
-Arrays remat(const Traced& body, std::span<const Array> args);
+Arrays remat(const Traced& body, std::span<const Array> args, const std::string& policy = "");
+Array checkpoint_name(const Array& x, const std::string& name);
 // custom_vjp: `forward` maps args to (outputs..., residuals...); `backward` maps (residuals...,
 // cotangents...) to one gradient per argument.
 Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backward, std::span<const Array> args);

@@ -17,9 +17,28 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/detail/tree_rebind.h"
 #include "lockstep/detail/tree_visitor.h"
 
 namespace lockstep {
+
+namespace detail {
+
+Array all_of_leaves(const std::vector<Array>& leaves);
+Array ravel(const std::vector<Array>& leaves);
+std::vector<Type> types_of_leaves(const std::vector<Array>& leaves);
+std::vector<Array> unravel(const Array& flat, const std::vector<Type>& types);
+[[noreturn]] void throw_empty_transpose();
+template <class Outer>
+struct WithArrays {
+  using type = std::vector<Array>;
+};
+template <class T, size_t N>
+struct WithArrays<std::array<T, N>> {
+  using type = std::array<Array, N>;
+};
+
+}  // namespace detail
 
 // The arrays of a tree, in order.
 template <class T>
@@ -49,23 +68,127 @@ T tree_unflatten(T tree, const std::vector<Array>& leaves) {
   return tree;
 }
 
-// Applies f to the arrays of one tree, or to corresponding arrays of several. Returns a tree like the first.
-// Throws Error when the structures differ.
+// Applies f to the arrays of one tree, or to corresponding arrays of several. Returns a tree like the first. If f returns
+// another type L than Array, the result has leaves of that type: std::vector<Array> becomes std::vector<L>, and a struct
+// Layer<Array> becomes Layer<L>. Throws Error when the structures differ.
 template <class F, class T, class... Rest>
-T tree_map(F&& f, T tree, const Rest&... rest) {
+auto tree_map(F&& f, T tree, const Rest&... rest) {
   const std::array<std::vector<Array>, sizeof...(Rest)> others{tree_leaves(rest)...};
-  size_t count = 0;
-  detail::for_each_array(tree, [&](const Array&) { ++count; });
-  for (const auto& leaves : others)
-    if (leaves.size() != count) detail::throw_tree_mismatch("tree_map", count, leaves.size());
+  const std::vector<Array> leaves = tree_leaves(tree);
+  for (const auto& other : others)
+    if (other.size() != leaves.size()) detail::throw_tree_mismatch("tree_map", leaves.size(), other.size());
   (detail::check_alike("tree_map", tree, rest), ...);
-  size_t i = 0;
-  detail::for_each_array(tree, [&](Array& a) {
-    [&]<size_t... I>(std::index_sequence<I...>) { a = f(a, others[I][i]...); }
+  const auto apply = [&](size_t i) {
+    return [&]<size_t... I>(std::index_sequence<I...>) { return f(leaves[i], others[I][i]...); }
     (std::index_sequence_for<Rest...>{});
-    ++i;
-  });
-  return tree;
+  };
+  using L = std::decay_t<decltype(apply(0))>;
+  if constexpr (std::is_convertible_v<L, Array>) {
+    size_t i = 0;
+    detail::for_each_array(tree, [&](Array& a) { a = apply(i++); });
+    return tree;
+  } else {
+    std::vector<L> results;
+    for (size_t i = 0; i < leaves.size(); ++i) results.push_back(apply(i));
+    L* next = results.data();
+    return detail::rebound<L>(tree, next);
+  }
+}
+
+// tree_map() of a function of path and array: tree_map_with_path([](const std::string& path, Array x) { ... }, tree).
+template <class F, class T>
+auto tree_map_with_path(F&& f, T tree) {
+  std::vector<std::pair<std::string, Array>> leaves = tree_flatten(tree);
+  size_t i = 0;
+  return tree_map([&](const Array& a) { return f(static_cast<const std::string&>(leaves[i++].first), a); }, tree);
+}
+
+// The arrays of a tree with their paths; the same as tree_flatten().
+template <class T>
+std::vector<std::pair<std::string, Array>> tree_leaves_with_path(const T& tree) {
+  return tree_flatten(tree);
+}
+
+// The structure of a tree: everything but its arrays. Two are equal if containers have the same sizes and keys, and static
+// values are equal.
+template <class T>
+class TreeDef {
+ public:
+  explicit TreeDef(T tree) : tree_(std::move(tree)), structure_(tree_, true) {
+    detail::for_each_array(tree_, [&](Array& a) {
+      a = Array();
+      ++leaves_;
+    });
+  }
+  size_t num_leaves() const { return leaves_; }
+  // Returns the tree with these arrays. Throws Error when their number differs.
+  T unflatten(const std::vector<Array>& leaves) const { return tree_unflatten(tree_, leaves); }
+  // A line for each container, static value and array: "layers/0/w: an array".
+  std::string to_string() const { return structure_.to_string(); }
+  bool operator==(const TreeDef& other) const { return structure_ == other.structure_; }
+
+ private:
+  T tree_;  // with empty arrays
+  detail::TreeStructure structure_;
+  size_t leaves_ = 0;
+};
+template <class T>
+TreeDef<T> tree_structure(T tree) {
+  return TreeDef<T>(std::move(tree));
+}
+template <class T>
+T tree_unflatten(const TreeDef<T>& structure, const std::vector<Array>& leaves) {
+  return structure.unflatten(leaves);
+}
+
+// f(f(f(initial, leaf 0), leaf 1), ...).
+template <class F, class T, class R>
+R tree_reduce(F&& f, const T& tree, R initial) {
+  for (const Array& leaf : tree_leaves(tree)) initial = f(std::move(initial), leaf);
+  return initial;
+}
+
+// Whether all elements of all arrays are nonzero, as a bool array without dimensions.
+template <class T>
+Array tree_all(const T& tree) {
+  return detail::all_of_leaves(tree_leaves(tree));
+}
+
+// Exchanges a container of equal trees for a tree of containers: std::vector<std::pair<Array, Array>> becomes
+// std::pair<std::vector<Array>, std::vector<Array>>, and std::array<Layer<Array>, 2> becomes Layer<std::array<Array, 2>>.
+// Throws Error when the container is empty or the trees differ in structure.
+template <class Outer>
+auto tree_transpose(const Outer& outer) {
+  static_assert(detail::is_vector<Outer> || detail::is_std_array<Outer>,
+                "tree_transpose: pass a std::vector or std::array of trees");
+  using Inner = typename Outer::value_type;
+  if (outer.empty()) detail::throw_empty_transpose();
+  for (const Inner& each : outer) detail::check_alike("tree_transpose", outer[0], each);
+  std::vector<std::vector<Array>> leaves;
+  for (const Inner& each : outer) leaves.push_back(tree_leaves(each));
+  using Column = typename detail::WithArrays<Outer>::type;
+  std::vector<Column> columns(leaves[0].size());
+  for (size_t i = 0; i < columns.size(); ++i) {
+    if constexpr (detail::is_vector<Outer>) columns[i].resize(outer.size());
+    for (size_t k = 0; k < outer.size(); ++k) columns[i][k] = leaves[k][i];
+  }
+  Column* next = columns.data();
+  return detail::rebound<Column>(outer[0], next);
+}
+
+// All elements of a tree's arrays as one vector, and the function that makes a tree from such a vector:
+//
+//   auto [flat, unravel] = ravel_pytree(params);
+//   Params p = unravel(flat * 2);
+//
+// The vector has the promoted element type; unravel() converts back. It throws Error for a vector of another length.
+template <class T>
+auto ravel_pytree(const T& tree) {
+  const std::vector<Array> leaves = tree_leaves(tree);
+  auto unravel = [form = tree_structure(tree), types = detail::types_of_leaves(leaves)](const Array& flat) {
+    return form.unflatten(detail::unravel(flat, types));
+  };
+  return std::pair{detail::ravel(leaves), std::move(unravel)};
 }
 
 }  // namespace lockstep

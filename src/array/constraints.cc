@@ -92,12 +92,18 @@ VmapProgram batch_along(const Traced& traced, std::vector<bool> batched, int64_t
   return out;
 }
 
-void check_one_mesh(const Traced& traced, const Shardings& in, const Shardings& out, const SourceLine& at) {
+void check_one_mesh(const Traced& traced, const JitOptions& options, const SourceLine& at) {
   std::vector<MeshUse> all;
-  for (const auto& [list, name] : {std::pair(&in, "in_shardings"), std::pair(&out, "out_shardings")})
+  for (const auto& [list, name] :
+       {std::pair(&options.in_shardings, "in_shardings"), std::pair(&options.out_shardings, "out_shardings")})
     for (size_t i = 0; i < list->size(); ++i)
-      if (const NamedSharding& s = (*list)[i]; s.defined())
-        all.push_back(describe_use(fmt::format("{}[{}]", name, i), mesh_text(s.mesh()), s.spec(), to_string(at)));
+      for (size_t k = 0; k < (*list)[i].values().size(); ++k) {
+        const NamedSharding& s = (*list)[i].values()[k];
+        if (!s.defined()) continue;
+        const std::string& path = (*list)[i].paths().paths[k];
+        all.push_back(describe_use(fmt::format("{}[{}]{}{}", name, i, path.empty() ? "" : ", ", path),
+                                   mesh_text(s.mesh()), s.spec(), to_string(at)));
+      }
   collect_uses(*traced.program, all);
   for (const MeshUse& other : all)
     if (other.mesh != all[0].mesh)

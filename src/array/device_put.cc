@@ -23,6 +23,14 @@ Array with_sharding(const Array& array, const NamedSharding& sharding) {
   return with_new_sharding(array, sharding);
 }
 
+Arrays constrained_each(const FlatTrees& tree, const PerLeaf<NamedSharding>& shardings, const char* what,
+                        const SourceLine& at) {
+  const std::vector<NamedSharding> each = shardings.for_arrays(tree.paths, what);
+  Arrays out;
+  for (size_t i = 0; i < each.size(); ++i) out.push_back(constrained(tree.arrays[i], each[i], what, at));
+  return out;
+}
+
 }  // namespace detail
 
 std::string visualize_sharding(const Array& x, const VisualizeOptions& options) {

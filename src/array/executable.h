@@ -21,6 +21,12 @@ class Executable {
 
   const Program& program() const { return *program_; }
   size_t results() const { return out_types_.size(); }
+  // The arrays for all inputs of the program: the arguments of a call and the captures.
+  Arrays arguments(const Array* const* args) const {
+    Arrays out;
+    for (size_t i = 0; i < in_types_.size(); ++i) out.push_back(argument(args, i));
+    return out;
+  }
   // The lowered programs, the plans and how lanes execute them, as text.
   virtual std::string lowered_text() const = 0;
   virtual std::string plan_text() const = 0;

@@ -5,6 +5,7 @@
 
 #include "array/apply.h"
 #include "array/executable.h"
+#include "array/host_checks.h"
 #include "array/lane_memory.h"
 #include "array/local_program.h"
 #include "base/check.h"
@@ -104,12 +105,20 @@ std::shared_ptr<Executable> compile(const Traced& traced, const std::vector<bool
   Shardings all_in = in;
   all_in.resize(traced.program->inputs.size() - traced.captures.size());
   for (const Array& a : traced.captures) all_in.push_back(known_sharding(a));
-  if (auto on_lanes = compile_on_lanes(traced.program, donated, traced.captures, all_in, given, shardings))
+  // The search for a NaN needs the arguments after the call.
+  const std::vector<bool> reused = checks_nans() ? std::vector<bool>(donated.size(), false) : donated;
+  if (auto on_lanes = compile_on_lanes(traced.program, reused, traced.captures, all_in, given, shardings))
     return on_lanes;
-  return std::make_shared<OneLaneExecutable>(traced.program, donated, traced.captures, std::move(shardings));
+  return std::make_shared<OneLaneExecutable>(traced.program, reused, traced.captures, std::move(shardings));
 }
 
-void execute(Executable& executable, const Array* const* args, Array* results) { executable.run(args, results); }
+void execute(Executable& executable, const Array* const* args, Array* results) {
+  check_outside_host_call("call");
+  executable.run(args, results);
+  throw_failed_checks();
+  if (checks_nans())
+    check_nans(executable.program(), executable.arguments(args), {results, executable.results()});
+}
 size_t result_count(const Executable& executable) { return executable.results(); }
 std::string program_text(const Executable& executable) { return print(executable.program()); }
 std::string lowered_text(const Executable& executable) { return executable.lowered_text(); }
@@ -179,6 +188,7 @@ bool is_across_processes(const Array& a) {
 }  // namespace
 
 Arrays run_now(const Program& program, std::span<const Array> args) {
+  check_outside_host_call("call");
   // Arrays distributed over processes are computed in place, by all of these processes.
   const bool distributed = std::any_of(args.begin(), args.end(), is_across_processes);
   const std::shared_ptr<Executable> executable =
@@ -187,6 +197,8 @@ Arrays run_now(const Program& program, std::span<const Array> args) {
   for (const Array& a : args) pointers.push_back(&a);
   Arrays results(executable->results());
   executable->run(pointers.data(), results.data());
+  throw_failed_checks();
+  if (checks_nans()) check_nans(program, args, results);
   bool sharded = false;
   for (const Array& a : args) sharded |= a.node()->sharding.defined();
   if (sharded && !distributed) {  // results of distributed arguments already have their shardings

@@ -112,6 +112,26 @@ Array from_list(const void* values, DType stored, const Shape& shape, std::optio
   return dtype == f32 ? Array::from(array.to_vector<float>(), shape) : astype(array, dtype);
 }
 
+Array from_numbers(std::initializer_list<AnyNumbers> rows, bool is_matrix, std::optional<DType> wanted) {
+  const size_t columns = rows.begin()->size();
+  bool real = false;
+  std::vector<double> reals;
+  std::vector<int64_t> integers;
+  for (const AnyNumbers& row : rows) {
+    if (row.size() != columns) throw_uneven(columns, row.size());
+    for (const AnyNumber& number : row) {
+      real |= number.is_real;
+      reals.push_back(number.value);
+    }
+  }
+  const auto n = static_cast<int64_t>(columns);
+  const Shape shape = is_matrix ? Shape{static_cast<int64_t>(rows.size()), n} : Shape{n};
+  if (real) return from_list(reals.data(), f64, shape, wanted);
+  integers.assign(reals.begin(), reals.end());
+  const bool small = std::all_of(integers.begin(), integers.end(), [](int64_t x) { return x == static_cast<int32_t>(x); });
+  return from_list(integers.data(), i64, shape, wanted ? wanted : small ? i32 : i64);
+}
+
 void throw_uneven(size_t wanted, size_t got) {
   throw_error("array: ragged lists: one has {} elements, another {}; lists of one level must have equal lengths", got,
               wanted);

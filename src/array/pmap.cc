@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "array/flat_values.h"
 #include "array/node.h"
 #include "base/check.h"
 #include "comm/world.h"
@@ -19,7 +22,9 @@ void check_pmap_size(int64_t size, const std::string& axis) {
 
 bool pmap_crosses_lanes() { return World::current().lanes() > 1 && !tracing(); }
 
-Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::string& name) {
+namespace {
+
+Array pmap_argument(const Array& array, Axis axis, const std::string& name) {
   const bool alone = process_count() == 1;
   PartitionSpec spec;
   int64_t size = device_count();
@@ -52,15 +57,39 @@ Array pmap_argument(const Array& array, std::optional<int64_t> axis, const std::
   return make_array_from_process_local_data(sharding, array, shape);
 }
 
-Array pmap_result(const Array& array) { return process_local_data(array); }
-
-JitOptions pmap_jit_options(const PmapOptions& options) { return {.donate = options.donate}; }
-
 void pmap_donated(const Array& array) {
   Node& node = *array.node();
   if (node.kind != Node::Kind::concrete) return;
   node.kind = Node::Kind::donated;
   release_memory(node);
 }
+
+}  // namespace
+
+Arrays pmap_arguments(const PmapOptions& options, const FlatTrees& args) {
+  if (options.in_axes.size() > args.counts.size()) return args.arrays;  // vmap reports the error
+  const std::vector<Axis> axes = values_of_arguments(options.in_axes, args, "pmap: in_axes", Axis(0));
+  Arrays out;
+  for (size_t i = 0; i < axes.size(); ++i) out.push_back(pmap_argument(args.arrays[i], axes[i], options.axis_name));
+  return out;
+}
+
+Arrays pmap_results(const PmapOptions& options, const FlatTrees& results) {
+  const std::vector<Axis> axes =
+      values_of_result(options.out_axes, results, "pmap: out_axes", [](size_t, size_t) {});  // vmap has checked them
+  Arrays out;
+  for (size_t i = 0; i < axes.size(); ++i)
+    out.push_back(axes[i] ? process_local_data(results.arrays[i]) : results.arrays[i]);
+  return out;
+}
+
+void mark_pmap_donated(const PmapOptions& options, const FlatTrees& args) {
+  for (size_t i = 0, at = 0; i < args.counts.size(); ++i)
+    for (size_t k = 0; k < args.counts[i]; ++k, ++at)
+      if (std::find(options.donate.begin(), options.donate.end(), i) != options.donate.end())
+        pmap_donated(args.arrays[at]);
+}
+
+JitOptions pmap_jit_options(const PmapOptions& options) { return {.donate = options.donate}; }
 
 }  // namespace lockstep::detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "array/apply.h"
+#include "array/flat_values.h"
 #include "base/check.h"
 #include "ops/constrain.h"
 #include "ops/dims.h"
@@ -88,19 +89,24 @@ Value constrain_to_spec(Value x, const PartitionSpec& spec, const Mesh& mesh, co
 
 }  // namespace
 
-MeshScope::MeshScope(const ShardMapOptions& options) {
-  for (const std::string& axis : manual_axes(options))
-    scopes_.push_back(std::make_unique<AxisScope>(axis, options.mesh.size(axis)));
-}
-MeshScope::~MeshScope() {
-  while (!scopes_.empty()) scopes_.pop_back();  // the last first
-}
+namespace {
 
-void check_in_specs(const ShardMapOptions& options, size_t arguments) {
-  if (options.in_specs.size() != arguments)
-    throw_error("shard_map: {} in_specs for {} arguments; give one spec per argument, P() for a replicated one",
-                options.in_specs.size(), arguments);
-}
+// Brings the options' mesh axes into scope for collectives of the calling thread, until destroyed.
+class MeshScope {
+ public:
+  explicit MeshScope(const ShardMapOptions& options) {
+    for (const std::string& axis : manual_axes(options))
+      scopes_.push_back(std::make_unique<AxisScope>(axis, options.mesh.size(axis)));
+  }
+  ~MeshScope() {
+    while (!scopes_.empty()) scopes_.pop_back();  // the last first
+  }
+  MeshScope(const MeshScope&) = delete;
+  MeshScope& operator=(const MeshScope&) = delete;
+
+ private:
+  std::vector<std::unique_ptr<AxisScope>> scopes_;
+};
 
 void check_out_specs(size_t specs, size_t elements) {
   if (specs != elements)
@@ -109,6 +115,7 @@ void check_out_specs(size_t specs, size_t elements) {
         specs, elements);
 }
 
+// The type of one device's shard of an array. Throws Error when shards would be uneven.
 Type device_type(const Array& array, const ShardMapOptions& options, const PartitionSpec& spec,
                  const std::string& path) {
   const std::vector<std::string> axes = manual_axes(options);
@@ -134,6 +141,28 @@ Type device_type(const Array& array, const ShardMapOptions& options, const Parti
     type.shape[d] /= pieces;
   }
   return type;
+}
+
+}  // namespace
+
+Arrays shard_map_arrays(const ShardMapOptions& options, const FlatTrees& args, const FlatFunction& f) {
+  if (options.in_specs.size() != args.counts.size())
+    throw_error("shard_map: {} in_specs for {} arguments; give one spec per argument, P() for a replicated one",
+                options.in_specs.size(), args.counts.size());
+  const MeshScope scope(options);
+  const std::vector<PartitionSpec> in = values_of_arguments(options.in_specs, args, "shard_map: in_specs");
+  Tracing tracing("shard_map");
+  Arrays inputs;
+  for (size_t i = 0, at = 0; i < args.counts.size(); ++i)
+    for (size_t k = 0; k < args.counts[i]; ++k, ++at) {
+      const std::string& path = args.paths[at];
+      const std::string name = fmt::format("argument {}{}{}", i, path.empty() ? "" : ", ", path);
+      inputs.push_back(tracing.input(device_type(args.arrays[at], options, in[at], name), args.arrays[at]));
+    }
+  const FlatTrees result = f(inputs.data());
+  const std::vector<PartitionSpec> out =
+      values_of_result(options.out_specs, result, "shard_map: out_specs", check_out_specs);
+  return run_per_device(tracing.finish(result.arrays), args.arrays, in, out, options);
 }
 
 Arrays run_per_device(const Traced& traced, std::span<const Array> args, const std::vector<PartitionSpec>& in,

@@ -15,29 +15,11 @@
 #include "ops/control.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
+#include "ops/remat_policy.h"
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
 
 namespace lockstep::detail {
-
-void throw_tree_mismatch(const char* what, size_t wanted, size_t got) {
-  throw_error("{}: one tree has {} arrays, another {}; the trees must have the same structure", what, wanted, got);
-}
-
-std::string TreeStructure::text_of_real(double value) { return fmt::format("{}", value); }
-
-void TreeStructure::check_same(const TreeStructure& other, const char* what, const char* here, const char* there,
-                               const char* remedy) const {
-  static const std::pair<std::string, std::string> kNothing{"", "nothing"};
-  for (size_t i = 0; i < std::max(entries_.size(), other.entries_.size()); ++i) {
-    const auto& a = i < entries_.size() ? entries_[i] : kNothing;
-    const auto& b = i < other.entries_.size() ? other.entries_[i] : kNothing;
-    if (a == b) continue;
-    const std::string& where = a.first.empty() ? b.first : a.first;
-    throw_error("{}: {}{} {} and {} {}; {}", what, where.empty() ? "" : fmt::format("at {}: ", where), a.second, here,
-                b.second, there, remedy);
-  }
-}
 
 Arrays call(const ProgramPtr& program, std::span<const Array> args) {
   auto body = [&](Builder& b, const Values& in) { return b.inline_program(*program, in); };
@@ -110,71 +92,6 @@ VjpPrograms vjp_programs(const Traced& traced, std::vector<bool> wanted) {
           s.outputs};
 }
 
-VmapProgram batch_program(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force,
-                          const std::string& axis) {
-  batched.resize(traced.program->inputs.size(), false);
-  BatchedProgram b = batch(*traced.program, batched, size, force, axis);
-  return {std::make_shared<const Program>(std::move(b.program)), std::move(b.batched)};
-}
-
-void update_batch_size(int64_t& size, const Array& array, std::optional<int64_t> axis, const std::string& path) {
-  if (!axis) return;
-  const int64_t rank = array.rank(), at = *axis < 0 ? *axis + rank : *axis;
-  if (at < 0 || at >= rank)
-    throw_error("vmap: {} is {} and has no axis {}; set its in_axes to std::nullopt to share it", path,
-                to_string(array.type()), *axis);
-  const int64_t n = array.shape()[static_cast<size_t>(at)];
-  if (size >= 0 && n != size)
-    throw_error("vmap: {} is {}, {} along axis {}, but an earlier argument has {}; mapped axes must have equal extents",
-                path, to_string(array.type()), n, *axis, size);
-  size = n;
-}
-
-void check_batch_size(int64_t size) {
-  if (size < 0) throw_error("vmap: no argument is mapped; at least one entry of in_axes must be an axis");
-}
-
-void check_in_axes(size_t axes, size_t arguments) {
-  if (axes > arguments)
-    throw_error("vmap: in_axes has {} entries for {} arguments; give at most one per argument", axes, arguments);
-}
-
-Type without_axis(const Type& type, int64_t axis) {
-  Type out = type;
-  out.shape.erase(out.shape.begin() + (axis < 0 ? axis + type.rank() : axis));
-  return out;
-}
-
-Type example_type(const Type& type, std::optional<int64_t> axis, const std::string& axis_name) {
-  Type out = axis ? without_axis(type, *axis) : type;
-  if (!axis_name.empty()) out.varying = union_of(out.varying, {axis_name});
-  return out;
-}
-
-void check_shared_results(const std::vector<bool>& batched) {
-  for (size_t i = 0; i < batched.size(); ++i)
-    if (batched[i])
-      throw_error(
-          "vmap: result {} depends on the mapped arguments, but out_axes is std::nullopt; set an axis, or reduce the "
-          "result over the batch (psum over the axis name)",
-          i);
-}
-
-Array axis_to_front(const Array& x, int64_t axis) {
-  const int64_t at = axis < 0 ? axis + x.rank() : axis;
-  if (at == 0) return x;
-  return apply1("vmap", {x}, [&](Builder&, const Values& v) { return transpose(v[0], move_dim(v[0].rank(), at, 0)); });
-}
-
-Array front_to_axis(const Array& x, int64_t axis) {
-  const int64_t at = axis < 0 ? axis + x.rank() : axis;
-  if (at == 0) return x;
-  if (at < 0 || at >= x.rank())
-    throw_error("vmap: a batched result is {}, for which out_axes {} is out of range; use an axis within its rank",
-                to_string(x.type()), axis);
-  return apply1("vmap", {x}, [&](Builder&, const Values& v) { return transpose(v[0], move_dim(v[0].rank(), 0, at)); });
-}
-
 Array zeros_of(const Type& type) {
   return apply1("zeros", {}, [&](Builder& b, const Values&) {
     return is_inexact(type.dtype) ? full(b, type, 0.0) : full(b, type, int64_t{0});
@@ -203,9 +120,17 @@ std::vector<size_t> positions(size_t own, size_t first, size_t captures) {
   return out;
 }
 
-Arrays remat(const Traced& body, std::span<const Array> args) {
-  return apply("remat", with_captures(args, body), {},
-               [&](Builder& b, const Values& v) { return lockstep::remat(b, body.program, v); });
+Arrays remat(const Traced& body, std::span<const Array> args, const std::string& policy) {
+  check_remat_policy(policy);
+  return apply("remat", with_captures(args, body), {}, [&](Builder& b, const Values& v) {
+    return lockstep::remat(b, body.program, v, policy == "nothing_saveable" ? "" : policy);
+  });
+}
+
+Array checkpoint_name(const Array& x, const std::string& name) {
+  if (name.empty() || name.find(',') != name.npos)
+    throw_error("checkpoint_name: \"{}\" is not a name; use one without commas", name);
+  return apply1("checkpoint_name", {x}, [&](Builder&, const Values& v) { return lockstep::checkpoint_name(v[0], name); });
 }
 
 Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backward, std::span<const Array> args) {
@@ -278,3 +203,23 @@ Arrays custom_jvp(const Traced& body, const Traced& rule, const Arrays& args) {
 }
 
 }  // namespace lockstep::detail
+
+namespace lockstep::checkpoint_policies {
+namespace {
+
+CheckpointPolicy by_names(std::string text, const std::vector<std::string>& names) {
+  for (const std::string& name : names) text += (text.back() == ':' ? "" : ",") + name;
+  return {std::move(text)};
+}
+
+}  // namespace
+
+CheckpointPolicy save_only_these_names(const std::vector<std::string>& names) { return by_names("names:", names); }
+CheckpointPolicy save_any_names_but_these(const std::vector<std::string>& names) {
+  return by_names("names_but:", names);
+}
+CheckpointPolicy save_anything_except_these_names(const std::vector<std::string>& names) {
+  return by_names("anything_but:", names);
+}
+
+}  // namespace lockstep::checkpoint_policies

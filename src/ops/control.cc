@@ -9,7 +9,9 @@
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"
+#include "ops/remat_policy.h"
 #include "ops/shape_ops.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -27,7 +29,7 @@ ProgramPtr share(Program p) { return std::make_shared<const Program>(std::move(p
 
 // (operands..., cotangents...) -> gradients of the wanted operands.
 ProgramPtr gradient_body(const Program& body, const std::vector<bool>& wanted, const SubPrograms& passes) {
-  Program p = passes.joint(body, wanted);
+  Program p = passes.joint(without_effects(body), wanted);  // the forward computation has had them
   const size_t all = p.outputs.size();
   return share(select_outputs(std::move(p), body.outputs.size(), all));
 }
@@ -157,19 +159,23 @@ std::vector<Type> body_type(Types in, const Attrs& attrs) {
 
 Grads remat_vjp(const Vjp& v) {
   const Values args = with_cotangents(v, 0);
+  if (v.attrs.find("policy")) return spread(remat_gradients(v, args), v.wanted, 0, v.in.size());
   const Values gradients = remat(args[0].builder(), gradient_body(v.attrs.program("body"), v.wanted, v.passes), args);
   return spread(gradients, v.wanted, 0, v.in.size());
 }
 
 JvpResult remat_jvp(const Jvp& v) {
   const ProgramPtr body = tangent_body(v.attrs.program("body"), present(v.tangents), v.passes);
-  return results_and_tangents(v, remat(v.builder, body, with_tangents(v, 0)));
+  Attrs attrs = v.attrs;
+  attrs.set("body", body);
+  return results_and_tangents(v, v.builder.emit(v.op, with_tangents(v, 0), std::move(attrs)));
 }
 
 Batched remat_batch(const Batch& b) {
   BatchedProgram body = b.passes.batch(b.attrs.program("body"), b.batched, b.size, {}, b.axis);
-  Values out = remat(b.builder, share(std::move(body.program)), Values(b.in.begin(), b.in.end()));
-  return {std::move(out), body.batched};
+  Attrs attrs = b.attrs;
+  attrs.set("body", share(std::move(body.program)));
+  return {b.builder.emit(b.op, b.in, std::move(attrs)), body.batched};
 }
 
 // ---- custom_vjp
@@ -338,6 +344,7 @@ constinit const Op cond_op = {
 constinit const Op remat_op = {
     .name = "remat",
     .type = body_type,
+    .forward = remat_forward,
     .vjp = remat_vjp,
     .jvp = remat_jvp,
     .batch = remat_batch,
@@ -412,8 +419,10 @@ size_t branch_at(int32_t index, size_t branches) {
   return static_cast<size_t>(std::clamp<int64_t>(index, 0, static_cast<int64_t>(branches) - 1));
 }
 
-Values remat(Builder& b, ProgramPtr body, const Values& operands) {
-  return b.emit(remat_op, operands, {{"body", std::move(body)}});
+Values remat(Builder& b, ProgramPtr body, const Values& operands, const std::string& policy) {
+  Attrs attrs{{"body", std::move(body)}};
+  if (!policy.empty()) attrs.set("policy", policy);
+  return b.emit(remat_op, operands, std::move(attrs));
 }
 
 Values custom_vjp(Builder& b, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments,

@@ -42,8 +42,9 @@ Values choose_among(Value which, const std::vector<ProgramPtr>& branches, const 
 // The position of the branch that an index selects.
 size_t branch_at(int32_t index, size_t branches);
 
-// Runs `body` on the operands; the gradient recomputes the body.
-Values remat(Builder&, ProgramPtr body, const Values& operands);
+// Runs `body` on the operands; the gradient recomputes the body. `policy` says which of its values are stored instead
+// (ops/remat_policy.h); empty: none.
+Values remat(Builder&, ProgramPtr body, const Values& operands, const std::string& policy = "");
 
 // Runs `body` on the operands. For gradients, `forward` maps the operands to (results..., residuals...) and `backward`
 // maps (residuals..., cotangents..., operands...) to gradients of the first `arguments` operands.

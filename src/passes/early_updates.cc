@@ -5,6 +5,7 @@
 
 #include "ops/lane_ops.h"
 #include "passes/eqn_cost.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -42,7 +43,7 @@ class UpdateMover {
       for (ValueId id : eqn.out) maker_[id] = i;
       if (is_reduce_scatter(eqn) && p_.types[eqn.out[0]].bytes() >= options_.min_bytes)
         origin_[eqn.out[0]] = Origin::scatter;
-      if (eqn.op->is_collective()) continue;
+      if (is_ordered(eqn)) continue;
       Origin origin = Origin::inputs;
       for (ValueId id : eqn.in) origin = std::max(origin, origin_[id]);
       const bool cheap = is_free(eqn) || eqn.op->loop;
@@ -56,7 +57,7 @@ class UpdateMover {
 
   bool depends_on_inputs_only(size_t i) const {
     const Eqn& eqn = p_.eqns[i];
-    return !eqn.op->is_collective() && !eqn.out.empty() && origin_[eqn.out[0]] == Origin::inputs;
+    return !is_ordered(eqn) && !eqn.out.empty() && origin_[eqn.out[0]] == Origin::inputs;
   }
 
   void find_last_uses() {

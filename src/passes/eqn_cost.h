@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "program/op.h"
+#include "program/effects.h"
 
 namespace lockstep {
 
 // Views and constants cost nothing wherever they are placed.
-inline bool is_free(const Eqn& eqn) { return eqn.op->view || (eqn.in.empty() && !eqn.op->is_collective()); }
+inline bool is_free(const Eqn& eqn) { return eqn.op->view || (eqn.in.empty() && !is_ordered(eqn)); }
 
 // Results of up to this size may be kept until they are needed.
 inline constexpr int64_t kSmallBytes = 4096;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "program/effects.h"
 #include "program/op.h"
 
 namespace lockstep {
@@ -56,7 +57,7 @@ class Mover {
                          eqn.in.begin() + static_cast<std::ptrdiff_t>(k);
       if (last_use_[id] == own && !again) freed += p_.types[id].bytes();
     }
-    return !eqn.op->is_collective() && made <= std::max(freed, kSmallResults) ? std::min(at, own) : own;
+    return !is_ordered(eqn) && made <= std::max(freed, kSmallResults) ? std::min(at, own) : own;
   }
 
   // Whether a result of the program may be written over this input.

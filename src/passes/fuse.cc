@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "ops/fused.h"
 #include "passes/passes.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,7 @@ class Fuser {
       seen_.push_back(0);
       members_.push_back({static_cast<int>(i)});
       head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
-      if (!p.eqns[i].op->is_collective()) continue;
+      if (!is_ordered(p.eqns[i])) continue;
       if (collective >= 0) next_collective_[static_cast<size_t>(collective)] = static_cast<int>(i);
       previous_collective_[i] = collective;
       collective = static_cast<int>(i);

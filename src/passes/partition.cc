@@ -7,6 +7,7 @@
 #include "passes/passes.h"
 #include "passes/place.h"
 #include "passes/reshard.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -72,11 +73,23 @@ class Partitioner {
     return moved_[{id, lane_spec}] = value;
   }
 
+  // Whether the equation has an effect that a lane before this one has on the same operands.
+  bool repeats(const Eqn& eqn, const FactorAxes& sharded) const {
+    if (!has_effect(eqn)) return false;
+    std::vector<std::string> others;
+    for (const LaneAxis& axis : grid_.axes)
+      if (std::none_of(sharded.begin(), sharded.end(), [&](const auto& entry) {
+            return std::find(entry.second.begin(), entry.second.end(), axis.name) != entry.second.end();
+          }))
+        others.push_back(axis.name);
+    return position_along(grid_, others, lane_) != 0;
+  }
+
   // An op whose dimensions are never sharded runs on every lane with full operands.
   void emit_replicated(const Eqn& eqn) {
     Values in;
     for (ValueId id : eqn.in) in.push_back(get(id, LaneSpec(p_.types[id].shape.size())));
-    const Values out = b_.emit(*eqn.op, in, eqn.attrs);
+    const Values out = b_.emit(*eqn.op, in, repeats(eqn, {}) ? without_repeated_effects(eqn.attrs) : eqn.attrs);
     for (size_t k = 0; k < out.size(); ++k)
       store(eqn.out[k], out[k], {LaneSpec(out[k].shape().size()), {}, PendingReduction::none});
   }
@@ -138,7 +151,10 @@ class Partitioner {
       types.push_back(p_.types[eqn.in[t]]);
     }
     const LocalEqn local = local_eqn(*eqn.op, types, eqn.attrs, ranges(eqn, rule, axes));
-    const Values out = eqn.op->annotation ? in : b_.emit(*eqn.op, in, local.attrs);
+    const Values out =
+        eqn.op->annotation
+            ? in
+            : b_.emit(*eqn.op, in, repeats(eqn, axes) ? without_repeated_effects(local.attrs) : local.attrs);
     for (size_t k = 0; k < out.size(); ++k) {
       LaneLayout layout{lane_spec_of(rule.out[k], axes), carry.partial, carry.kind};
       for (const auto& [factor, cutting] : axes) {

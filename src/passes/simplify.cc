@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "passes/free_early.h"
 #include "passes/passes.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -53,8 +54,9 @@ Program round(const Program& p, bool merge) {
     for (const Value& v : in) h.add(v.id());
     const uint64_t key = h.value();
     const Values* seen_out = nullptr;
+    const bool ordered = is_ordered(eqn);
     for (auto [it, end] = seen.equal_range(key);
-         it != end && !seen_out && !eqn.op->is_collective() && (merge || in.empty()); ++it)
+         it != end && !seen_out && !ordered && (merge || in.empty()); ++it)
       if (it->second.op == eqn.op && it->second.in == in && it->second.attrs == eqn.attrs) seen_out = &it->second.out;
     if (seen_out) {
       for (size_t k = 0; k < seen_out->size(); ++k) map[eqn.out[k]] = (*seen_out)[k];
@@ -77,7 +79,7 @@ Program drop_dead(const Program& p) {
   for (ValueId id : p.outputs) live[id] = true;
   std::vector<bool> keep(p.eqns.size(), false);
   for (size_t i = p.eqns.size(); i-- > 0;) {
-    keep[i] = p.eqns[i].op->is_collective();
+    keep[i] = is_ordered(p.eqns[i]);
     for (ValueId id : p.eqns[i].out) keep[i] = keep[i] || live[id];
     if (keep[i])
       for (ValueId id : p.eqns[i].in) live[id] = true;

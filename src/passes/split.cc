@@ -1,6 +1,7 @@
 // Splits a joint program into a forward part, which returns outputs and residuals, and a backward part.
 #include "base/check.h"
 #include "passes/passes.h"
+#include "program/effects.h"
 
 namespace lockstep {
 
@@ -49,7 +50,7 @@ Split split(const Program& joint_program, size_t known_inputs, size_t outputs) {
   for (size_t i = outputs; i < p.outputs.size(); ++i) need(p.outputs[i]);
   for (size_t i = known_inputs; i < p.inputs.size(); ++i) in_second[p.inputs[i]] = second.input(p.types[p.inputs[i]]);
   for (const Eqn& eqn : p.eqns)
-    if (!known[eqn.out[0]] || eqn.in.empty()) second.copy(p, eqn, in_second);
+    if (!known[eqn.out[0]] || (eqn.in.empty() && !has_effect(eqn))) second.copy(p, eqn, in_second);
   Values gradients;
   for (size_t i = outputs; i < p.outputs.size(); ++i) gradients.push_back(in_second[p.outputs[i]]);
   result.known = drop_dead(first.take(known_outputs));

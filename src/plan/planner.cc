@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "passes/passes.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -96,7 +97,7 @@ void Planner::assign_inputs_and_outputs() {
 void Planner::assign_constants() {
   for (const Eqn* eqn : steps_) {
     bool all = true;
-    all &= !eqn->op->is_collective();  // collectives cannot run at compile time
+    all &= !is_ordered(*eqn);  // neither collectives nor effects happen at compile time
     for (ValueId id : eqn->in) all &= slot_[base(id)].kind == MemorySlot::constant;
     for (ValueId id : eqn->out) all &= slot_[id].kind == MemorySlot::none && bytes(id) <= kMaxConstantBytes;
     if (!all) continue;

@@ -16,8 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "lockstep/trace.h"
-#include "lockstep/tree.h"
+#include "lockstep/detail/flat_call.h"
 
 namespace lockstep {
 struct JitOptions;
@@ -101,6 +100,18 @@ struct CallVisitor : VisitorBase {
   void size(size_t n) { call_key.add(&n, sizeof n); }
 };
 
+// Runs a compiled function and hands out its results, in order. Few results live on the stack.
+class JitResults {
+ public:
+  JitResults(Executable& executable, const Array* const* args);
+  Array take() { return std::move(*next_++); }
+
+ private:
+  std::array<Array, 64> small_;
+  std::vector<Array> large_;
+  Array* next_;
+};
+
 // Not a template: the same code serves every jit function.
 class JitCache {
  public:
@@ -117,13 +128,18 @@ class JitCache {
     const void* tag = nullptr;  // identifies the C++ types of the arguments
     uint64_t runtime = 0;       // the number of the runtime that it was compiled for
     std::shared_ptr<Executable> executable;
+    std::vector<const void*> arrays;  // the addresses of the arguments' types and shardings
+    std::vector<std::pair<std::string, std::string>> structure;  // Call::structure
     void* prototype = nullptr;  // the result's tree without its arrays; owned
     void (*destroy)(void*) = nullptr;
   };
-  // The shape of the call being compiled.
+  // The call being compiled.
   struct Call {
-    std::vector<size_t> in;   // number of arrays in each argument
-    std::vector<size_t> out;  // number of arrays in each element of the result
+    FlatTrees in, out;  // the arguments and the elements of the result; its arrays are empty
+    // The containers, arrays and static values of the arguments, by the path in the call: "2, rate".
+    std::vector<std::pair<std::string, std::string>> structure;
+
+    void add_structure(size_t argument, const TreeStructure& tree);
   };
   // Refers to a callable that traces the function and fills in the entry's prototype and the Call. A
   // std::function would be instantiated again for every jit function.
@@ -151,15 +167,18 @@ class JitCache {
 
  private:
   std::shared_ptr<Executable> compile(const Traced& traced, const Array* const* arrays, const Call& call) const;
+  // Warns once when a static number of the arguments has had many values, each of which compiled a version.
+  void warn_of_static_numbers(const Entry& made);
 
   const std::unique_ptr<const JitOptions> options_;
   const SourceLine at_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_;
+  bool warned_ = false;
 };
 
 // Throws Error unless the shardings of a jit at line `at` and the constraints in its traced function all use
 // one mesh. The message names two that differ, and their lines.
-void check_one_mesh(const Traced&, const Shardings& in, const Shardings& out, const SourceLine& at);
+void check_one_mesh(const Traced&, const JitOptions& options, const SourceLine& at);
 
 }  // namespace lockstep::detail

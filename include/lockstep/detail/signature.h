@@ -1,11 +1,13 @@
 // Converts the arguments of a call to the parameter types of a function, if those are known (the function is
 // not a template). So a number passed for an Array parameter becomes an array, and one passed for an int
-// stays static. Not part of the public API.
+// stays static. Checks the function and its arguments at compile time. Not part of the public API.
 #pragma once
 
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+#include "lockstep/detail/tree_check.h"
 
 namespace lockstep::detail {
 
@@ -14,9 +16,15 @@ struct SignatureOf : std::false_type {};
 template <class R, class... P>
 struct SignatureOf<R (*)(P...)> : std::true_type {
   using Parameters = std::tuple<std::decay_t<P>...>;
+  using Result = R;
+  static constexpr bool changes_arguments =
+      ((std::is_lvalue_reference_v<P> && !std::is_const_v<std::remove_reference_t<P>>) || ...);
+  static constexpr bool is_mutable = false;
 };
 template <class R, class C, class... P>
-struct SignatureOf<R (C::*)(P...)> : SignatureOf<R (*)(P...)> {};
+struct SignatureOf<R (C::*)(P...)> : SignatureOf<R (*)(P...)> {
+  static constexpr bool is_mutable = true;
+};
 template <class R, class C, class... P>
 struct SignatureOf<R (C::*)(P...) const> : SignatureOf<R (*)(P...)> {};
 
@@ -51,20 +59,46 @@ decltype(auto) as_parameter(const A& argument) {
     return P(argument);
 }
 
+// Compiles if a call with Args fits the signature, and its parameters and result are trees.
+template <class S, class Parameters, class... Args>
+struct CallOf;
+template <class S, class... P, class... Args>
+struct CallOf<S, std::tuple<P...>, Args...> {
+  static constexpr bool right_number = sizeof...(P) == sizeof...(Args);
+  static_assert(right_number,
+                "the number of arguments does not match the function's parameters; default arguments must be passed, too");
+  static_assert(!S::is_mutable,
+                "the function is a mutable lambda: it is traced once, so changes of its captures would be lost; remove "
+                "mutable, and pass state as arguments and results");
+  static_assert(!S::changes_arguments,
+                "the function takes an argument by reference (Array&): changes of arguments would be lost; take it by "
+                "value or const reference, and return the new value");
+  static constexpr bool ok = right_number && !S::is_mutable && !S::changes_arguments && (check_tree<P> && ...) &&
+                             ResultOfFunction<std::decay_t<typename S::Result>>::ok;
+};
+// Compiles if an argument of type A converts to the parameter at this position, of type P.
+template <size_t kPosition, class P, class A>
+struct ArgumentOf {
+  static_assert(std::is_constructible_v<P, const A&>,
+                "the argument at this position does not convert to the function's parameter");
+  static constexpr bool ok = std::is_constructible_v<P, const A&>;
+};
+
 // Calls then(args...) with each argument converted to F's parameter type.
 template <class F, class Then, class... Args>
 decltype(auto) with_parameters(Then&& then, const Args&... args) {
   using Signature = CallableSignature<std::decay_t<F>>;
   if constexpr (Signature::value) {
     using Parameters = typename Signature::Parameters;
-    static_assert(std::tuple_size_v<Parameters> == sizeof...(Args),
-                  "the number of arguments does not match the function's parameters");
-    return [&]<size_t... I>(std::index_sequence<I...>)->decltype(auto) {
-      return then(as_parameter<std::tuple_element_t<I, Parameters>>(args)...);
+    if constexpr (CallOf<Signature, Parameters, Args...>::ok) {
+      return [&]<size_t... I>(std::index_sequence<I...>)->decltype(auto) {
+        if constexpr ((ArgumentOf<I, std::tuple_element_t<I, Parameters>, Args>::ok && ...))
+          return then(as_parameter<std::tuple_element_t<I, Parameters>>(args)...);
+      }
+      (std::index_sequence_for<Args...>{});
     }
-    (std::index_sequence_for<Args...>{});
   } else {
-    return then(args...);
+    if constexpr (check_function<std::decay_t<F>, Args...>()) return then(args...);
   }
 }
 

@@ -45,35 +45,4 @@ auto trace_call(const char* what, const F& f, const Args&... args) {
   return TracedCall<ResultOf<F, Args...>>{tracing.finish(leaves), std::move(result)};
 }
 
-// Expands `options` to one per array of the result. `options` holds one for the whole result, or one per
-// element of a tuple or pair. `check` throws when their number is neither.
-template <class R, class S>
-std::vector<S> for_each_result(const R& result, const std::vector<S>& options,
-                               void (*check)(size_t options, size_t elements)) {
-  std::vector<S> out;
-  if constexpr (is_tuple<R>) {
-    if (options.size() != 1) {
-      check(options.size(), std::tuple_size_v<R>);
-      [&]<size_t... I>(std::index_sequence<I...>) {
-        ((out.resize(out.size() + array_count(std::get<I>(result)), options[I])), ...);
-      }
-      (std::make_index_sequence<std::tuple_size_v<R>>{});
-      return out;
-    }
-  }
-  check(options.size(), 1);
-  out.resize(array_count(result), options[0]);
-  return out;
-}
-
-// The number of arrays in each element of a tuple or pair; for any other tree, one entry with its number of
-// arrays.
-template <class R>
-std::vector<size_t> element_counts(const R& result) {
-  if constexpr (is_tuple<R>)
-    return std::apply([](const auto&... each) { return std::vector<size_t>{array_count(each)...}; }, result);
-  else
-    return {array_count(result)};
-}
-
 }  // namespace lockstep::detail

@@ -2,48 +2,22 @@
 // public API. Pure functions, safe to call from any thread.
 #pragma once
 
-#include <array>
-#include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "lockstep/array.h"
 #include "lockstep/detail/fields.h"
-#include "lockstep/state.h"
+#include "lockstep/detail/tree_check.h"
+#include "lockstep/detail/tree_traits.h"
 
 namespace lockstep::detail {
 
-template <class T>
-inline constexpr bool is_vector = false;
-template <class T, class A>
-inline constexpr bool is_vector<std::vector<T, A>> = true;
-template <class T>
-inline constexpr bool is_std_array = false;
-template <class T, size_t N>
-inline constexpr bool is_std_array<std::array<T, N>> = true;
-template <class T>
-inline constexpr bool is_tuple = false;
-template <class... T>
-inline constexpr bool is_tuple<std::tuple<T...>> = true;
-template <class A, class B>
-inline constexpr bool is_tuple<std::pair<A, B>> = true;
-template <class T>
-inline constexpr bool is_map = false;
-template <class K, class V, class C, class A>
-inline constexpr bool is_map<std::map<K, V, C, A>> = true;
-template <class T>
-inline constexpr bool is_optional = false;
-template <class T>
-inline constexpr bool is_optional<std::optional<T>> = true;
-template <class T>
-inline constexpr bool is_static_value = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>;
-
 // The callbacks of a visitor; array(a) must be added. size(n) gets the number of elements of a container,
 // key(k) a key of a map. enter(name) and leave() surround each child. state(a) precedes array(a) for an nn::State.
+// A visitor of trees with other leaves than arrays has a type Leaf and a function leaf(x).
 struct VisitorBase {
   template <class T>
   void static_value(const T&) {}
@@ -56,11 +30,21 @@ struct VisitorBase {
   void leave() {}
 };
 
+template <class Visitor, class T>
+inline constexpr bool is_leaf_of = false;
+template <class Visitor, class T>
+requires requires { typename Visitor::Leaf; }
+inline constexpr bool is_leaf_of<Visitor, T> = std::is_same_v<typename Visitor::Leaf, T>;
+
 // Visits a tree in order. T may be const.
 template <class T, class Visitor>
 void visit_tree(T& tree, Visitor& v) {
   using U = std::remove_const_t<T>;
-  if constexpr (std::is_same_v<U, Array>) {
+  if constexpr (is_leaf_of<Visitor, U>) {
+    v.leaf(tree);
+  } else if constexpr (is_tree_leaf<U>) {
+    // of a tree that is not visited for these leaves
+  } else if constexpr (std::is_same_v<U, Array>) {
     v.array(tree);
   } else if constexpr (std::is_same_v<U, nn::State>) {
     v.state(tree);
@@ -94,7 +78,7 @@ void visit_tree(T& tree, Visitor& v) {
     v.size(tree.has_value());
     if (tree) visit_tree(*tree, v);
   } else {
-    static_assert(std::is_aggregate_v<U>, "not a tree: use Array, numbers, strings, std containers and plain structs");
+    static_assert(check_tree<U>);
     auto fields = tie_fields(tree);
     [&]<size_t... I>(std::index_sequence<I...>) {
       ((v.enter(field_name<U, I>()), visit_tree(std::get<I>(fields), v), v.leave()), ...);
@@ -103,21 +87,26 @@ void visit_tree(T& tree, Visitor& v) {
   }
 }
 
-template <class F>
+// Calls a function for every leaf. The function's type is erased, so that each tree type is compiled once, not once for
+// each function. Trees are visited as const; `call` may cast that away if the tree is not.
 struct EachArray : VisitorBase {
-  F& f;
-  explicit EachArray(F& function) : f(function) {}
-  template <class A>
-  void array(A& a) {
-    f(a);
-  }
+  void* function;
+  void (*call)(void* function, const Array& leaf);
+  EachArray(void* f, void (*c)(void*, const Array&)) : function(f), call(c) {}
+  void array(const Array& a) { call(function, a); }
 };
+
+template <class T>
+using LeafOfTree = std::conditional_t<std::is_const_v<T>, const Array, Array>;
 
 // Calls f(Array&) or f(const Array&) for every leaf, in order.
 template <class T, class F>
 void for_each_array(T& tree, F&& f) {
-  EachArray<std::remove_reference_t<F>> visitor(f);
-  visit_tree(tree, visitor);
+  using Function = std::remove_reference_t<F>;
+  EachArray visitor(const_cast<void*>(static_cast<const void*>(std::addressof(f))), [](void* function, const Array& a) {
+    (*static_cast<Function*>(function))(const_cast<LeafOfTree<T>&>(a));
+  });
+  visit_tree(std::as_const(tree), visitor);
 }
 
 // Keeps track of the path of the current child.
@@ -142,41 +131,45 @@ struct PathVisitor : VisitorBase {
   }
 };
 
-template <class F>
-struct EachPath : PathVisitor {
-  F& f;
-  explicit EachPath(F& function) : f(function) {}
-  template <class A>
-  void array(A& a) {
-    f(static_cast<const std::string&>(path), a);
-  }
+struct EachLeaf : PathVisitor {
+  void* function;
+  void (*call)(void* function, const std::string& path, const Array& leaf, bool is_state);
+  bool is_state = false;
+  EachLeaf(void* f, void (*c)(void*, const std::string&, const Array&, bool)) : function(f), call(c) {}
+  void state(const Array&) { is_state = true; }
+  void array(const Array& a) { call(function, path, a, std::exchange(is_state, false)); }
 };
 
 // Calls f(path, array) for every leaf, in order.
 template <class T, class F>
 void for_each_path(T& tree, F&& f) {
-  EachPath<std::remove_reference_t<F>> visitor(f);
-  visit_tree(tree, visitor);
+  using Function = std::remove_reference_t<F>;
+  EachLeaf visitor(const_cast<void*>(static_cast<const void*>(std::addressof(f))),
+                   [](void* function, const std::string& path, const Array& a, bool) {
+                     (*static_cast<Function*>(function))(path, const_cast<LeafOfTree<T>&>(a));
+                   });
+  visit_tree(std::as_const(tree), visitor);
 }
-
-template <class F>
-struct EachLeaf : PathVisitor {
-  F& f;
-  bool is_state = false;
-  explicit EachLeaf(F& function) : f(function) {}
-  void state(const Array&) { is_state = true; }
-  template <class A>
-  void array(A& a) {
-    f(static_cast<const std::string&>(path), a, std::exchange(is_state, false));
-  }
-};
 
 // Calls f(path, array, is_state) for every leaf, in order; is_state: the leaf is an nn::State.
 template <class T, class F>
 void for_each_leaf(T& tree, F&& f) {
-  EachLeaf<std::remove_reference_t<F>> visitor(f);
-  visit_tree(tree, visitor);
+  using Function = std::remove_reference_t<F>;
+  EachLeaf visitor(const_cast<void*>(static_cast<const void*>(std::addressof(f))),
+                   [](void* function, const std::string& path, const Array& a, bool is_state) {
+                     (*static_cast<Function*>(function))(path, const_cast<LeafOfTree<T>&>(a), is_state);
+                   });
+  visit_tree(std::as_const(tree), visitor);
 }
+
+// The leaves of type L of a tree, with their paths.
+template <class L>
+struct LeafCollector : PathVisitor {
+  using Leaf = L;
+  std::vector<std::pair<std::string, L>> leaves;
+  void leaf(const L& value) { leaves.emplace_back(path, value); }
+  void array(const Array&) {}
+};
 
 // The structure of a tree: the sizes and keys of its containers and, if `with_values`, its static values.
 class TreeStructure : public PathVisitor {
@@ -200,6 +193,10 @@ class TreeStructure : public PathVisitor {
   // layers/0: 1 element `here` and 2 elements `there`; `remedy`".
   void check_same(const TreeStructure& other, const char* what, const char* here, const char* there,
                   const char* remedy) const;
+  // A line for each entry: "layers/0/w: an array".
+  std::string to_string() const;
+  const std::vector<std::pair<std::string, std::string>>& entries() const { return entries_; }
+  bool operator==(const TreeStructure& other) const { return entries_ == other.entries_; }
 
  private:
   static std::string text_of(const std::string& value) { return '"' + value + '"'; }

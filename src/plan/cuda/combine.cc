@@ -6,6 +6,7 @@
 #include "ops/cuda/combined.h"
 #include "passes/passes.h"
 #include "program/builder.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -16,7 +17,7 @@ class Combiner {
       : p_(p), uses_(p), previous_collective_(p.eqns.size(), -1), group_of_(p.eqns.size(), -1) {
     int collective = -1;
     for (size_t i = 0; i < p.eqns.size(); ++i) {
-      if (!p.eqns[i].op->is_collective()) continue;
+      if (!is_ordered(p.eqns[i])) continue;
       previous_collective_[i] = collective;
       collective = static_cast<int>(i);
     }

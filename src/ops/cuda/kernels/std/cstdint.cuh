@@ -21,7 +21,6 @@ typedef unsigned long long uint64_t;
 #define __builtin_copysign ::copysign
 #define __builtin_copysignf ::copysignf
 #define __builtin_cos ::cos
-#define __builtin_atan2 ::atan2
 #define __builtin_cosh ::cosh
 #define __builtin_erf ::erf
 #define __builtin_erfc ::erfc

@@ -1,10 +1,11 @@
 // All functions on arrays in one header: math, creation, rearranging, reductions, linear algebra, indexing,
-// convolution, normalization, attention, 8-bit floats.
+// convolution, windows, resizing, normalization, attention, 8-bit floats.
 #pragma once
 
 #include "lockstep/attention.h"
 #include "lockstep/convolution.h"
 #include "lockstep/create.h"
+#include "lockstep/image.h"
 #include "lockstep/indexing.h"
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
@@ -12,3 +13,4 @@
 #include "lockstep/quantize.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
+#include "lockstep/windows.h"

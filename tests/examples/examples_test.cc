@@ -66,6 +66,12 @@ TEST(Examples, LinearRegressionFindsTheLine) {
   EXPECT_NEAR(number_after(r.text, "bias "), 2, 0.02);
 }
 
+TEST(Examples, DepthwiseNetworkLearnsDirections) {
+  const Outcome r = run("depthwise_cnn", "");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_GT(number_after(r.text, "accuracy "), 0.9) << r.text;  // four classes: guessing gives 0.25
+}
+
 TEST(Examples, QueryDevicesPrintsThem) {
   EXPECT_EQ(run("query_devices", "--devices 3").text,
             "# Local devices: [ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n"

@@ -97,7 +97,7 @@ std::optional<OwnConv> by_image(ConvPass pass, const ConvSpec& conv, const Kerne
 }
 
 OwnConv by_own_kernel(ConvPass pass, const ConvSpec& conv, const KernelSpec& spec, const Program* body) {
-  if (auto image = by_image(pass, conv, spec, body); image && !has_direct_conv(conv)) return *std::move(image);
+  if (auto image = by_image(pass, conv, spec, body)) return *std::move(image);
   CudaStream& lane = *spec.cuda;
   const ConvMath math = math_of(conv.dtype, lane.info());
   const bool direct = has_direct_conv(conv);

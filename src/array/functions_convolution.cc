@@ -5,8 +5,6 @@
 #include "base/check.h"
 #include "lockstep/convolution.h"
 #include "ops/conv.h"
-#include "ops/elementwise.h"
-#include "ops/pool.h"
 #include "ops/shape_ops.h"
 
 namespace lockstep {
@@ -40,15 +38,6 @@ std::array<int64_t, 4> widths_of(const Padding2d& padding, const Shape& images, 
   return widths;
 }
 
-PoolingOptions pooling(const char* what, const Array& x, const PoolOptions& options) {
-  check_images(what, x);
-  const Extent2d stride = options.stride.height == 0 ? options.window : options.stride;
-  check_positive(what, "window", options.window);
-  check_positive(what, "stride", stride);
-  const Pair window = pair_of(options.window), steps = pair_of(stride);
-  return {.window = window, .stride = steps, .pad = widths_of(options.padding, x.shape(), window, steps, {1, 1})};
-}
-
 }  // namespace
 
 Padding2d::Padding2d(std::string_view name) : kind(name == "SAME" ? Kind::same : Kind::valid) {
@@ -79,20 +68,6 @@ Array conv2d(const Array& x, const Array& w, const Conv2dOptions& options) {
                            .groups = options.groups};
   return detail::apply1("conv2d", {x, w}, [&](Builder&, const Values& v) {
     return conv2d(detail::convert(v[0], dtype), detail::convert(v[1], dtype), strict);
-  });
-}
-
-Array max_pool(const Array& x, const PoolOptions& options) {
-  const PoolingOptions strict = pooling("max_pool", x, options);
-  return detail::apply1("max_pool", {x}, [&](Builder&, const Values& v) { return max_pool(v[0], strict); });
-}
-
-Array avg_pool(const Array& x, const PoolOptions& options) {
-  const PoolingOptions strict = pooling("avg_pool", x, options);
-  return detail::apply1("avg_pool", {x}, [&](Builder&, const Values& v) {
-    const Value images = detail::to_floating(v[0]), sums = sum_pool(images, strict);
-    if (!options.count_padding) return sums / sum_pool(ones_like(images), strict);
-    return sums / static_cast<double>(strict.window[0] * strict.window[1]);
   });
 }
 

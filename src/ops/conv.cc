@@ -2,6 +2,7 @@
 #include "ops/conv.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "ops/conv_cpu.h"
 #include "ops/cuda/kernels.h"
@@ -10,6 +11,7 @@
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 #include "ops/window_attrs.h"
+#include "ops/window_rules.h"
 
 namespace lockstep {
 namespace {
@@ -106,33 +108,78 @@ std::vector<Type> filter_grad_type(Types in, const Attrs& attrs) {
   return {{in[0].dtype, w}};
 }
 
+// What an equation says about dimension d of the images: x [n, h, w, c], filters w, results y.
+SlidingWindow sliding(const ConvOptions& o, const Shape& x, const Shape& w, const Shape& y, size_t d) {
+  return {.in = x[d + 1],
+          .out = y[d + 1],
+          .span = (w[d] - 1) * o.rhs_dilation[d] + 1,
+          .stride = o.stride[d],
+          .low = o.pad[2 * d],
+          .high = o.pad[2 * d + 1],
+          .base_dilation = o.lhs_dilation[d]};
+}
+
+// The operands and the result of an equation by their role.
+struct ConvShapes {
+  const Shape &x, &w, &y;
+};
+
 // Images and channels can be sharded. With several groups the groups (factor g) are sharded, since they are
-// independent: one step along g is the channels of one group.
-Rule grouped(const Attrs& attrs, std::string_view plain, std::string_view in_groups, Types in, const Type& result) {
-  const int64_t groups = attrs.integer("groups");
-  Rule rule = parse_rule(groups <= 1 ? plain : in_groups);
-  rule.unsharded = groups <= 1 ? "hwabpq" : "hwabpqi";
-  if (groups <= 1) return rule;
-  for (const Type& t : in) rule.in_step.push_back({{'g', t.shape[3] / groups}});
-  rule.out_step.push_back({{'g', result.shape[3] / groups}});
+// independent: one step along g is the channels of one group. The rows and columns of images (factors h and w) can be
+// sharded where shards of x and y have the same boundaries.
+Rule conv_rule(const Attrs& attrs, std::string_view plain, std::string_view in_groups, Types in, const Type& result,
+               const ConvShapes& shapes, bool y_has_halo) {
+  const ConvOptions o = conv_options(attrs);
+  Rule rule = parse_rule(o.groups <= 1 ? plain : in_groups);
+  rule.unsharded = o.groups <= 1 ? "hwabpq" : "hwabpqi";
+  if (o.groups > 1) {
+    for (const Type& t : in) rule.in_step.push_back({{'g', t.shape[3] / o.groups}});
+    rule.out_step.push_back({{'g', result.shape[3] / o.groups}});
+  }
+  for (size_t d = 0; d < 2; ++d)
+    if (const SlidingWindow w = sliding(o, shapes.x, shapes.w, shapes.y, d); w.is_shardable())
+      share_factor(rule, "hw"[d], "pq"[d], w, !y_has_halo, y_has_halo);
   return rule;
 }
 
 Rule conv2d_rule(Types in, const Attrs& attrs) {
-  return grouped(attrs, "nhwc,abco->npqo", "nhwg,abig->npqg", in, conv2d_type(in, attrs)[0]);
+  const Type y = conv2d_type(in, attrs)[0];
+  return conv_rule(attrs, "nhwc,abco->npqo", "nhwg,abig->npqg", in, y, {in[0].shape, in[1].shape, y.shape}, false);
 }
 Rule input_grad_rule(Types in, const Attrs& attrs) {
-  return grouped(attrs, "npqo,abco->nhwc", "npqg,abig->nhwg", in, input_grad_type(in, attrs)[0]);
+  const Type x = input_grad_type(in, attrs)[0];
+  return conv_rule(attrs, "npqo,abco->nhwc", "npqg,abig->nhwg", in, x, {x.shape, in[1].shape, in[0].shape}, true);
 }
 Rule filter_grad_rule(Types in, const Attrs& attrs) {
-  return grouped(attrs, "nhwc,npqo->abco", "nhwg,npqg->abig", in, filter_grad_type(in, attrs)[0]);
+  const Type w = filter_grad_type(in, attrs)[0];
+  return conv_rule(attrs, "nhwc,npqo->abco", "nhwg,npqg->abig", in, w, {in[0].shape, w.shape, in[1].shape}, false);
 }
 
-Attrs local_groups(const LocalEqnContext& v) {
+Attrs local_conv(const LocalEqnContext& v, const ConvShapes& shapes, bool y_has_halo) {
   Attrs attrs = v.attrs;
   if (v.attrs.find("shape")) attrs.set("shape", v.local_out[0].shape);
   if (const auto piece = v.ranges.find('g'); piece != v.ranges.end()) attrs.set("groups", piece->second.size());
+  const ConvOptions o = conv_options(v.attrs);
+  std::array<int64_t, 4> pad = o.pad;
+  for (size_t d = 0; d < 2; ++d) {
+    const auto piece = v.ranges.find("hw"[d]);
+    if (piece == v.ranges.end()) continue;
+    const SlidingWindow w = sliding(o, shapes.x, shapes.w, shapes.y, d);
+    std::tie(pad[2 * d], pad[2 * d + 1]) =
+        y_has_halo ? padding_of_gradient(w, piece->second, v.local_out[0].shape[d + 1], v.local_in[0].shape[d + 1])
+                   : padding_of_shard(w, piece->second);
+  }
+  attrs.set("pad", to_ints(pad));
   return attrs;
+}
+Attrs local_conv2d(const LocalEqnContext& v) {
+  return local_conv(v, {v.in[0].shape, v.in[1].shape, v.out[0].shape}, false);
+}
+Attrs local_input_grad(const LocalEqnContext& v) {
+  return local_conv(v, {v.out[0].shape, v.in[1].shape, v.in[0].shape}, true);
+}
+Attrs local_filter_grad(const LocalEqnContext& v) {
+  return local_conv(v, {v.in[0].shape, v.out[0].shape, v.in[1].shape}, false);
 }
 
 // ---- gradients: each row is linear in each of its operands; its transposes are the two other rows
@@ -304,7 +351,7 @@ constinit const Op conv2d_op = {
     .vjp = conv2d_vjp,
     .batch = conv2d_batch,
     .fixed_rank = true,
-    .local = local_groups,
+    .local = local_conv2d,
     .multiply_adds = conv2d_multiply_adds,
     .with_epilogue = &conv2d_fused_op,
     .cpu = conv2d_cpu,
@@ -320,7 +367,7 @@ constinit const Op conv2d_input_grad_op = {
     .vjp = input_grad_vjp,
     .batch = input_grad_batch,
     .fixed_rank = true,
-    .local = local_groups,
+    .local = local_input_grad,
     .multiply_adds = input_grad_multiply_adds,
     .cpu = conv2d_input_grad_cpu,
     .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::input_grad>),
@@ -334,7 +381,7 @@ constinit const Op conv2d_filter_grad_op = {
     .type = filter_grad_type,
     .vjp = filter_grad_vjp,
     .batch = filter_grad_batch,
-    .local = local_groups,
+    .local = local_filter_grad,
     .multiply_adds = filter_grad_multiply_adds,
     .cpu = conv2d_filter_grad_cpu,
     .cuda = LOCKSTEP_CUDA(conv_cuda<ConvPass::filter_grad>),

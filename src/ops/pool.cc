@@ -1,6 +1,8 @@
 // The rows of pooling. Shapes: x, dx and t [n, h, w, c]; y and dy [n, oh, ow, c].
 #include "ops/pool.h"
 
+#include <tuple>
+
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/fused.h"
@@ -8,6 +10,7 @@
 #include "ops/pool_cpu.h"
 #include "ops/shape_ops.h"
 #include "ops/window_attrs.h"
+#include "ops/window_rules.h"
 
 namespace lockstep {
 namespace {
@@ -99,15 +102,69 @@ bool max_pool_grad_fused_alias(Types in, Types out, const Attrs& attrs, size_t o
   return with_body_alias(3, in, out, attrs, operand, result);
 }
 
-Rule rule(std::string_view text) {
-  Rule r = parse_rule(text);
-  r.unsharded = "hwpq";
-  return r;
+SlidingWindow sliding(const PoolingOptions& o, const Shape& x, const Shape& y, size_t d) {
+  return {.in = x[d + 1],
+          .out = y[d + 1],
+          .span = o.window[d],
+          .stride = o.stride[d],
+          .low = o.pad[2 * d],
+          .high = o.pad[2 * d + 1]};
 }
-Rule pooled_rule(Types, const Attrs&) { return rule("nhwc->npqc"); }
-Rule max_pool_grad_rule(Types, const Attrs&) { return rule("nhwc,npqc,npqc->nhwc"); }
-Rule max_pool_pick_rule(Types, const Attrs&) { return rule("nhwc,npqc,nhwc->npqc"); }
-Rule sum_pool_grad_rule(Types, const Attrs&) { return rule("npqc->nhwc"); }
+
+// Which operands of a pooling row have halos where the rows and columns of images are sharded. Windows that tile the
+// images need none.
+enum class PoolHalo : uint8_t { x, y, tiles };
+
+// Images and channels can be sharded; rows and columns of images where shards of x and y have the same boundaries.
+Rule pool_rule(std::string_view text, const Attrs& attrs, const Shape& x, const Shape& y, PoolHalo halo) {
+  Rule rule = parse_rule(text);
+  rule.unsharded = "hwpq";
+  const PoolingOptions o = pooling_options(attrs);
+  for (size_t d = 0; d < 2; ++d) {
+    const SlidingWindow w = sliding(o, x, y, d);
+    if (w.is_shardable() && (halo != PoolHalo::tiles || !w.needs_position()))
+      share_factor(rule, "hw"[d], "pq"[d], w, halo == PoolHalo::x, halo == PoolHalo::y);
+  }
+  return rule;
+}
+Rule max_pool_rule(Types in, const Attrs& attrs) {
+  return pool_rule("nhwc->npqc", attrs, in[0].shape, max_pool_type(in, attrs)[0].shape, PoolHalo::x);
+}
+Rule sum_pool_rule(Types in, const Attrs& attrs) {
+  return pool_rule("nhwc->npqc", attrs, in[0].shape, sum_pool_type(in, attrs)[0].shape, PoolHalo::x);
+}
+// The gradient of a maximum also depends on the other elements of the windows over it.
+Rule max_pool_grad_rule(Types in, const Attrs& attrs) {
+  return pool_rule("nhwc,npqc,npqc->nhwc", attrs, in[0].shape, in[1].shape, PoolHalo::tiles);
+}
+Rule max_pool_pick_rule(Types in, const Attrs& attrs) {
+  return pool_rule("nhwc,npqc,nhwc->npqc", attrs, in[0].shape, in[1].shape, PoolHalo::x);
+}
+Rule sum_pool_grad_rule(Types in, const Attrs& attrs) {
+  return pool_rule("npqc->nhwc", attrs, attrs.ints("shape"), in[0].shape, PoolHalo::y);
+}
+
+Attrs local_pool(const LocalEqnContext& v, const Shape& x, const Shape& y, PoolHalo halo) {
+  Attrs attrs = v.attrs;
+  if (v.attrs.find("shape")) attrs.set("shape", v.local_out[0].shape);
+  const PoolingOptions o = pooling_options(v.attrs);
+  std::array<int64_t, 4> pad = o.pad;
+  for (size_t d = 0; d < 2; ++d) {
+    const auto piece = v.ranges.find("hw"[d]);
+    if (piece == v.ranges.end()) continue;
+    const SlidingWindow w = sliding(o, x, y, d);
+    std::tie(pad[2 * d], pad[2 * d + 1]) =
+        halo == PoolHalo::y
+            ? padding_of_gradient(w, piece->second, v.local_out[0].shape[d + 1], v.local_in[0].shape[d + 1])
+            : padding_of_shard(w, piece->second);
+  }
+  attrs.set("pad", to_ints(pad));
+  return attrs;
+}
+Attrs local_pooled(const LocalEqnContext& v) { return local_pool(v, v.in[0].shape, v.out[0].shape, PoolHalo::x); }
+Attrs local_sum_pool_grad(const LocalEqnContext& v) {
+  return local_pool(v, v.out[0].shape, v.in[0].shape, PoolHalo::y);
+}
 
 Grads max_pool_vjp(const Vjp& v) { return {max_pool_grad(v.in[0], v.y(), v.ct(), pooling_options(v.attrs))}; }
 // The position of the maximum is locally constant in x almost everywhere, so no gradient flows through it.
@@ -128,10 +185,11 @@ PoolingOptions pooling_options(const Attrs& attrs) { return checked_pool_options
 
 constinit const Op max_pool_op = {
     .name = "max_pool",
-    .rule = pooled_rule,
+    .rule = max_pool_rule,
     .type = max_pool_type,
     .vjp = max_pool_vjp,
     .fixed_rank = true,
+    .local = local_pooled,
     .cpu = max_pool_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::max>),
 };
@@ -161,6 +219,7 @@ constinit const Op max_pool_pick_op = {
     .type = max_pool_pick_type,
     .vjp = max_pool_pick_vjp,
     .fixed_rank = true,
+    .local = local_pooled,
     .cpu = max_pool_pick_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::pick>),
 };
@@ -168,10 +227,11 @@ constinit const Op max_pool_pick_op = {
 constinit const Op sum_pool_op = {
     .name = "sum_pool",
     .linear = Linear::one,
-    .rule = pooled_rule,
+    .rule = sum_pool_rule,
     .type = sum_pool_type,
     .vjp = sum_pool_vjp,
     .fixed_rank = true,
+    .local = local_pooled,
     .cpu = sum_pool_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::sum>),
 };
@@ -183,7 +243,7 @@ constinit const Op sum_pool_grad_op = {
     .type = sum_pool_grad_type,
     .vjp = sum_pool_grad_vjp,
     .fixed_rank = true,
-    .local = with_local_shape,
+    .local = local_sum_pool_grad,
     .cpu = sum_pool_grad_cpu,
     .cuda = LOCKSTEP_CUDA(pool_cuda<PoolPass::sum_grad>),
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "ops/shape_ops.h"
 #include "passes/passes.h"
@@ -137,6 +138,19 @@ class Partitioner {
     return first->layout;
   }
 
+  // An operand with its halos along the sharded factors. The one along the second factor includes that of the first.
+  Value with_halos(Value x, ValueId id, const Rule& rule, size_t term, const FactorAxes& axes) {
+    for (size_t d = 0; d < rule.in[term].size(); ++d) {
+      const auto at = axes.find(rule.in[term][d]);
+      const Halo halo = halo_of(rule, term, rule.in[term][d]);
+      if (at == axes.end() || (halo.before == 0 && halo.after == 0)) continue;
+      Value& made = with_halo_[{x.id(), d, halo.before, halo.after}];
+      if (!made) made = resharder_.with_halo(x, d, at->second, p_.types[id].shape[d], halo);
+      x = made;
+    }
+    return x;
+  }
+
   void emit_cut(const Eqn& eqn) {
     const Rule rule = rule_of(p_, eqn);
     const FactorAxes axes = factor_axes(p_, grid_, eqn, rule, placement_.lane_specs);
@@ -148,6 +162,7 @@ class Partitioner {
       in.push_back(!carry.partial.empty() && !current.layout.partial.empty()
                        ? current.value
                        : get(eqn.in[t], lane_spec_of(rule.in[t], axes)));
+      in.back() = with_halos(in.back(), eqn.in[t], rule, t, axes);
       types.push_back(p_.types[eqn.in[t]]);
     }
     const LocalEqn local = local_eqn(*eqn.op, types, eqn.attrs, ranges(eqn, rule, axes));
@@ -185,6 +200,7 @@ class Partitioner {
   Builder b_;
   std::vector<LaneValue> values_;
   std::map<std::pair<ValueId, LaneSpec>, Value> moved_;
+  std::map<std::tuple<ValueId, size_t, int64_t, int64_t>, Value> with_halo_;
   std::vector<int> uses_;
 };
 

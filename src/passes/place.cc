@@ -26,6 +26,19 @@ bool falls_between_steps(const LaneGrid& grid, const std::vector<std::string>& a
   return true;
 }
 
+// Whether every shard of a factor is as large as the halo of its neighbors.
+bool contains_halos(const LaneGrid& grid, const std::vector<std::string>& axes, const Rule& rule, char factor,
+                    int64_t steps) {
+  for (size_t t = 0; t < rule.in_halo.size(); ++t) {
+    if (!rule.in_halo[t].contains(factor)) continue;
+    const Halo halo = halo_of(rule, t, factor);
+    const int64_t step = step_of(rule.in_step, t, factor), least = std::max<int64_t>({halo.before, halo.after, 1});
+    for (int64_t at = 0; at < lanes_along(grid, axes); ++at)
+      if (lane_range(grid, axes, steps, at).size() * step < least) return false;
+  }
+  return true;
+}
+
 class Placer {
  public:
   Placer(const Program& p, const LaneGrid& grid, const LaneConstraints& inputs, const LaneConstraints& outputs)
@@ -138,7 +151,7 @@ FactorAxes factor_axes(const Program& p, const LaneGrid& grid, const Eqn& eqn, c
     for (const Steps* side : {&rule.in_step, &rule.out_step})
       for (size_t term = 0; term < side->size(); ++term)
         if (!falls_between_steps(grid, axes, steps, step_of(*side, term, factor))) return false;
-    return true;
+    return contains_halos(grid, axes, rule, factor, steps);
   };
   const auto offer = [&](char factor, std::vector<std::string> axes, int64_t steps) {
     while (!axes.empty() && !fits(factor, axes, steps)) axes.pop_back();

@@ -27,6 +27,10 @@ class Resharder {
   // Does all pending reductions.
   Value reduce(Value x, LaneLayout& layout) const;
 
+  // `x`, this lane's shard of dimension d, whose extent is `extent` on all lanes along `axes`, between the elements of
+  // the neighbors' shards that `halo` says. The lanes at the ends have no elements on that side.
+  Value with_halo(Value x, size_t d, const std::vector<std::string>& axes, int64_t extent, Halo halo) const;
+
   LaneGroup group(const std::vector<std::string>& axes) const;
 
  private:

@@ -21,6 +21,17 @@ int64_t step_of(const Steps& steps, size_t term, char factor) {
   return at == steps[term].end() ? 1 : at->second;
 }
 
+Halo halo_of(const Rule& rule, size_t term, char factor) {
+  if (term >= rule.in_halo.size()) return {};
+  const auto at = rule.in_halo[term].find(factor);
+  return at == rule.in_halo[term].end() ? Halo() : at->second;
+}
+
+Halo halo_of_shard(const Rule& rule, size_t term, char factor, Range range, int64_t steps) {
+  const Halo halo = halo_of(rule, term, factor);
+  return {range.begin > 0 ? halo.before : 0, range.end < steps ? halo.after : 0};
+}
+
 Rule parse_rule(std::string_view text) {
   Rule rule;
   const size_t arrow = text.find("->");
@@ -133,7 +144,18 @@ LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const FactorRange
           types[t].shape[d] = range->second.size() * step_of(steps, t, terms[t][d]);
     return types;
   };
-  LocalEqn local{attrs, local_types(in, rule.in, rule.in_step), local_types(out, rule.out, rule.out_step)};
+  const auto with_halos = [&](std::vector<Type> types) {
+    for (size_t t = 0; t < types.size(); ++t)
+      for (size_t d = 0; d < types[t].shape.size(); ++d)
+        if (const auto range = ranges.find(rule.in[t][d]); range != ranges.end()) {
+          const int64_t steps = in[t].shape[d] / step_of(rule.in_step, t, range->first);
+          const Halo halo = halo_of_shard(rule, t, range->first, range->second, steps);
+          types[t].shape[d] += halo.before + halo.after;
+        }
+    return types;
+  };
+  LocalEqn local{attrs, with_halos(local_types(in, rule.in, rule.in_step)),
+                 local_types(out, rule.out, rule.out_step)};
   if (op.local) local.attrs = op.local({attrs, in, out, rule, ranges, local.in, local.out});
   const std::vector<Type> made = infer_types(op, local.in, local.attrs);
   for (size_t k = 0; k < made.size(); ++k)

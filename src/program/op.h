@@ -40,6 +40,14 @@ struct CudaTaskKind;
 // Per operand or result: how many elements of a dimension one step along its factor is, where it is not 1.
 using Steps = std::vector<std::map<char, int64_t>>;
 
+// How many elements before and after its own shard of a dimension a shard needs, as windows that slide over it do.
+struct Halo {
+  int64_t before = 0, after = 0;
+};
+// Per operand: the halo along a factor, where there is one. The shards at the ends of a dimension have none on that
+// side.
+using Halos = std::vector<std::map<char, Halo>>;
+
 // The factors of the dimensions of operands and results, one letter each. A factor missing from the results
 // is reduced.
 struct Rule {
@@ -53,10 +61,17 @@ struct Rule {
   // and 1 of the result's.
   Steps in_step = {};
   Steps out_step = {};
+  // A factor with a halo also depends on the position: it belongs in `position_dependent`. It is sharded only if every
+  // shard is as large as the halo of its neighbors. The `local` column sets the attributes for operands with their halos.
+  Halos in_halo = {};
 };
 
 // How many elements of a dimension of operand or result `term` one step along its factor is.
 int64_t step_of(const Steps& steps, size_t term, char factor);
+// The halo of operand `term` along a factor; zeros where there is none.
+Halo halo_of(const Rule& rule, size_t term, char factor);
+// That of one shard of a dimension of `steps` steps.
+Halo halo_of_shard(const Rule& rule, size_t term, char factor, Range range, int64_t steps);
 
 // The collective that completes a result if a reduced factor is sharded: none (then the rule never shards
 // reduced factors), sum, max or min.

@@ -92,7 +92,7 @@ TEST(Errors, Windows) {
   EXPECT_ERROR(conv2d(ones({1, 2, 2, 1}), ones({3, 3, 1, 1}), {.padding = "VALID"}), "conv2d: ");
   EXPECT_ERROR(conv2d(ones({1, 5, 5, 1}), ones({3, 3, 1, 1}), {.padding = "FULL"}), "FULL");
   EXPECT_ERROR(max_pool(ones({5, 5})), "max_pool: the images are [5, 5]");
-  EXPECT_ERROR(max_pool(ones({1, 2, 2, 1}), {.window = 3}), "max_pool: the window is 3");
+  EXPECT_ERROR(max_pool(ones({1, 2, 2, 1}), {.window = 3}), "max_pool: the window [3, 3] spans 3");
 }
 
 TEST(Errors, Random) {

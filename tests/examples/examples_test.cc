@@ -101,6 +101,12 @@ TEST(Examples, GaussianProcessFindsTheNoise) {
   EXPECT_LT(number_after(r.text, "error "), 0.1);
 }
 
+TEST(Examples, DepthwiseNetworkLearnsDirections) {
+  const Outcome r = run("depthwise_cnn", "");
+  EXPECT_EQ(r.code, 0) << r.text;
+  EXPECT_GT(number_after(r.text, "accuracy "), 0.9) << r.text;  // four classes: guessing gives 0.25
+}
+
 TEST(Examples, QueryDevicesPrintsThem) {
   EXPECT_EQ(run("query_devices", "--devices 3").text,
             "# Local devices: [ 3 ], [cpu(id=0), cpu(id=1), cpu(id=2)]\n"

@@ -125,6 +125,12 @@ TEST(Conv, MatchesItsDefinitionOnLargerImages) {
   expect_definition({{2, 17, 19, 16}, {3, 3, 16, 24}, {.stride = {2, 2}, .pad = {1, 1, 1, 1}}}, f32);
   expect_definition({{2, 9, 9, 32}, {3, 3, 1, 32}, {.pad = {1, 1, 1, 1}, .groups = 32}}, f32);
   expect_definition({{2, 12, 12, 24}, {1, 1, 24, 16}, {}}, f32);
+  expect_definition({{2, 9, 8, 12}, {3, 2, 6, 10}, {.stride = {2, 1}, .rhs_dilation = {1, 2}, .groups = 2}}, f32);
+  // Groups of a few channels are computed directly, in tasks of a part of an image.
+  for (DType t : {f32, f64, bf16}) {
+    expect_definition({{2, 40, 37, 70}, {3, 5, 1, 70}, {.stride = {1, 2}, .pad = {1, 1, 2, 2}, .groups = 70}}, t);
+    expect_definition({{1, 1, 900, 8}, {1, 4, 2, 16}, {.pad = {0, 0, 3, 0}, .rhs_dilation = {1, 3}, .groups = 4}}, t);
+  }
 }
 
 TEST(Conv, EmptyOperandsAreSupported) {

@@ -8,6 +8,7 @@
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/conv.h"
+#include "ops/cuda/conv_direct_text.h"
 #include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/conv_text.h"
 #include "ops/cuda/elementwise_cuda.h"
@@ -253,6 +254,33 @@ TEST(CudaRowTexts, ConvolutionsCompile) {
         if (layout.splits > 1) {
           EXPECT_FALSE(compile_quickly(conv_sum_text(layout, c.dtype), architecture).empty());
         }
+      }
+}
+
+TEST(CudaRowTexts, ConvolutionsOfSmallGroupsCompile) {
+  LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
+  ConvSpec depthwise{.batch = 4, .in = {14, 13}, .in_channels = 24, .out_channels = 24, .kernel = {3, 3},
+                     .pad_lo = {1, 1}, .pad_hi = {1, 1}, .groups = 24};
+  ConvSpec several = depthwise;
+  several.out_channels = 24;
+  several.groups = 8;
+  several.stride = {2, 1};
+  several.kernel_dilation = {1, 2};
+  ConvSpec large = depthwise;
+  large.groups = 2;
+  EXPECT_FALSE(has_direct_conv(large));
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (ConvSpec spec : {depthwise, several})
+      for (const ConvPass pass : {ConvPass::forward, ConvPass::input_grad, ConvPass::filter_grad}) {
+        if (dtype != DType::f32 && pass == ConvPass::input_grad) continue;
+        spec.dtype = dtype;
+        EXPECT_TRUE(has_direct_conv(spec));
+        EXPECT_FALSE(compile_quickly(conv_direct_text(pass, spec), "sm_80").empty());
+        const ConvLayout l = conv_direct_layout(pass, spec);
+        if (pass != ConvPass::filter_grad) continue;
+        EXPECT_GT(l.splits, 1);
+        EXPECT_GE(l.tiles_each * l.splits, 4 * conv_out(spec)[0] * conv_out(spec)[1]);
+        EXPECT_LT(l.tiles_each * (l.splits - 1), 4 * conv_out(spec)[0] * conv_out(spec)[1]);
       }
 }
 

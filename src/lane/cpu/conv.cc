@@ -4,6 +4,7 @@
 #include "base/dispatch.h"
 #include "lane/buffer.h"
 #include "lane/cpu/columns.h"
+#include "lane/cpu/conv_direct.h"
 #include "lane/cpu/gemm_tile.h"
 
 namespace lockstep {
@@ -67,6 +68,7 @@ Conv Conv::prepare(const ConvSpec& spec, const HalfKernel* kernel) {
   conv.group_out_ = spec.out_channels / spec.groups;
   conv.depth_ = spec.kernel[0] * spec.kernel[1] * conv.group_in_;
   conv.choose_tiles();
+  conv.direct_ = detail::is_direct(spec);
   const ConvSpec::Pair one{1, 1}, zero{0, 0};
   conv.columns_are_x_ =
       spec.kernel == one && spec.stride == one && spec.in_dilation == one && spec.pad_lo == zero && spec.pad_hi == zero;
@@ -367,18 +369,21 @@ void run_conv(const Conv& conv, const HalfKernel* kernel, Pool& pool, F f) {
 }
 
 void Conv::forward(Pool& pool, const void* x, const void* w, void* y, Epilogue epilogue) const {
+  if (direct_) return detail::direct_forward(spec_, out_, pool, x, w, y, epilogue);
   run_conv(*this, kernel_, pool, [&]<class T>(auto run, T) {
     run.forward(static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), epilogue);
   });
 }
 
 void Conv::input_gradient(Pool& pool, const void* dy, const void* w, void* dx) const {
+  if (direct_) return detail::direct_input_gradient(spec_, out_, pool, dy, w, dx);
   run_conv(*this, kernel_, pool, [&]<class T>(auto run, T) {
     run.input_gradient(static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
   });
 }
 
 void Conv::filter_gradient(Pool& pool, const void* x, const void* dy, void* dw) const {
+  if (direct_) return detail::direct_filter_gradient(spec_, out_, pool, x, dy, dw);
   run_conv(*this, kernel_, pool, [&]<class T>(auto run, T) {
     run.filter_gradient(static_cast<const T*>(x), static_cast<const T*>(dy), static_cast<T*>(dw));
   });

@@ -46,7 +46,7 @@ class Conv {
   static Conv prepare(const ConvSpec& spec, const HalfKernel* kernel);
 
   // Computes y[batch, out, out_channels]. The epilogue, if given, gets tiles of [pixels of all images, output channels
-  // of one group]. If y is null, only the epilogue gets the result.
+  // of one group or of all]. If y is null, only the epilogue gets the result.
   void forward(Pool& pool, const void* x, const void* w, void* y, Epilogue epilogue = {}) const;
 
   // Computes dx, the gradient with respect to x, from dy of y's shape.
@@ -76,6 +76,7 @@ class Conv {
   int64_t chunk_pixels_ =
       0;                     // output pixels summed into one partial filter gradient, a multiple of filter_tile_.pixels
   int64_t task_images_ = 1;  // images per task of the input's gradient
+  bool direct_ = false;         // computed by conv_direct.h
   bool columns_are_x_ = false;  // a window of one pixel: the columns matrix is x itself
 
   void choose_tiles();

@@ -8,6 +8,7 @@
 
 #include "lane/cuda/autotune.h"
 #include "lane/cuda/conv_cuda.h"
+#include "ops/cuda/conv_direct_text.h"
 #include "ops/cuda/conv_image_text.h"
 #include "ops/cuda/conv_text.h"
 #include "ops/cuda/elementwise_cuda.h"
@@ -99,9 +100,10 @@ OwnConv by_own_kernel(ConvPass pass, const ConvSpec& conv, const KernelSpec& spe
   if (auto image = by_image(pass, conv, spec, body)) return *std::move(image);
   CudaStream& lane = *spec.cuda;
   const ConvMath math = math_of(conv.dtype, lane.info());
-  const std::string text = conv_text(pass, conv, math);
+  const bool direct = has_direct_conv(conv);
+  const std::string text = direct ? conv_direct_text(pass, conv) : conv_text(pass, conv, math);
   return {text, [=, &lane, &spec] {
-            const ConvLayout layout = conv_layout(pass, conv, math);
+            const ConvLayout layout = direct ? conv_direct_layout(pass, conv) : conv_layout(pass, conv, math);
             const CudaFunction products = kernel_of(text, lane);
             const auto multiply = [=, &lane](const void* a, const void* b, const void* out) {
               void* arguments[] = {argument(a), argument(b), argument(out)};

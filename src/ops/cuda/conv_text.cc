@@ -10,16 +10,6 @@ namespace {
 
 constexpr int kRowWords = 16;  // of a row of a tile: its elements along the depth, two 16-bit floats a word
 
-ConvSpec::Pair out_of(const ConvSpec& s) {
-  ConvSpec::Pair out{};
-  for (size_t d = 0; d < 2; ++d) {
-    const int64_t dilated = s.in[d] == 0 ? 0 : (s.in[d] - 1) * s.in_dilation[d] + 1;
-    const int64_t room = dilated + s.pad_lo[d] + s.pad_hi[d] - (s.kernel[d] - 1) * s.kernel_dilation[d] - 1;
-    out[d] = room / s.stride[d] + 1;
-  }
-  return out;
-}
-
 // The widest loads of neighbors, of at most `most` elements.
 int64_t vector_of(int64_t channels, int64_t most) {
   int64_t v = 1;
@@ -75,9 +65,19 @@ int64_t sum_each(const ConvLayout& l) { return l.results % 2 == 0 ? 2 : 1; }
 
 }  // namespace
 
+ConvSpec::Pair conv_out(const ConvSpec& s) {
+  ConvSpec::Pair out{};
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t dilated = s.in[d] == 0 ? 0 : (s.in[d] - 1) * s.in_dilation[d] + 1;
+    const int64_t room = dilated + s.pad_lo[d] + s.pad_hi[d] - (s.kernel[d] - 1) * s.kernel_dilation[d] - 1;
+    out[d] = room / s.stride[d] + 1;
+  }
+  return out;
+}
+
 ConvLayout conv_layout(ConvPass pass, const ConvSpec& s, ConvMath math) {
   ConvLayout l;
-  const ConvSpec::Pair out = out_of(s);
+  const ConvSpec::Pair out = conv_out(s);
   const int64_t ci = s.in_channels / s.groups, co = s.out_channels / s.groups, taps = s.kernel[0] * s.kernel[1];
   const int64_t in_pixels = s.batch * s.in[0] * s.in[1], out_pixels = s.batch * out[0] * out[1];
   l.rows = pass == ConvPass::forward ? out_pixels : pass == ConvPass::input_grad ? in_pixels : taps * ci;
@@ -106,7 +106,7 @@ ConvLayout conv_layout(ConvPass pass, const ConvSpec& s, ConvMath math) {
 
 std::string conv_text(ConvPass pass, const ConvSpec& s, ConvMath math) {
   const ConvLayout l = conv_layout(pass, s, math);
-  const ConvSpec::Pair out = out_of(s);
+  const ConvSpec::Pair out = conv_out(s);
   const int64_t ci = s.in_channels / s.groups, co = s.out_channels / s.groups;
   const Operands o = operands_of(pass, ci, co);
   const int64_t most =

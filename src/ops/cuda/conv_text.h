@@ -31,6 +31,9 @@ struct ConvLayout {
   int64_t results = 0;  // elements of C, of all groups
 };
 
+// The extents of the output images.
+ConvSpec::Pair conv_out(const ConvSpec&);
+
 // REQUIRES: no operand and no result is empty.
 ConvLayout conv_layout(ConvPass, const ConvSpec&, ConvMath);
 

@@ -9,11 +9,17 @@
 
 namespace lockstep::detail {
 
+// The type that an argument has for a parameter of type T: Array for an Operand (operand.h).
+template <class T>
+struct ArgumentFor {
+  using type = T;
+};
+
 template <class F>
 struct SignatureOf : std::false_type {};
 template <class R, class... P>
 struct SignatureOf<R (*)(P...)> : std::true_type {
-  using Parameters = std::tuple<std::decay_t<P>...>;
+  using Parameters = std::tuple<typename ArgumentFor<std::decay_t<P>>::type...>;
 };
 template <class R, class C, class... P>
 struct SignatureOf<R (C::*)(P...)> : SignatureOf<R (*)(P...)> {};

@@ -149,6 +149,8 @@ function(lockstep_folder name)
   endif()
   lockstep_precompile(${target} ${group} ${precompiled})
   lockstep_unity(${target} ${batch})
+  # Errors name the line of the user's program, so lines of the library must be recognizable (base/source_line.cc).
+  target_compile_options(${target} PRIVATE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/src=lockstep:src)
   # False positives of g++ 12 and 13 for concatenated strings and copies of short vectors.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow>)
   set_property(GLOBAL APPEND PROPERTY lockstep_folders ${name})

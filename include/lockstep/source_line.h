@@ -20,4 +20,26 @@ struct SourceLine {
 // "train.cc:31", without folders.
 std::string to_string(const SourceLine&);
 
+namespace detail {
+
+// While it exists, errors of this thread name the line, unless a later one exists. Lines of the library itself and empty
+// ones are passed over. Destroyed in reverse order of construction, as temporaries and local variables are.
+class CallerLine {
+ public:
+  explicit CallerLine(SourceLine at) : at_(at), outer_(innermost_) { innermost_ = this; }
+  ~CallerLine() { innermost_ = outer_; }
+  CallerLine(const CallerLine&) = delete;
+  CallerLine& operator=(const CallerLine&) = delete;
+
+  // The line of the user's program that this thread is in; its file is empty if that is unknown.
+  static SourceLine current();
+
+ private:
+  const SourceLine at_;
+  const CallerLine* const outer_;
+  static thread_local constinit inline const CallerLine* innermost_ = nullptr;
+};
+
+}  // namespace detail
+
 }  // namespace lockstep

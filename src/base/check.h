@@ -7,10 +7,15 @@
 
 namespace lockstep {
 
-// Throws Error with a formatted message.
+namespace detail {
+// The message, after the line of the user's program if that is known: "train.cc:31: add: ...".
+std::string with_caller_line(std::string message);
+}  // namespace detail
+
+// Throws Error with a formatted message, which names the line of the user's program if that is known.
 template <class... Args>
 [[noreturn]] void throw_error(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(fmt::format(format, std::forward<Args>(args)...));
+  throw Error(detail::with_caller_line(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 namespace detail {

@@ -50,6 +50,7 @@ class Differentiation {
 
   void copy_forward() {
     for (const Eqn& eqn : p_.eqns) {
+      const detail::CallerLine line(eqn.at);
       Step step{&eqn, {}, {}, {}, {}};
       bool any = false;
       for (ValueId id : eqn.in) {
@@ -92,6 +93,7 @@ class Differentiation {
         any |= static_cast<bool>(ct_[id]);
       }
       if (!any) continue;
+      const detail::CallerLine line(eqn.at);
       const Grads grads =
           eqn.op->vjp({eqn.attrs, step->in, step->out, cts, step->residuals, step->wanted, kSubPrograms});
       LOCKSTEP_CHECK(grads.size() == eqn.in.size(), "{}: {} gradients for {} operands", eqn.op->name, grads.size(),

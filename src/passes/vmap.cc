@@ -63,6 +63,7 @@ class ProgramBatcher {
   }
 
   void add(const Eqn& eqn) {
+    const detail::CallerLine line(eqn.at);
     Values in;
     std::vector<bool> which;
     bool any = false;

@@ -16,7 +16,7 @@ Value Builder::input(Type type) {
 }
 
 Values Builder::emit_typed(const Op& op, std::span<const Value> in, Attrs attrs, Types out) {
-  Eqn eqn{&op, std::move(attrs), {}, {}};
+  Eqn eqn{&op, std::move(attrs), {}, {}, detail::CallerLine::current()};
   eqn.in.reserve(in.size());
   for (const Value& v : in) {
     LOCKSTEP_CHECK(v && &v.builder() == this, "{}: an operand belongs to another builder", op.name);
@@ -41,6 +41,7 @@ void Builder::copy(const Program& from, const Eqn& eqn, Values& map) {
   in.reserve(eqn.in.size());
   for (ValueId id : eqn.in) in.push_back(map[id]);
   for (ValueId id : eqn.out) types.push_back(from.types[id]);
+  const detail::CallerLine line(eqn.at);
   const Values out = emit_typed(*eqn.op, in, eqn.attrs, types);
   for (size_t i = 0; i < out.size(); ++i) map[eqn.out[i]] = out[i];
 }

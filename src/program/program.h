@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/shape.h"
+#include "lockstep/source_line.h"
 #include "program/attrs.h"
 
 namespace lockstep {
@@ -23,8 +24,12 @@ struct Eqn {
   Attrs attrs;
   std::vector<ValueId> in;
   std::vector<ValueId> out;
+  SourceLine at = {};  // of the user's program, for messages; its file is empty if unknown
 
-  bool operator==(const Eqn&) const = default;
+  // Equations are equal wherever they come from.
+  bool operator==(const Eqn& other) const {
+    return op == other.op && attrs == other.attrs && in == other.in && out == other.out;
+  }
 };
 
 struct Program {

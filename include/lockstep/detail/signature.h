@@ -11,11 +11,17 @@
 
 namespace lockstep::detail {
 
+// The type that an argument has for a parameter of type T: Array for an Operand (operand.h).
+template <class T>
+struct ArgumentFor {
+  using type = T;
+};
+
 template <class F>
 struct SignatureOf : std::false_type {};
 template <class R, class... P>
 struct SignatureOf<R (*)(P...)> : std::true_type {
-  using Parameters = std::tuple<std::decay_t<P>...>;
+  using Parameters = std::tuple<typename ArgumentFor<std::decay_t<P>>::type...>;
   using Result = R;
   static constexpr bool changes_arguments =
       ((std::is_lvalue_reference_v<P> && !std::is_const_v<std::remove_reference_t<P>>) || ...);

@@ -33,10 +33,6 @@ Array identity(int64_t n, DType dtype = f32);
 Array tri(int64_t rows, std::optional<int64_t> columns = {}, int64_t k = 0, DType dtype = f32);
 // Column j is x to the power columns - 1 - j, or j if `increasing`.
 Array vander(const Array& x, std::optional<int64_t> columns = {}, bool increasing = false);
-// The row and column numbers of the elements that tril(), triu() and diag() keep.
-std::pair<Array, Array> tril_indices(int64_t rows, int64_t k = 0, std::optional<int64_t> columns = {});
-std::pair<Array, Array> triu_indices(int64_t rows, int64_t k = 0, std::optional<int64_t> columns = {});
-std::vector<Array> diag_indices(int64_t n, int64_t rank = 2);
 
 // ---- Products.
 

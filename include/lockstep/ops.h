@@ -3,6 +3,7 @@
 // convolution, windows, resizing, normalization, attention, 8-bit floats.
 #pragma once
 
+#include "lockstep/activations.h"
 #include "lockstep/arrange.h"
 #include "lockstep/attention.h"
 #include "lockstep/convolution.h"

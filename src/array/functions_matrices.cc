@@ -27,20 +27,6 @@ Array on_diagonal(int64_t rows, int64_t columns, int64_t k) {
   return column_numbers(columns) - row_numbers(rows) == k;
 }
 
-// The numbers of the rows and columns of a matrix where `keep(row, column)`.
-template <class F>
-std::pair<Array, Array> places_where(int64_t rows, int64_t columns, const F& keep) {
-  std::vector<int32_t> row, column;
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) {
-      if (!keep(i, j)) continue;
-      row.push_back(static_cast<int32_t>(i));
-      column.push_back(static_cast<int32_t>(j));
-    }
-  const auto n = static_cast<int64_t>(row.size());
-  return {Array::from(std::move(row), {n}), Array::from(std::move(column), {n})};
-}
-
 void check_count(const char* what, int64_t n) {
   if (n < 0) throw_error("{}: {} elements requested; the number must not be negative", what, n);
 }
@@ -107,17 +93,6 @@ Array vander(const Array& x, std::optional<int64_t> columns, bool increasing) {
   const Array rest = broadcast_to(expand_dims(x, 1), {x.size(), n - 1});
   const Array powers = astype(cumprod(concatenate({ones_column, rest}, 1), 1), x.dtype());
   return increasing ? powers : flip(powers, 1);
-}
-
-std::pair<Array, Array> tril_indices(int64_t rows, int64_t k, std::optional<int64_t> columns) {
-  return places_where(rows, columns.value_or(rows), [k](int64_t i, int64_t j) { return j - i <= k; });
-}
-std::pair<Array, Array> triu_indices(int64_t rows, int64_t k, std::optional<int64_t> columns) {
-  return places_where(rows, columns.value_or(rows), [k](int64_t i, int64_t j) { return j - i >= k; });
-}
-std::vector<Array> diag_indices(int64_t n, int64_t rank) {
-  check_count("diag_indices", n);
-  return std::vector<Array>(static_cast<size_t>(std::max<int64_t>(rank, 0)), arange(n));
 }
 
 Array kron(const Array& a, const Array& b) {

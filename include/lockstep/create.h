@@ -29,6 +29,7 @@ Array full_like(const Array& x, const Array& value, std::optional<DType> dtype =
 // Ones on the main diagonal, zeros elsewhere.
 Array eye(int64_t n, DType dtype = f32);
 Array eye(int64_t rows, int64_t columns, DType dtype = f32);
+Array eye(int64_t rows, int64_t columns, int64_t k, DType dtype = f32);  // ones on the k-th diagonal
 
 namespace detail {
 Array arange_integers(int64_t start, int64_t stop, int64_t step);

@@ -53,6 +53,11 @@ Array repeat(const Array& x, int64_t times, int64_t axis);
 // Adds widths[d] = {before, after} copies of `value` at the ends of dimension d. Negative widths remove
 // elements.
 Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, const Array& value = 0);
+// jax.lax.pad: also puts `between` elements between neighbours; negative `before` and `after` cut elements off.
+struct PadConfig {
+  int64_t before = 0, after = 0, between = 0;
+};
+Array pad_general(const Array& x, const Array& value, const std::vector<PadConfig>& config);
 // Reverses the order of elements along the axes.
 Array flip(const Array& x, const Axes& axes = {});
 // Shifts elements by `shift` positions along an axis; elements shifted past the end reappear at the front.

@@ -69,12 +69,14 @@ Array full_like(const Array& x, const Array& value, std::optional<DType> dtype) 
 
 Array eye(int64_t n, DType dtype) { return eye(n, n, dtype); }
 
-Array eye(int64_t rows, int64_t columns, DType dtype) {
+Array eye(int64_t rows, int64_t columns, DType dtype) { return eye(rows, columns, 0, dtype); }
+
+Array eye(int64_t rows, int64_t columns, int64_t k, DType dtype) {
   check_extent("eye", rows);
   check_extent("eye", columns);
   return apply1("eye", {}, [&](Builder& b, const Values&) {
     const Type index{i32, {rows, columns}};
-    return detail::convert(eq(iota(b, index, 0), iota(b, index, 1)), dtype);
+    return detail::convert(eq(iota(b, index, 0) + static_cast<double>(k), iota(b, index, 1)), dtype);
   });
 }
 

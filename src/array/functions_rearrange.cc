@@ -265,17 +265,24 @@ Array repeat(const Array& x, int64_t times, int64_t axis) {
 }
 
 Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, const Array& value) {
-  if (static_cast<int64_t>(widths.size()) != x.rank())
-    throw_error("pad: {} widths for {}; pass {{before, after}} for each of its {} dimensions", widths.size(),
+  std::vector<PadConfig> config;
+  for (const auto& [before, after] : widths) config.push_back({before, after});
+  return pad_general(x, value, config);
+}
+
+Array pad_general(const Array& x, const Array& value, const std::vector<PadConfig>& config) {
+  if (static_cast<int64_t>(config.size()) != x.rank())
+    throw_error("pad: {} widths for {}; pass {{before, after}} for each of its {} dimensions", config.size(),
                 to_string(x.shape()), x.rank());
   if (value.rank() != 0) throw_error("pad: the value is {}; it must be a scalar", to_string(value.type()));
-  Dims lo, hi;
-  for (const auto& [before, after] : widths) {
-    lo.push_back(before);
-    hi.push_back(after);
+  Dims lo, hi, between;
+  for (const PadConfig& each : config) {
+    lo.push_back(each.before);
+    hi.push_back(each.after);
+    between.push_back(each.between);
   }
   return apply1("pad", {x, value}, [&](Builder&, const Values& v) {
-    return pad(v[0], detail::convert(v[1], v[0].dtype()), lo, hi, Dims(lo.size(), 0));
+    return pad(v[0], detail::convert(v[1], v[0].dtype()), lo, hi, between);
   });
 }
 

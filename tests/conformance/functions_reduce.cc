@@ -1,0 +1,73 @@
+// Reductions, cumulative functions, sorting, statistics.
+#include "conformance/suite.h"
+
+namespace lockstep::conformance {
+
+// clang-format off
+Functions reduce_functions() {
+  return {
+      FUNCTION("jnp.sum", sum(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.prod", prod(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.mean", mean(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.max", max(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.min", min(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.any", any(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.all", all(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.var", var(x, axes, {.keepdims = keepdims, .ddof = ddof})),
+      FUNCTION("jnp.std", standard_deviation(x, axes, {.keepdims = keepdims, .ddof = ddof})),
+      FUNCTION("jnp.ptp", ptp(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.count_nonzero", count_nonzero(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.nansum", nansum(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.nanprod", nanprod(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.nanmean", nanmean(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.nanvar", nanvar(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.nanstd", nanstd(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.nanmax", nanmax(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.nanmin", nanmin(x, axes, {.keepdims = keepdims})),
+      FUNCTION("scipy.special.logsumexp", logsumexp(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jax.nn.softmax", softmax(x, axis)),
+      FUNCTION("jax.nn.log_softmax", log_softmax(x, axis)),
+      FUNCTION("jax.nn.standardize", standardize(x, axis)),
+      FUNCTION("jnp.argmax", argmax(x, maybe_axis)),
+      FUNCTION("jnp.argmin", argmin(x, maybe_axis)),
+      FUNCTION("jnp.nanargmax", nanargmax(x, maybe_axis)),
+      FUNCTION("jnp.nanargmin", nanargmin(x, maybe_axis)),
+      FUNCTION("jnp.cumsum", cumsum(x, axis)),
+      FUNCTION("jnp.cumprod", cumprod(x, axis)),
+      FUNCTION("lax.cumsum", cumsum(x, axis, reverse)),
+      FUNCTION("lax.cumprod", cumprod(x, axis, reverse)),
+      FUNCTION("lax.cummax", cummax(x, axis, reverse)),
+      FUNCTION("lax.cummin", cummin(x, axis, reverse)),
+      FUNCTION("lax.cumlogsumexp", cumlogsumexp(x, axis, reverse)),
+      FUNCTION("jnp.nancumsum", nancumsum(x, axis)),
+      FUNCTION("jnp.nancumprod", nancumprod(x, axis)),
+      FUNCTION("jnp.diff", diff(x, axis, {.n = n})),
+      FUNCTION("jnp.sort", sort(x, axis, descending)),
+      FUNCTION("jnp.argsort", argsort(x, axis, descending)),
+      FUNCTION("jnp.lexsort", lexsort({x, y})),
+      FUNCTION("jnp.partition at k", at(partition(x, k), k)),
+      FUNCTION("lax.top_k", top_k(x, k)),
+      FUNCTION("jnp.searchsorted", searchsorted(x, y, side == "right" ? Side::right : Side::left)),
+      FUNCTION("jnp.digitize", digitize(x, y)),
+      FUNCTION("jnp.median", median(x, axes, {.keepdims = keepdims})),
+      FUNCTION("jnp.quantile", quantile(x, q, axes, {.method = method})),
+      FUNCTION("jnp.percentile", percentile(x, q, axes)),
+      FUNCTION("jnp.nanmedian", nanmedian(x, axes)),
+      FUNCTION("jnp.nanquantile", nanquantile(x, q, axes)),
+      FUNCTION("jnp.average", average(x, axes, y)),
+      FUNCTION("jnp.cov", cov(x)),
+      FUNCTION("jnp.corrcoef", corrcoef(x)),
+      FUNCTION("jnp.interp", interp(x, y, z)),
+      FUNCTION("jnp.histogram", histogram(x, bins)),
+      FUNCTION("jnp.trapezoid", trapezoid(y, dx)),
+      FUNCTION("jnp.bincount", bincount(x, {.length = length})),
+      FUNCTION("jnp.bincount weights", bincount(x, {.weights = y, .length = length})),
+      FUNCTION("jax.ops.segment_sum", segment_sum(x, y, num_segments)),
+      FUNCTION("jax.ops.segment_prod", segment_prod(x, y, num_segments)),
+      FUNCTION("jax.ops.segment_max", segment_max(x, y, num_segments)),
+      FUNCTION("jax.ops.segment_min", segment_min(x, y, num_segments)),
+  };
+}
+// clang-format on
+
+}  // namespace lockstep::conformance

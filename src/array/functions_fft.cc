@@ -165,17 +165,19 @@ Array frequencies(const char* what, int64_t n, double d, int64_t first, int64_t 
   check_length(what, n);
   if (d == 0) throw_error("{}: the distance of samples is 0; give another", what);
   std::vector<float> out;
-  for (int64_t k = 0; k < last; ++k) out.push_back(static_cast<float>(static_cast<double>(k) / (static_cast<double>(n) * d)));
-  for (int64_t k = first; k < 0; ++k) out.push_back(static_cast<float>(static_cast<double>(k) / (static_cast<double>(n) * d)));
+  for (int64_t k = 0; k < last; ++k)
+    out.push_back(static_cast<float>(static_cast<double>(k) / (static_cast<double>(n) * d)));
+  for (int64_t k = first; k < 0; ++k)
+    out.push_back(static_cast<float>(static_cast<double>(k) / (static_cast<double>(n) * d)));
   const Shape shape{std::ssize(out)};
   return Array::from(std::move(out), shape);
 }
 
 }  // namespace
 
-#define LOCKSTEP_ONE_AXIS(name)                                             \
-  Array name(const Array& x, Length n, int64_t axis, Norm norm) {           \
-    return along_one("fft::" #name, Kind::name, x, n, axis, norm);          \
+#define LOCKSTEP_ONE_AXIS(name)                                    \
+  Array name(const Array& x, Length n, int64_t axis, Norm norm) {  \
+    return along_one("fft::" #name, Kind::name, x, n, axis, norm); \
   }
 LOCKSTEP_ONE_AXIS(fft)
 LOCKSTEP_ONE_AXIS(ifft)
@@ -190,12 +192,12 @@ Array ihfft(const Array& x, Length n, int64_t axis, Norm norm) {
   return lockstep::conj(along_one("fft::ihfft", Kind::rfft, x, n, axis, exchanged(norm)));
 }
 
-#define LOCKSTEP_MANY_AXES(name, kind)                                                              \
-  Array name##2(const Array& x, const Lengths& s, const Shape& axes, Norm norm) {                   \
-    return along_many("fft::" #name "2", Kind::kind, x, s, axes, norm);                             \
-  }                                                                                                 \
-  Array name##n(const Array& x, const Lengths& s, const TransformedAxes& axes, Norm norm) {         \
-    return along_many("fft::" #name "n", Kind::kind, x, s, axes, norm);                             \
+#define LOCKSTEP_MANY_AXES(name, kind)                                                      \
+  Array name##2(const Array& x, const Lengths& s, const Shape& axes, Norm norm) {           \
+    return along_many("fft::" #name "2", Kind::kind, x, s, axes, norm);                     \
+  }                                                                                         \
+  Array name##n(const Array& x, const Lengths& s, const TransformedAxes& axes, Norm norm) { \
+    return along_many("fft::" #name "n", Kind::kind, x, s, axes, norm);                     \
   }
 LOCKSTEP_MANY_AXES(fft, fft)
 LOCKSTEP_MANY_AXES(ifft, ifft)

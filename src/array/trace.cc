@@ -48,8 +48,7 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
     if (node.type->dtype == DType::c64 && node.imaginary != 0)
       throw_error("{}: the number {} + {}i is not a {}; use its real part, or a complex type", what_, node.real,
                   node.imaginary, name(literal_dtype));
-    if (is_inexact(literal_dtype))
-      return full(builder_, type, is_real ? node.real : static_cast<double>(node.integer));
+    if (is_inexact(literal_dtype)) return full(builder_, type, is_real ? node.real : static_cast<double>(node.integer));
     return full(builder_, type,
                 is_real ? checked_integer(what_, node.real, literal_dtype)
                         : checked_integer(what_, node.integer, literal_dtype));

@@ -62,7 +62,8 @@ decltype(auto) with_stored_dtype(DType dtype, F&& f) {
 
 // Whether T is std::complex of float or double.
 template <class T>
-inline constexpr bool is_complex_type = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
+inline constexpr bool is_complex_type =
+    std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>;
 // Whether T is an integer whose products are computed in i32 (i8, i16, u16) or i64 (u64).
 template <class T>
 inline constexpr bool is_converted_integer = std::is_same_v<T, int8_t> || std::is_same_v<T, int16_t> ||

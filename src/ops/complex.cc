@@ -23,7 +23,8 @@ std::vector<Type> complex_type(Types in, const Attrs&) {
 template <const Op& op>
 std::vector<Type> part_type(Types in, const Attrs&) {
   if (in.size() != 1) throw_error("{}: takes 1 operand and got {}", op.name, in.size());
-  if (!is_complex(in[0].dtype)) throw_error("{}: the operand {} is not complex; use it as it is", op.name, to_string(in[0]));
+  if (!is_complex(in[0].dtype))
+    throw_error("{}: the operand {} is not complex; use it as it is", op.name, to_string(in[0]));
   return {Type{real_of(in[0].dtype), in[0].shape}};
 }
 

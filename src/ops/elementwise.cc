@@ -364,9 +364,7 @@ Grads cast_vjp(const Vjp& v) {
   return {cast(v.ct(), v.in[0].dtype())};
 }
 
-Loop cast_loop(std::span<const DType> in, DType out) {
-  return loops().convert(in[0], out);
-}
+Loop cast_loop(std::span<const DType> in, DType out) { return loops().convert(in[0], out); }
 
 std::vector<Type> bitcast_type(Types in, const Attrs& attrs) {
   check_count(bitcast_op, in, 1);
@@ -385,7 +383,8 @@ Loop bitcast_loop(std::span<const DType> in, DType) { return loops().copy(in[0])
 
 Value select(Value predicate, Value a, Value b) { return emit(select_op, {predicate, a, b}); }
 Value cast(Value x, DType dtype) {
-  if (is_complex(x.dtype()) != is_complex(dtype)) return is_complex(dtype) ? to_complex(x, dtype) : from_complex(x, dtype);
+  if (is_complex(x.dtype()) != is_complex(dtype))
+    return is_complex(dtype) ? to_complex(x, dtype) : from_complex(x, dtype);
   return emit(cast_op, {x}, {{"dtype", dtype}});
 }
 Value bitcast(Value x, DType dtype) { return emit(bitcast_op, {x}, {{"dtype", dtype}}); }

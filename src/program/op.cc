@@ -76,8 +76,8 @@ void check_complex(const Op& op, Types in) {
   if (op.takes_complex || op.takes_float8 || op.view) return;
   for (size_t i = 0; i < in.size(); ++i)
     if (is_complex(in[i].dtype))
-      throw_error("{}: operand {} is {}; the op takes no complex numbers: use real(), imag() or abs() of it", op.name, i,
-                  to_string(in[i]));
+      throw_error("{}: operand {} is {}; the op takes no complex numbers: use real(), imag() or abs() of it", op.name,
+                  i, to_string(in[i]));
 }
 
 std::vector<Type> types_by_row(const Op& op, Types in, const Attrs& attrs) {

@@ -26,21 +26,21 @@ struct DTypeName {
 };
 // The format has no c128.
 constexpr std::array<DTypeName, kDTypeCount - 1> kNames = {{{DType::boolean, "BOOL"},
-                                                        {DType::u8, "U8"},
-                                                        {DType::u16, "U16"},
-                                                        {DType::u64, "U64"},
-                                                        {DType::i8, "I8"},
-                                                        {DType::i16, "I16"},
-                                                        {DType::i32, "I32"},
-                                                        {DType::i64, "I64"},
-                                                        {DType::u32, "U32"},
-                                                        {DType::f8_e4m3, "F8_E4M3"},
-                                                        {DType::f8_e5m2, "F8_E5M2"},
-                                                        {DType::bf16, "BF16"},
-                                                        {DType::f16, "F16"},
-                                                        {DType::f32, "F32"},
-                                                        {DType::f64, "F64"},
-                                                        {DType::c64, "C64"}}};
+                                                            {DType::u8, "U8"},
+                                                            {DType::u16, "U16"},
+                                                            {DType::u64, "U64"},
+                                                            {DType::i8, "I8"},
+                                                            {DType::i16, "I16"},
+                                                            {DType::i32, "I32"},
+                                                            {DType::i64, "I64"},
+                                                            {DType::u32, "U32"},
+                                                            {DType::f8_e4m3, "F8_E4M3"},
+                                                            {DType::f8_e5m2, "F8_E5M2"},
+                                                            {DType::bf16, "BF16"},
+                                                            {DType::f16, "F16"},
+                                                            {DType::f32, "F32"},
+                                                            {DType::f64, "F64"},
+                                                            {DType::c64, "C64"}}};
 
 [[noreturn]] void throw_invalid_file(const std::string& path, const std::string& fact) {
   throw_error("safetensors: {} {}; the file is damaged or not a safetensors file", path, fact);
@@ -118,7 +118,8 @@ void check_layout(const std::vector<SafetensorsEntry>& tensors, int64_t data_byt
 std::string_view safetensors_name(DType dtype) {
   for (const DTypeName& each : kNames)
     if (each.dtype == dtype) return each.text;
-  throw_error("safetensors: the format has no element type for {}; save real() and imag(), or cast it to c64", name(dtype));
+  throw_error("safetensors: the format has no element type for {}; save real() and imag(), or cast it to c64",
+              name(dtype));
 }
 
 std::vector<size_t> safetensors_order(std::span<const Type> types) {

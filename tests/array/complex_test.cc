@@ -97,7 +97,7 @@ TEST(Complex, ReductionsAndProducts) {
   expect_complex(sum(a), {kA[0] + kA[1] + kA[2]});
   expect_complex(mean(a), {(kA[0] + kA[1] + kA[2]) / 3.0});
   expect_complex(prod(a), {kA[0] * kA[1] * kA[2]});
-  expect_complex(cumsum(a), {kA[0], kA[0] + kA[1], kA[0] + kA[1] + kA[2]});
+  expect_complex(cumsum(a, 0), {kA[0], kA[0] + kA[1], kA[0] + kA[1] + kA[2]});
   EXPECT_NEAR(var(values_of({{1, 1}, {-1, -1}})).item<double>(), 2, 1e-12);
   expect_complex(dot(a, b), {kA[0] * kB[0] + kA[1] * kB[1] + kA[2] * kB[2]});
   const Array m = reshape(values_of({{1, 1}, 2, {0, 3}, {1, -1}}), {2, 2});
@@ -128,7 +128,8 @@ TEST(Complex, GradientsAreConjugate) {
   expect_complex(grad([](const Array& x) { return real(sum(exp(x))); })(z), {std::exp(C(1, 2)), std::exp(C(-3, 0.5))});
   // A real argument has a real gradient.
   const Array t = array({0.5}, f64);
-  EXPECT_NEAR(grad([](const Array& x) { return sum(real(exp(x * C(0, 1)))); })(t).item<double>(), -std::sin(0.5), 1e-12);
+  EXPECT_NEAR(grad([](const Array& x) { return sum(real(exp(x * C(0, 1)))); })(t).item<double>(), -std::sin(0.5),
+              1e-12);
   expect_complex(grad([](const Array& x) { return sum(abs(x)); })(values_of({{3, 4}, 0})), {{0.6, -0.8}, 0});
   // A holomorphic function, by its pullback.
   const auto [y, pullback] = vjp([](const Array& x) { return sin(x); }, z);

@@ -87,7 +87,8 @@ TEST(Fft, LongTransformsFindFrequencies) {
                           2 * std::numbers::pi * static_cast<double>(f * k % n) / static_cast<double>(n));
       x.push_back(sum);
     }
-    for (const int64_t f : {3, 17, 4000}) wanted[static_cast<size_t>(f)] = static_cast<double>(n) / static_cast<double>(f);
+    for (const int64_t f : {3, 17, 4000})
+      wanted[static_cast<size_t>(f)] = static_cast<double>(n) / static_cast<double>(f);
     expect_near(fft::fft(array_of(x)), wanted, 1e-12);
     expect_near(fft::fft(astype(array_of(x), c64)), wanted, 1e-5);
   }
@@ -155,7 +156,8 @@ TEST(Fft, GradientsVmapAndJit) {
   const Array g = grad(smooth)(x);
   const double step = 1e-6;
   for (int64_t i = 0; i < 5; ++i) {
-    const Array up = scatter_add(x, array({i}), array({step}, f64)), down = scatter_add(x, array({i}), array({-step}, f64));
+    const Array up = scatter_add(x, array({i}), array({step}, f64)),
+                down = scatter_add(x, array({i}), array({-step}, f64));
     EXPECT_NEAR(at(g, i).item<double>(), (smooth(up) - smooth(down)).item<double>() / (2 * step), 1e-7);
   }
   const Array rows = reshape(array_of(signal(12)), {3, 4});
@@ -165,7 +167,8 @@ TEST(Fft, GradientsVmapAndJit) {
 
 TEST(Fft, ErrorsSayWhatToDo) {
   const Array z = zeros({4}, c64);
-  EXPECT_THROWS(fft::rfft(z), Error, "fft::rfft: the input is c64[4]; the transform of real numbers needs a real array");
+  EXPECT_THROWS(fft::rfft(z), Error,
+                "fft::rfft: the input is c64[4]; the transform of real numbers needs a real array");
   EXPECT_THROWS(fft::fft(z, 0), Error, "fft::fft: a transform of length 0; a length must be at least 1");
   EXPECT_THROWS(fft::fft(z, {}, 1), Error, "fft::fft: axis 1 is out of range for [4]");
   EXPECT_THROWS(fft::fft2(zeros({3, 3}), {}, {0, -2}), Error, "fft::fft2: axis 0 of [3, 3] is given twice");

@@ -37,6 +37,9 @@ TEST_F(NpyFiles, ElementTypesBecomeThoseOfArrays) {
   expect("<i4", elements_of<int32_t>({1, -2, 3}), "i32[3] [1, -2, 3]");
   expect("<u4", elements_of<uint32_t>({1, 2, 4294967295}), "u32[3] [1, 2, 4294967295]");
   expect("<i8", elements_of<int64_t>({1, -2, int64_t{1} << 40}), "i64[3] [1, -2, 1099511627776]");
+  expect("<u8", elements_of<uint64_t>({1, 2, ~uint64_t{0}}), "u64[3] [1, 2, 18446744073709551615]");
+  expect("<c8", elements_of<float>({1, -2, 0, 1, 3, 0}), "c64[3] [1-2i, 0+1i, 3+0i]");
+  expect("<c16", elements_of<double>({1, -2, 0, 1, 3, 0}), "c128[3] [1-2i, 0+1i, 3+0i]");
   expect("<f2", elements_of<Float16>({Float16(1.5f), Float16(-2.f), Float16(0.f)}), "f16[3] [1.5, -2, 0]");
   expect("<f4", elements_of<float>({1.5f, -2.f, 0.f}), "f32[3] [1.5, -2, 0]");
   expect("<f8", elements_of<double>({1.5, -2, 0}), "f64[3] [1.5, -2, 0]");
@@ -105,8 +108,8 @@ TEST_F(NpyFiles, TypesThatAreNotSupportedAreErrors) {
     EXPECT_THROWS(load_npy(write(descr, "(1,)", std::string(8, '\0'))), Error, part);
   };
   expect(">f4", "its elements (>f4) are big-endian; save x.astype");
-  expect("<u8", "its elements are \"<u8\"; supported are bool");
-  expect("<c8", "its elements are \"<c8\"");
+  expect("<f16", "its elements are \"<f16\"; supported are bool");
+  expect("<c32", "its elements are \"<c32\"");
   expect("|O", "its elements are \"|O\"");
   expect("<U4", "its elements are \"<U4\"");
   expect("", "its elements are \"\"");

@@ -33,8 +33,15 @@ struct HostArray {
     for (size_t i = 0; i < values.size(); ++i) set(static_cast<int64_t>(i), values[i]);
   }
 
+  DType part() const { return real_of(type.dtype); }  // of a number
+  // Calls f with the type of the numbers.
+  template <class F>
+  decltype(auto) with_dtype_of_parts(F&& f) const {
+    if (part() == f8_e4m3) return f.template operator()<Float8E4M3>();
+    if (part() == f8_e5m2) return f.template operator()<Float8E5M2>();
+    return with_dtype(part(), std::forward<F>(f));
+  }
   // Complex elements are two numbers: the real and the imaginary part.
-  DType part() const { return real_of(type.dtype); }
   int64_t size() const { return count(type.shape) * (is_complex(type.dtype) ? 2 : 1); }
   double get(int64_t i) const {
     return with_dtype_of_parts([&]<class T>() -> double {
@@ -52,17 +59,19 @@ struct HostArray {
         buffer->as<T>()[i] = static_cast<T>(x);
     });
   }
+  // The same; integers wrap.
+  void set_wrapped(int64_t i, double x) {
+    with_dtype_of_parts([&]<class T>() {
+      if constexpr (std::is_integral_v<T>)
+        buffer->as<T>()[i] = static_cast<T>(static_cast<int64_t>(x));
+      else
+        set(i, x);
+    });
+  }
   std::vector<double> values() const {
     std::vector<double> out;
     for (int64_t i = 0; i < size(); ++i) out.push_back(get(i));
     return out;
-  }
-  // Calls f with the type of the numbers.
-  template <class F>
-  decltype(auto) with_dtype_of_parts(F&& f) const {
-    if (part() == f8_e4m3) return f.template operator()<Float8E4M3>();
-    if (part() == f8_e5m2) return f.template operator()<Float8E5M2>();
-    return with_dtype(part(), std::forward<F>(f));
   }
   // Element i of the leading dimension.
   HostArray row(int64_t i) const {

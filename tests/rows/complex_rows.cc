@@ -68,8 +68,7 @@ void extend_compare(std::vector<Row>& rows, const Op& op) {
       },
       2);
   for (Row& row : rows)
-    if (row.op == &op)
-      row.samples.push_back({{{{c64, {30}}, {Domain::ties}}, {{c64, {30}}, {Domain::ties}}}, {}});
+    if (row.op == &op) row.samples.push_back({{{{c64, {30}}, {Domain::ties}}, {{c64, {30}}, {Domain::ties}}}, {}});
 }
 
 void extend_elementwise(std::vector<Row>& rows) {
@@ -95,7 +94,8 @@ void extend_elementwise(std::vector<Row>& rows) {
   extend(
       rows, select_op,
       [](const RefArrays& in, const Attrs&, RefArrays& out) {
-        for (size_t i = 0; i < in[0].data.size(); ++i) set_element(out[0], i, element(in[in[0].data[i] != 0 ? 1 : 2], i));
+        for (size_t i = 0; i < in[0].data.size(); ++i)
+          set_element(out[0], i, element(in[in[0].data[i] != 0 ? 1 : 2], i));
       },
       3);
   extend(

@@ -85,7 +85,7 @@ HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
   const DType t = operand.type.dtype;
   const Domain& d = operand.domain;
   const int64_t n = x.size();
-  const double lo = is_signed(t) ? std::max(d.lo, -most - 1) : std::max(d.lo, 0.0), most = largest_number(t);
+  const double most = largest_number(t), lo = std::max(d.lo, is_signed(t) ? -most - 1 : 0.0);
   const double hi = std::min(d.hi, most);
   std::vector<int64_t> order = counting(0, n);
   std::shuffle(order.begin(), order.end(), random);
@@ -109,7 +109,7 @@ HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
                 static_cast<double>(std::uniform_int_distribution<int64_t>(std::lround(lo), std::lround(hi))(random)));
         break;
       case Domain::distinct:
-        x.set(i, is_inexact(t) ? (place - static_cast<double>(n / 2)) / 4
+        x.set(i, is_inexact(t)  ? (place - static_cast<double>(n / 2)) / 4
                  : is_signed(t) ? place - static_cast<double>(n / 2)
                                 : place);
         break;

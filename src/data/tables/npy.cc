@@ -8,8 +8,7 @@ namespace {
 // Reads the header of a file with at least one example.
 NpyHeader checked_header(const std::string& path, FileSystem& files) {
   NpyHeader header = read_npy_header(path, files);
-  if (header.shape.empty())
-    throw_error("read {}: it is a scalar; save an array with one row for each example", path);
+  if (header.shape.empty()) throw_error("read {}: it is a scalar; save an array with one row for each example", path);
   if (count(header.shape) == 0)
     throw_error("read {}: it has no elements: its shape is {}; save an array with examples", path,
                 to_string(header.shape));

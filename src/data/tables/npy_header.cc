@@ -22,13 +22,13 @@ struct NpyElementInfo {
 };
 
 constexpr NpyElementInfo kNpyElements[] = {
-    {NpyElement::b1, "b1", 1, "bool", boolean},   {NpyElement::u1, "u1", 1, "uint8", u8},
-    {NpyElement::i1, "i1", 1, "int8", i8},        {NpyElement::u2, "u2", 2, "uint16", u16},
-    {NpyElement::i2, "i2", 2, "int16", i16},      {NpyElement::u4, "u4", 4, "uint32", u32},
-    {NpyElement::i4, "i4", 4, "int32", i32},      {NpyElement::u8, "u8", 8, "uint64", u64},
-    {NpyElement::i8, "i8", 8, "int64", i64},      {NpyElement::f2, "f2", 2, "float16", f16},
-    {NpyElement::f4, "f4", 4, "float32", f32},    {NpyElement::f8, "f8", 8, "float64", f64},
-    {NpyElement::c8, "c8", 8, "complex64", c64},  {NpyElement::c16, "c16", 16, "complex128", c128},
+    {NpyElement::b1, "b1", 1, "bool", boolean},  {NpyElement::u1, "u1", 1, "uint8", u8},
+    {NpyElement::i1, "i1", 1, "int8", i8},       {NpyElement::u2, "u2", 2, "uint16", u16},
+    {NpyElement::i2, "i2", 2, "int16", i16},     {NpyElement::u4, "u4", 4, "uint32", u32},
+    {NpyElement::i4, "i4", 4, "int32", i32},     {NpyElement::u8, "u8", 8, "uint64", u64},
+    {NpyElement::i8, "i8", 8, "int64", i64},     {NpyElement::f2, "f2", 2, "float16", f16},
+    {NpyElement::f4, "f4", 4, "float32", f32},   {NpyElement::f8, "f8", 8, "float64", f64},
+    {NpyElement::c8, "c8", 8, "complex64", c64}, {NpyElement::c16, "c16", 16, "complex128", c128},
 };
 
 const NpyElementInfo& npy_info(NpyElement element) {

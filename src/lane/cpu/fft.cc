@@ -221,8 +221,7 @@ class ChirpFft {
         re[static_cast<size_t>(at)] = chirp_[static_cast<size_t>(k)].real() / static_cast<double>(m);
         im[static_cast<size_t>(at)] = -chirp_[static_cast<size_t>(k)].imag() / static_cast<double>(m);
       }
-    const Parts<double> found =
-        SmoothFft<double>(m).run({re.data(), im.data()}, {to_re.data(), to_im.data()}, 1);
+    const Parts<double> found = SmoothFft<double>(m).run({re.data(), im.data()}, {to_re.data(), to_im.data()}, 1);
     filter_re_.assign(found.re, found.re + m);
     filter_im_.assign(found.im, found.im + m);
   }
@@ -358,7 +357,8 @@ class FftOf {
       return;
     }
     C* to = static_cast<C*>(out) + at;
-    for (int64_t k = 0; k < out_length(); ++k) to[k * where.inner] = C(found.re[k * width + b], found.im[k * width + b]);
+    for (int64_t k = 0; k < out_length(); ++k)
+      to[k * where.inner] = C(found.re[k * width + b], found.im[k * width + b]);
   }
 
   FftKind kind_;

@@ -10,7 +10,8 @@ namespace {
 
 void check_fft(cufftResult result, const char* what) {
   if (result == CUFFT_SUCCESS) return;
-  throw_library_error(result == CUFFT_ALLOC_FAILED, what, fmt::format("cuFFT: error {}", static_cast<int>(result)).c_str());
+  throw_library_error(result == CUFFT_ALLOC_FAILED, what,
+                      fmt::format("cuFFT: error {}", static_cast<int>(result)).c_str());
 }
 
 cufftType fft_plan_type(FftKind kind, bool wide) {
@@ -30,6 +31,7 @@ struct CudaFft::State {
   CudaStream& lane;
   FftKind kind;
   bool wide;
+  bool has_plan = false;
   cufftHandle plan = 0;
   BufferPtr spectrum = {};  // of real_inverse, which overwrites its operand: a copy
   int64_t bytes = 0;
@@ -37,28 +39,33 @@ struct CudaFft::State {
   State(CudaStream& l, FftKind k, bool w) : lane(l), kind(k), wide(w) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { cuda_fft()->cufftDestroy(plan); }
+  ~State() {
+    if (has_plan) cuda_fft()->cufftDestroy(plan);
+  }
 };
 
-bool CudaFft::is_available() { return cuda_fft() != nullptr; }
-
-CudaFft::CudaFft(CudaStream& lane, FftKind kind, const std::vector<int64_t>& lengths, int64_t batch, DType dtype) {
+std::optional<CudaFft> CudaFft::prepare(CudaStream& lane, FftKind kind, const std::vector<int64_t>& lengths,
+                                        int64_t batch, DType dtype) {
+  if (!cuda_fft()) return {};
+  const CudaFftLibrary& fft = *cuda_fft();
   lane.enter();
   const auto state = std::make_shared<State>(lane, kind, dtype == DType::c128);
-  const CudaFftLibrary& fft = *cuda_fft();
-  check_fft(fft.cufftCreate(&state->plan), "create a plan of a Fourier transform");
+  if (fft.cufftCreate(&state->plan) != CUFFT_SUCCESS) return {};
+  state->has_plan = true;
   std::vector<long long> n(lengths.begin(), lengths.end());
   size_t work = 0;
-  check_fft(fft.cufftMakePlanMany64(state->plan, static_cast<int>(n.size()), n.data(), nullptr, 1, 0, nullptr, 1, 0,
-                                    fft_plan_type(kind, state->wide), batch, &work),
-            "plan a Fourier transform");
-  check_fft(fft.cufftSetStream(state->plan, lane.stream()), "plan a Fourier transform");
+  const cufftResult planned = fft.cufftMakePlanMany64(state->plan, static_cast<int>(n.size()), n.data(), nullptr, 1, 0,
+                                                      nullptr, 1, 0, fft_plan_type(kind, state->wide), batch, &work);
+  if (planned == CUFFT_ALLOC_FAILED) check_fft(planned, "plan a Fourier transform");
+  if (planned != CUFFT_SUCCESS || fft.cufftSetStream(state->plan, lane.stream()) != CUFFT_SUCCESS) return {};
   if (kind == FftKind::real_inverse) {
     state->bytes = batch * size_of(dtype) * (lengths.back() / 2 + 1);
     for (size_t d = 0; d + 1 < lengths.size(); ++d) state->bytes *= lengths[d];
     state->spectrum = lane.allocate(state->bytes, "the spectrum of a Fourier transform");
   }
-  state_ = state;
+  CudaFft out;
+  out.state_ = state;
+  return out;
 }
 
 void CudaFft::run(const void* in, void* out) const {
@@ -82,15 +89,17 @@ void CudaFft::run(const void* in, void* out) const {
       return s.wide ? call(fft.cufftExecZ2D, static_cast<cufftDoubleComplex*>(from), static_cast<cufftDoubleReal*>(out))
                     : call(fft.cufftExecC2R, static_cast<cufftComplex*>(from), static_cast<cufftReal*>(out));
     default:
-      return s.wide ? call(fft.cufftExecZ2Z, static_cast<cufftDoubleComplex*>(from),
-                           static_cast<cufftDoubleComplex*>(out), direction)
-                    : call(fft.cufftExecC2C, static_cast<cufftComplex*>(from), static_cast<cufftComplex*>(out), direction);
+      return s.wide
+                 ? call(fft.cufftExecZ2Z, static_cast<cufftDoubleComplex*>(from), static_cast<cufftDoubleComplex*>(out),
+                        direction)
+                 : call(fft.cufftExecC2C, static_cast<cufftComplex*>(from), static_cast<cufftComplex*>(out), direction);
   }
 }
 #else
 struct CudaFft::State {};
-bool CudaFft::is_available() { return false; }
-CudaFft::CudaFft(CudaStream&, FftKind, const std::vector<int64_t>&, int64_t, DType) {}
+std::optional<CudaFft> CudaFft::prepare(CudaStream&, FftKind, const std::vector<int64_t>&, int64_t, DType) {
+  return {};
+}
 void CudaFft::run(const void*, void*) const { LOCKSTEP_CHECK(false, "built without cuFFT"); }
 #endif
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lane/cpu/fft.h"
@@ -12,13 +13,11 @@ namespace lockstep {
 
 class CudaFft {
  public:
-  // Whether cuFFT can be loaded.
-  static bool is_available();
-
   // `lengths`: the extents of the transformed dimensions, 1 to 3, of the real array if one is real. `dtype`: c64 or c128.
-  // Throws Error if cuFFT makes no plan. REQUIRES: is_available(); the lane is not capturing; batch and lengths are
-  // positive.
-  CudaFft(CudaStream&, FftKind, const std::vector<int64_t>& lengths, int64_t batch, DType dtype);
+  // nullopt if cuFFT cannot be loaded or has no plan for them. Throws OutOfMemory. REQUIRES: the lane is not capturing;
+  // batch and lengths are positive.
+  static std::optional<CudaFft> prepare(CudaStream&, FftKind, const std::vector<int64_t>& lengths, int64_t batch,
+                                        DType dtype);
 
   void run(const void* in, void* out) const;
 

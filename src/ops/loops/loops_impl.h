@@ -377,76 +377,84 @@ using Complex128 = math::Complex<double>;
 
 constexpr Loops make_loops() {
 // M(T) for each register type, in the order of kRegisterTypeList.
-#define LOCKSTEP_EACH(M) \
-  {M(bool), M(uint8_t), M(uint32_t), M(uint64_t), M(int32_t), M(int64_t), M(float), M(double), M(Complex64), M(Complex128)}
+#define LOCKSTEP_EACH(M)                                                                                      \
+  {                                                                                                           \
+    M(bool), M(uint8_t), M(uint32_t), M(uint64_t), M(int32_t), M(int64_t), M(float), M(double), M(Complex64), \
+        M(Complex128)                                                                                         \
+  }
 #define LOCKSTEP_SELECT(T) select_loop<T>
-#define LOCKSTEP_FROM(T)                                                                                        \
-  {                                                                                                             \
-    cast_or_null<bool, T>(), cast_or_null<uint8_t, T>(), cast_or_null<uint32_t, T>(),                           \
-        cast_or_null<uint64_t, T>(), cast_or_null<int32_t, T>(), cast_or_null<int64_t, T>(),                    \
-        cast_or_null<float, T>(), cast_or_null<double, T>(), cast_or_null<Complex64, T>(),                      \
-        cast_or_null<Complex128, T>()                                                                           \
+#define LOCKSTEP_FROM(T)                                                                                             \
+  {                                                                                                                  \
+    cast_or_null<bool, T>(), cast_or_null<uint8_t, T>(), cast_or_null<uint32_t, T>(), cast_or_null<uint64_t, T>(),   \
+        cast_or_null<int32_t, T>(), cast_or_null<int64_t, T>(), cast_or_null<float, T>(), cast_or_null<double, T>(), \
+        cast_or_null<Complex64, T>(), cast_or_null<Complex128, T>()                                                  \
   }
 #define LOCKSTEP_UNARY_ROW(name, ...)                                                                              \
-  {unary_or_null<name##_f, bool>(),     unary_or_null<name##_f, uint8_t>(), unary_or_null<name##_f, uint32_t>(),  \
-   unary_or_null<name##_f, uint64_t>(), unary_or_null<name##_f, int32_t>(), unary_or_null<name##_f, int64_t>(),   \
-   unary_or_null<name##_f, float>(),    unary_or_null<name##_f, double>(),  unary_or_null<name##_f, Complex64>(), \
+  {unary_or_null<name##_f, bool>(),      unary_or_null<name##_f, uint8_t>(), unary_or_null<name##_f, uint32_t>(),  \
+   unary_or_null<name##_f, uint64_t>(),  unary_or_null<name##_f, int32_t>(), unary_or_null<name##_f, int64_t>(),   \
+   unary_or_null<name##_f, float>(),     unary_or_null<name##_f, double>(),  unary_or_null<name##_f, Complex64>(), \
    unary_or_null<name##_f, Complex128>()},
 #define LOCKSTEP_BINARY_ROW(name, ...)                                                                                \
-  {binary_or_null<name##_f, bool>(),     binary_or_null<name##_f, uint8_t>(), binary_or_null<name##_f, uint32_t>(),  \
-   binary_or_null<name##_f, uint64_t>(), binary_or_null<name##_f, int32_t>(), binary_or_null<name##_f, int64_t>(),   \
-   binary_or_null<name##_f, float>(),    binary_or_null<name##_f, double>(),  binary_or_null<name##_f, Complex64>(), \
+  {binary_or_null<name##_f, bool>(),      binary_or_null<name##_f, uint8_t>(), binary_or_null<name##_f, uint32_t>(),  \
+   binary_or_null<name##_f, uint64_t>(),  binary_or_null<name##_f, int32_t>(), binary_or_null<name##_f, int64_t>(),   \
+   binary_or_null<name##_f, float>(),     binary_or_null<name##_f, double>(),  binary_or_null<name##_f, Complex64>(), \
    binary_or_null<name##_f, Complex128>()},
 #define UNARY LOCKSTEP_UNARY_ROW
 #define PREDICATE LOCKSTEP_UNARY_ROW
 #define BINARY LOCKSTEP_BINARY_ROW
 #define COMPARE LOCKSTEP_BINARY_ROW
 #define LOCKSTEP_NO_ROW(...) {},
-#define LOCKSTEP_UNIFORM_ROW(kUniform, name)                                                                       \
-  {nullptr, nullptr,                                      nullptr,                                       nullptr, \
-   nullptr, nullptr,                                      uniform_or_null<name##_f, float, kUniform>(),           \
-   uniform_or_null<name##_f, double, kUniform>(), nullptr, nullptr},
+#define LOCKSTEP_UNIFORM_ROW(kUniform, name)      \
+  {nullptr,                                       \
+   nullptr,                                       \
+   nullptr,                                       \
+   nullptr,                                       \
+   nullptr,                                       \
+   nullptr,                                       \
+   uniform_or_null<name##_f, float, kUniform>(),  \
+   uniform_or_null<name##_f, double, kUniform>(), \
+   nullptr,                                       \
+   nullptr},
 #define LOCKSTEP_FIRST_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(0, name)
 #define LOCKSTEP_SECOND_ROW(name, ...) LOCKSTEP_UNIFORM_ROW(1, name)
-  return {
-      {
+  return {{
 #include "ops/elementwise.def"
-      },
-      {{
+          },
+          {{
 #define UNARY LOCKSTEP_NO_ROW
 #define PREDICATE LOCKSTEP_NO_ROW
 #define BINARY LOCKSTEP_FIRST_ROW
 #define COMPARE LOCKSTEP_FIRST_ROW
 #include "ops/elementwise.def"
-       },
-       {
+           },
+           {
 #define UNARY LOCKSTEP_NO_ROW
 #define PREDICATE LOCKSTEP_NO_ROW
 #define BINARY LOCKSTEP_SECOND_ROW
 #define COMPARE LOCKSTEP_SECOND_ROW
 #include "ops/elementwise.def"
-       }},
-      LOCKSTEP_EACH(LOCKSTEP_SELECT),
-      LOCKSTEP_EACH(LOCKSTEP_FROM),
-      {{nullptr, nullptr, nullptr, nullptr, unary_loop<clamp_f<int8_t>, float>, unary_loop<clamp_f<int16_t>, float>,
-        unary_loop<clamp_f<uint16_t>, float>},
-       {nullptr, nullptr, nullptr, nullptr, unary_loop<clamp_f<int8_t>, double>, unary_loop<clamp_f<int16_t>, double>,
-        unary_loop<clamp_f<uint16_t>, double>}},
-      {binary_loop<make_complex_f, float>, binary_loop<make_complex_f, double>},
-      {unary_loop<real_f, Complex64>, unary_loop<real_f, Complex128>},
-      {unary_loop<imag_f, Complex64>, unary_loop<imag_f, Complex128>},
-      {unary_loop<complex_abs_f, Complex64>, unary_loop<complex_abs_f, Complex128>},
-      {unary_loop<complex_angle_f, Complex64>, unary_loop<complex_angle_f, Complex128>},
-      {load_row<bool>, load_row<uint8_t>, load_row<uint16_t>, load_row<uint32_t>, load_row<uint64_t>, load_row<int8_t>,
-       load_row<int16_t>, load_row<int32_t>, load_row<int64_t>, load_row<E4M3Bits>, load_row<E5M2Bits>,
-       load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>, load_row<Complex64>,
-       load_row<Complex128>},
-      {narrow_loop<E4M3Bits>, narrow_loop<E5M2Bits>, narrow_loop<Bf16Bits>, narrow_loop<F16Bits>, narrow_loop<int8_t>,
-       narrow_loop<int16_t>, narrow_loop<uint16_t>},
-      {round_loop<E4M3Bits>, round_loop<E5M2Bits>, round_loop<Bf16Bits>, round_loop<F16Bits>, round_loop<int8_t>,
-       round_loop<int16_t>, round_loop<uint16_t>},
-      make_norm_loops<float>(),
-      make_norm_loops<double>()};
+           }},
+          LOCKSTEP_EACH(LOCKSTEP_SELECT),
+          LOCKSTEP_EACH(LOCKSTEP_FROM),
+          {{nullptr, nullptr, nullptr, nullptr, unary_loop<clamp_f<int8_t>, float>, unary_loop<clamp_f<int16_t>, float>,
+            unary_loop<clamp_f<uint16_t>, float>},
+           {nullptr, nullptr, nullptr, nullptr, unary_loop<clamp_f<int8_t>, double>,
+            unary_loop<clamp_f<int16_t>, double>, unary_loop<clamp_f<uint16_t>, double>}},
+          {binary_loop<make_complex_f, float>, binary_loop<make_complex_f, double>},
+          {unary_loop<real_f, Complex64>, unary_loop<real_f, Complex128>},
+          {unary_loop<imag_f, Complex64>, unary_loop<imag_f, Complex128>},
+          {unary_loop<complex_abs_f, Complex64>, unary_loop<complex_abs_f, Complex128>},
+          {unary_loop<complex_angle_f, Complex64>, unary_loop<complex_angle_f, Complex128>},
+          {load_row<bool>, load_row<uint8_t>, load_row<uint16_t>, load_row<uint32_t>, load_row<uint64_t>,
+           load_row<int8_t>, load_row<int16_t>, load_row<int32_t>, load_row<int64_t>, load_row<E4M3Bits>,
+           load_row<E5M2Bits>, load_row<Bf16Bits>, load_row<F16Bits>, load_row<float>, load_row<double>,
+           load_row<Complex64>, load_row<Complex128>},
+          {narrow_loop<E4M3Bits>, narrow_loop<E5M2Bits>, narrow_loop<Bf16Bits>, narrow_loop<F16Bits>,
+           narrow_loop<int8_t>, narrow_loop<int16_t>, narrow_loop<uint16_t>},
+          {round_loop<E4M3Bits>, round_loop<E5M2Bits>, round_loop<Bf16Bits>, round_loop<F16Bits>, round_loop<int8_t>,
+           round_loop<int16_t>, round_loop<uint16_t>},
+          make_norm_loops<float>(),
+          make_norm_loops<double>()};
 }
 
 }  // namespace

@@ -12,9 +12,10 @@ namespace {
 
 using Function = std::function<Array(const Array&)>;
 
-Array start() { return array({0.5, -1.25, 2.0}); }
-Array direction() { return array({1.0, 0.5, -0.75}); }
-Array weights() { return array({0.25, -1.5, 2.0}); }
+Array doubles(const std::vector<double>& x) { return Array::from(x, {static_cast<int64_t>(x.size())}); }
+Array start() { return doubles({0.5, -1.25, 2.0}); }
+Array direction() { return doubles({1.0, 0.5, -0.75}); }
+Array weights() { return doubles({0.25, -1.5, 2.0}); }
 
 // From [3] to [3].
 Array wave(const Array& x) { return sin(x) * sum(x * x) + tanh(x); }
@@ -193,7 +194,7 @@ TEST(Jvp, IntegersHaveNoTangents) {
 TEST(Jvp, NumbersAdaptToTheArrays) {
   const auto square_of = [](const Array& x) { return x * x; };
   EXPECT_TEXT(jvp(square_of, 3.f, 2.f).second, "f32[] 12");
-  EXPECT_TEXT(jvp(square_of, array({3.0}), array({2.0})).second, "f64[1] [12]");
+  EXPECT_TEXT(jvp(square_of, doubles({3}), doubles({2})).second, "f64[1] [12]");
   EXPECT_TEXT(jvp(square_of, zeros({}, f64) + 3, Array(2.f)).second, "f64[] 12");
 }
 

@@ -11,6 +11,7 @@
 #include "ops/index_ops.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
+#include "ops/tangents.h"
 #include "ops/view_copy.h"
 
 namespace lockstep {
@@ -351,6 +352,7 @@ constinit const Op gather_op = {.name = "gather",
                                 .rule = gather_rule,
                                 .type = gather_type,
                                 .vjp = gather_vjp,
+                                .jvp = tangents_of_linear,
                                 .batch = gather_batch,
                                 .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
                                 .cpu = gather_cpu,
@@ -360,6 +362,7 @@ constinit const Op scatter_add_op = {.name = "scatter_add",
                                      .rule = scatter_add_rule,
                                      .type = scatter_add_type,
                                      .vjp = scatter_add_vjp,
+                                     .jvp = tangents_of_linear,
                                      .batch = scatter_add_batch,
                                      .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
                                      .fold = scatter_add_fold,

@@ -100,8 +100,8 @@ auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Aux...) {
       else
         return std::pair{result, std::move(tangent)};
     };
-    return detail::apply_arguments(
-        [&](const auto&... each) { return detail::with_parameters<F>(along, each...); }, tangents);
+    return detail::apply_arguments([&](const auto&... each) { return detail::with_parameters<F>(along, each...); },
+                                   tangents);
   };
   return detail::apply_arguments([&](const auto&... each) { return detail::with_parameters<F>(at, each...); }, primals);
 }
@@ -122,14 +122,13 @@ auto linearize(const F& f, const Passed&... passed) {
         auto linear = [program = programs.backward, residuals = std::move(residuals),
                        types = detail::types_of_arrays(leaves), like = value](const Args&... tangents) {
           detail::Arrays in = residuals;
-          const detail::Arrays along =
-              detail::checked_tangents("linearize", types, detail::leaves_of(tangents...));
+          const detail::Arrays along = detail::checked_tangents("linearize", types, detail::leaves_of(tangents...));
           in.insert(in.end(), along.begin(), along.end());
           const detail::Arrays out = detail::call(program, in);
           auto tangent = like;
           const Array* at = out.data();
-          detail::for_each_array(
-              tangent, [&](Array& a) { a = is_floating(a.dtype()) ? *at++ : detail::zeros_of(a.type()); });
+          detail::for_each_array(tangent,
+                                 [&](Array& a) { a = is_floating(a.dtype()) ? *at++ : detail::zeros_of(a.type()); });
           return tangent;
         };
         return std::pair{std::move(value), std::move(linear)};
@@ -173,8 +172,7 @@ auto custom_jvp(F f, Rule rule) {
           const auto derived = detail::trace_call("custom_jvp", rule, primals, primals);
           static_assert(detail::is_pair<std::decay_t<decltype(derived.result)>>,
                         "custom_jvp: the rule must return a std::pair{result, tangent}");
-          const detail::Arrays results =
-              detail::custom_jvp(call.traced, derived.traced, detail::leaves_of(args...));
+          const detail::Arrays results = detail::custom_jvp(call.traced, derived.traced, detail::leaves_of(args...));
           const Array* next = results.data();
           return detail::replace_arrays(std::move(call.result), next);
         },

@@ -208,9 +208,9 @@ class TangentLoop {
     Program body;
     while (!make_body(body)) {
     }
-    const Values out = scan(v_.builder, std::make_shared<const Program>(std::move(body)), operands(0, p_.carry),
-                            operands(p_.carry, p_.carry + p_.xs), operands(p_.carry + p_.xs, v_.in.size()), p_.length,
-                            p_.reverse);
+    const Values out =
+        scan(v_.builder, std::make_shared<const Program>(std::move(body)), operands(0, p_.carry),
+             operands(p_.carry, p_.carry + p_.xs), operands(p_.carry + p_.xs, v_.in.size()), p_.length, p_.reverse);
     JvpResult result{Values(v_.out.size()), {}};
     const auto own = [&](size_t first, size_t n) {
       result.out.insert(result.out.end(), out.begin() + static_cast<std::ptrdiff_t>(first),

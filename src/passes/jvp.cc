@@ -119,8 +119,7 @@ class ForwardDifferentiation {
     Values outputs;
     for (ValueId id : p_.outputs) outputs.push_back(map_[id]);
     for (ValueId id : p_.outputs)
-      if (is_floating(p_.types[id].dtype))
-        outputs.push_back(tangent_[id] ? tangent_[id] : full(b_, p_.types[id], 0.0));
+      if (is_floating(p_.types[id].dtype)) outputs.push_back(tangent_[id] ? tangent_[id] : full(b_, p_.types[id], 0.0));
     return drop_dead(b_.take(outputs));
   }
 

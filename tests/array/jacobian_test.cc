@@ -122,7 +122,12 @@ TEST(Jacobian, UnderJitAndVmapAndInLoops) {
   EXPECT_ELEMENTS(vmap(j)(both), stack({j(x), j(2 * x)}).to_vector<double>(), 1e-12);
   EXPECT_ELEMENTS(vmap([&](const Array& v) { return jacrev(f)(v); })(both), vmap(j)(both).to_vector<double>(), 1e-12);
   const auto loop = [&](const Array& v) {
-    return scan([&](const Array& c, const Array& each) { return std::pair{f(c) + each, c}; }, v, stack({v, v * v})).first;
+    return scan(
+               [&](const Array& c, const Array& each) {
+                 return std::pair{f(c) + each, c};
+               },
+               v, stack({v, v * v}))
+        .first;
   };
   EXPECT_ELEMENTS(jacfwd(loop)(x), jacrev(loop)(x).to_vector<double>(), 1e-12);
 }

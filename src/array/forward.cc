@@ -85,7 +85,8 @@ class JacobianProgram {
   const char* what() const { return mode_ == JacobianMode::forward ? "jacfwd" : "jacrev"; }
   const Type& type_of_output(size_t j) const { return p_.types[p_.outputs[j]]; }
 
-  // The results of `program`, which maps the inputs and one more to `results` outputs, for all unit vectors in that input.
+  // The results of `program`, which maps the inputs and one more to `results` outputs, for all unit vectors in that
+  // input.
   Values for_unit_vectors(const Program& program, const Type& type, size_t results) {
     std::vector<bool> batched(program.inputs.size(), false);
     batched.back() = true;

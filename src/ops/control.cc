@@ -202,8 +202,8 @@ JvpResult no_custom_tangents(const Jvp&) {
       "by custom_jvp, which serves both modes, or use grad, vjp or linearize");
 }
 
-// The programs of custom_vjp and custom_jvp must agree on which values are batched: all, or, if the batch is the devices
-// along a mesh axis, those that vary over it.
+// The programs of custom_vjp and custom_jvp must agree on which values are batched: all, or, if the batch is the
+// devices along a mesh axis, those that vary over it.
 class BatchedAlike {
  public:
   explicit BatchedAlike(const Batch& b) : b_(b) {}

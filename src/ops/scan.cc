@@ -87,9 +87,9 @@ ForwardResult scan_forward(const Forward& f) {
   return result;
 }
 
-// The loop that computes the gradients of a scan, in the reverse direction. Its carries are the cotangents of the scan's
-// carries, then the sums of the constants' gradients. Its xs are residuals and the cotangents of the ys; its ys are the
-// gradients of the xs.
+// The loop that computes the gradients of a scan, in the reverse direction. Its carries are the cotangents of the
+// scan's carries, then the sums of the constants' gradients. Its xs are residuals and the cotangents of the ys; its
+// ys are the gradients of the xs.
 class BackwardLoop {
  public:
   explicit BackwardLoop(const Vjp& v)
@@ -196,8 +196,8 @@ class BackwardLoop {
 
 Grads scan_vjp(const Vjp& v) { return BackwardLoop(v).emit(); }
 
-// The loop that computes a scan with its tangents. Every role (carry, xs, constants, ys) has the scan's own values first,
-// then the tangents of those that have one.
+// The loop that computes a scan with its tangents. Every role (carry, xs, constants, ys) has the scan's own values
+// first, then the tangents of those that have one.
 class TangentLoop {
  public:
   explicit TangentLoop(const Jvp& v) : v_(v), p_(v.attrs), has_tangent_(v.in.size()), y_has_tangent_(p_.ys) {

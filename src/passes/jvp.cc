@@ -1,5 +1,5 @@
-// Forward-mode differentiation. Copies the equations and computes, beside each, the tangents of its results from those of
-// its operands. In this order:
+// Forward-mode differentiation. Copies the equations and computes, beside each, the tangents of its results from
+// those of its operands. In this order:
 //   - the `jvp` column, if the row has one;
 //   - a sum: the same op of the tangents (the column `linear`);
 //   - an elementwise op: its Jacobian is diagonal, so its `vjp` column maps tangents as it maps cotangents;
@@ -65,7 +65,8 @@ Values tangents_of_elementwise(const TangentStep& s) {
   return {sum};
 }
 
-// (operands, results, residuals, cotangents) -> gradients of the operands in `wanted`, which becomes those that have one.
+// (operands, results, residuals, cotangents) -> gradients of the operands in `wanted`, which becomes those that
+// have one.
 Program pullback(const TangentStep& s, std::vector<bool>& wanted) {
   Builder b;
   const auto inputs_like = [&b](const Values& values) {

@@ -1,5 +1,5 @@
-// Forward mode: jvp, linearize, linear_transpose and custom_jvp, compared with finite differences, with reverse mode and
-// with closed forms, in every nesting with the other transforms.
+// Forward mode: jvp, linearize, linear_transpose and custom_jvp, compared with finite differences, with reverse
+// mode and with closed forms, in every nesting with the other transforms.
 #include "lockstep/forward.h"
 
 #include <functional>

@@ -3,10 +3,10 @@
 //   auto [y, dy] = jvp(f, x, dx);                                       // f of one argument
 //   auto [z, dz] = jvp(g, std::tuple{x, y}, std::tuple{dx, dy});        // g of several
 //
-// Tangents are trees like the arguments and results. Arrays that are not floating have no derivative: their tangents are
-// ignored in arguments and 0 in results. With `has_aux` as the last argument the function returns a std::pair of its result
-// and anything else (aux), which is returned unchanged. All functions nest with each other, with grad, jit, vmap, scan and
-// shard_map, and may be called from any thread.
+// Tangents are trees like the arguments and results. Arrays that are not floating have no derivative: their
+// tangents are ignored in arguments and 0 in results. With `has_aux` as the last argument the function returns a
+// std::pair of its result and anything else (aux), which is returned unchanged. All functions nest with each other,
+// with grad, jit, vmap, scan and shard_map, and may be called from any thread.
 #pragma once
 
 #include "lockstep/grad.h"
@@ -18,16 +18,16 @@ inline constexpr HasAux has_aux;
 
 namespace detail {
 
-// Runs {outputs, tangents of the first `outputs` outputs} on these arguments; results that are not floating get tangents
-// of 0. Throws Error when a tangent does not have the type of its argument.
+// Runs {outputs, tangents of the first `outputs` outputs} on these arguments; results that are not floating get
+// tangents of 0. Throws Error when a tangent does not have the type of its argument.
 Arrays jvp_results(const Traced&, const Arrays& args, const Arrays& tangents, size_t outputs);
 
-// Converts tangents of numbers to the types of the primals and drops those of arrays that are not floating. Throws Error
-// when types differ.
+// Converts tangents of numbers to the types of the primals and drops those of arrays that are not floating. Throws
+// Error when types differ.
 Arrays checked_tangents(const char* what, std::span<const Type> types, const Arrays& tangents);
 
-// The programs of linearize. `forward` as for vjp; `backward` maps residuals, and one tangent per wanted input, to tangents
-// of the floating outputs.
+// The programs of linearize. `forward` as for vjp; `backward` maps residuals, and one tangent per wanted input, to
+// tangents of the floating outputs.
 VjpPrograms linear_programs(const Traced&, std::vector<bool> wanted);
 
 // Maps captures and cotangents to gradients of the wanted inputs. Throws Error if these depend on the inputs.
@@ -78,9 +78,10 @@ inline std::vector<bool> floating(const Arrays& arrays) {
 
 }  // namespace detail
 
-// Returns {f(primals), tangent}: the derivative of f at `primals` along `tangents`; with has_aux, a tuple {result, tangent,
-// aux}. A function of several arguments takes std::tuples. Memory does not grow with the depth of the computation, as it
-// does for grad. Throws Error when a tangent has another type than its primal, and for functions with custom_vjp.
+// Returns {f(primals), tangent}: the derivative of f at `primals` along `tangents`; with has_aux, a tuple {result,
+// tangent, aux}. A function of several arguments takes std::tuples. Memory does not grow with the depth of the
+// computation, as it does for grad. Throws Error when a tangent has another type than its primal, and for functions
+// with custom_vjp.
 template <class F, class Primals, class Tangents, class... Aux>
 auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Aux...) {
   constexpr bool with_aux = sizeof...(Aux) > 0;
@@ -100,14 +101,14 @@ auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Aux...) {
       else
         return std::pair{result, std::move(tangent)};
     };
-    return detail::apply_arguments(
-        [&](const auto&... each) { return detail::with_parameters<F>(along, each...); }, tangents);
+    return detail::apply_arguments([&](const auto&... each) { return detail::with_parameters<F>(along, each...); },
+                                   tangents);
   };
   return detail::apply_arguments([&](const auto&... each) { return detail::with_parameters<F>(at, each...); }, primals);
 }
 
-// Returns {f(primals...), linear}. linear(tangents...) is the tangent of the result; it does not compute f again, and may
-// be called any number of times.
+// Returns {f(primals...), linear}. linear(tangents...) is the tangent of the result; it does not compute f again,
+// and may be called any number of times.
 template <class F, class... Passed>
 auto linearize(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
@@ -122,14 +123,13 @@ auto linearize(const F& f, const Passed&... passed) {
         auto linear = [program = programs.backward, residuals = std::move(residuals),
                        types = detail::types_of_arrays(leaves), like = value](const Args&... tangents) {
           detail::Arrays in = residuals;
-          const detail::Arrays along =
-              detail::checked_tangents("linearize", types, detail::leaves_of(tangents...));
+          const detail::Arrays along = detail::checked_tangents("linearize", types, detail::leaves_of(tangents...));
           in.insert(in.end(), along.begin(), along.end());
           const detail::Arrays out = detail::call(program, in);
           auto tangent = like;
           const Array* at = out.data();
-          detail::for_each_array(
-              tangent, [&](Array& a) { a = is_inexact(a.dtype()) ? *at++ : detail::zeros_of(a.type()); });
+          detail::for_each_array(tangent,
+                                 [&](Array& a) { a = is_inexact(a.dtype()) ? *at++ : detail::zeros_of(a.type()); });
           return tangent;
         };
         return std::pair{std::move(value), std::move(linear)};
@@ -137,9 +137,9 @@ auto linearize(const F& f, const Passed&... passed) {
       passed...);
 }
 
-// Returns the transpose of f, which must be linear: a function from a cotangent (a tree like the result) to a tuple of
-// trees, one per argument. Of the arguments only the types matter. Throws Error if f is not linear, and for arguments that
-// are not floating.
+// Returns the transpose of f, which must be linear: a function from a cotangent (a tree like the result) to a tuple
+// of trees, one per argument. Of the arguments only the types matter. Throws Error if f is not linear, and for
+// arguments that are not floating.
 template <class F, class... Passed>
 auto linear_transpose(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
@@ -160,9 +160,10 @@ auto linear_transpose(const F& f, const Passed&... passed) {
       passed...);
 }
 
-// Returns f with user-defined tangents. rule(primals, tangents) returns {result, tangent of the result}, where a function of
-// several arguments has its primals and its tangents in std::tuples. The tangent must be linear in the tangents: grad
-// transposes it. Captured arrays get no tangent. Throws Error when the results of the rule have the wrong types.
+// Returns f with user-defined tangents. rule(primals, tangents) returns {result, tangent of the result}, where a
+// function of several arguments has its primals and its tangents in std::tuples. The tangent must be linear in the
+// tangents: grad transposes it. Captured arrays get no tangent. Throws Error when the results of the rule have the
+// wrong types.
 template <class F, class Rule>
 auto custom_jvp(F f, Rule rule) {
   return detail::with_parameters_of<F>([f = std::move(f), rule = std::move(rule)](const auto&... passed) {
@@ -173,8 +174,7 @@ auto custom_jvp(F f, Rule rule) {
           const auto derived = detail::trace_call("custom_jvp", rule, primals, primals);
           static_assert(detail::is_pair<std::decay_t<decltype(derived.result)>>,
                         "custom_jvp: the rule must return a std::pair{result, tangent}");
-          const detail::Arrays results =
-              detail::custom_jvp(call.traced, derived.traced, detail::leaves_of(args...));
+          const detail::Arrays results = detail::custom_jvp(call.traced, derived.traced, detail::leaves_of(args...));
           const Array* next = results.data();
           return detail::replace_arrays(std::move(call.result), next);
         },

@@ -4,9 +4,9 @@
 //   auto [jx, jy] = jacrev<0, 1>(g)(x, y);                    // with respect to several arguments
 //   Array h = hessian(loss)(w);                               // [n, n] for w of [n]
 //
-// With `has_aux` as the last argument the function returns a std::pair of its result and anything else (aux), and the new
-// function {derivatives, aux}. All functions nest with each other, with grad, jvp, jit, vmap, scan and shard_map, and may be
-// called from any thread.
+// With `has_aux` as the last argument the function returns a std::pair of its result and anything else (aux), and
+// the new function {derivatives, aux}. All functions nest with each other, with grad, jvp, jit, vmap, scan and
+// shard_map, and may be called from any thread.
 #pragma once
 
 #include "lockstep/forward.h"
@@ -19,8 +19,8 @@ namespace detail {
 enum class JacobianMode : uint8_t { forward, reverse };
 ProgramPtr jacobian_program(const Traced&, std::vector<bool> wanted, size_t outputs, JacobianMode);
 
-// A tree like `result` with a tree in place of each array, from `next` on, which it advances. The arrays of a plain struct,
-// whose fields are arrays, become a std::vector of trees instead.
+// A tree like `result` with a tree in place of each array, from `next` on, which it advances. The arrays of a plain
+// struct, whose fields are arrays, become a std::vector of trees instead.
 template <class Tree, class R>
 auto with_trees(const R& result, const Tree*& next) {
   if constexpr (std::is_same_v<R, Array>) {
@@ -88,11 +88,12 @@ auto jacobian(const char* what, F f) {
 
 }  // namespace detail
 
-// Returns a function of the same arguments that returns the Jacobian with respect to the arguments at positions I...
-// (default: 0), computed column by column (jacfwd: for more results than arguments) or row by row (jacrev). For arrays it
-// has the shape of the result followed by that of the argument. For trees it is a tree like the result with trees like the
-// arguments (a tuple for several positions) in place of arrays; a result that is a plain struct with arrays becomes a
-// std::vector of them. With has_aux the function returns {Jacobian, aux}. Throws Error for results that are not floating.
+// Returns a function of the same arguments that returns the Jacobian with respect to the arguments at positions
+// I... (default: 0), computed column by column (jacfwd: for more results than arguments) or row by row (jacrev).
+// For arrays it has the shape of the result followed by that of the argument. For trees it is a tree like the
+// result with trees like the arguments (a tuple for several positions) in place of arrays; a result that is a plain
+// struct with arrays becomes a std::vector of them. With has_aux the function returns {Jacobian, aux}. Throws Error
+// for results that are not floating.
 template <size_t... I, class F, class... Aux>
 auto jacfwd(F f, Aux...) {
   constexpr bool with_aux = sizeof...(Aux) > 0;

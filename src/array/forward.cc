@@ -63,8 +63,9 @@ class JacobianProgram {
       : p_(p), wanted_(std::move(wanted)), outputs_(outputs), mode_(mode), blocks_(outputs) {
     for (size_t j = 0; j < outputs_; ++j)
       if (const Type& t = type_of_output(j); !is_inexact(t.dtype))
-        throw_error("{}: result {} is {}, which has no derivative; return it as aux (has_aux), or convert it with astype()",
-                    what(), j, to_string(t));
+        throw_error(
+            "{}: result {} is {}, which has no derivative; return it as aux (has_aux), or convert it with astype()",
+            what(), j, to_string(t));
   }
 
   Program make() {
@@ -84,7 +85,8 @@ class JacobianProgram {
   const char* what() const { return mode_ == JacobianMode::forward ? "jacfwd" : "jacrev"; }
   const Type& type_of_output(size_t j) const { return p_.types[p_.outputs[j]]; }
 
-  // The results of `program`, which maps the inputs and one more to `results` outputs, for all unit vectors in that input.
+  // The results of `program`, which maps the inputs and one more to `results` outputs, for all unit vectors in that
+  // input.
   Values for_unit_vectors(const Program& program, const Type& type, size_t results) {
     std::vector<bool> batched(program.inputs.size(), false);
     batched.back() = true;
@@ -100,8 +102,8 @@ class JacobianProgram {
     only[i] = true;
     const Program tangents = jvp(with_outputs(p_, range(0, outputs_)), only);
     const Type& type = p_.types[p_.inputs[i]];
-    const Values columns = for_unit_vectors(
-        drop_dead(with_outputs(tangents, range(outputs_, tangents.outputs.size()))), type, outputs_);
+    const Values columns =
+        for_unit_vectors(drop_dead(with_outputs(tangents, range(outputs_, tangents.outputs.size()))), type, outputs_);
     for (size_t j = 0; j < outputs_; ++j) {
       const Value last = transpose(columns[j], move_dim(columns[j].rank(), 0, columns[j].rank() - 1));
       blocks_[j].push_back(reshape(last, block_shape(i, j)));
@@ -112,8 +114,7 @@ class JacobianProgram {
   void add_rows(size_t j) {
     const Program gradients = joint(drop_dead(with_outputs(p_, {j})), wanted_);
     const size_t n = gradients.outputs.size() - 1;
-    const Values rows =
-        for_unit_vectors(drop_dead(with_outputs(gradients, range(1, n + 1))), type_of_output(j), n);
+    const Values rows = for_unit_vectors(drop_dead(with_outputs(gradients, range(1, n + 1))), type_of_output(j), n);
     for (size_t i = 0, next = 0; i < p_.inputs.size(); ++i)
       if (wanted_[i]) blocks_[j].push_back(reshape(rows[next++], block_shape(i, j)));
   }

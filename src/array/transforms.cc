@@ -173,7 +173,8 @@ Arrays custom_jvp(const Traced& body, const Traced& rule, const Arrays& args) {
   const ProgramPtr f = extend_inputs(*body.program, types, positions(n, n, body.captures.size()));
   if (rule.program->outputs.size() != 2 * outputs)
     throw_error(
-        "custom_jvp: the rule returns {} arrays; it must return {{result, tangent}}, of {} arrays each, like the function's "
+        "custom_jvp: the rule returns {} arrays; it must return {{result, tangent}}, of {} arrays each, like the "
+        "function's "
         "result",
         rule.program->outputs.size(), outputs);
   Builder b;

@@ -121,8 +121,9 @@ Grads cond_vjp(const Vjp& v) {
 
 JvpResult cond_jvp(const Jvp& v) {
   const std::vector<bool> wanted = present(v.tangents.subspan(1));
-  return results_and_tangents(v, cond(v.in[0], tangent_body(v.attrs.program("if_true"), wanted, v.passes),
-                                      tangent_body(v.attrs.program("if_false"), wanted, v.passes), with_tangents(v, 1)));
+  return results_and_tangents(v,
+                              cond(v.in[0], tangent_body(v.attrs.program("if_true"), wanted, v.passes),
+                                   tangent_body(v.attrs.program("if_false"), wanted, v.passes), with_tangents(v, 1)));
 }
 
 Batched cond_batch(const Batch& b) {
@@ -220,8 +221,8 @@ JvpResult no_custom_tangents(const Jvp&) {
       "by custom_jvp, which serves both modes, or use grad, vjp or linearize");
 }
 
-// The programs of custom_vjp and custom_jvp must agree on which values are batched: all, or, if the batch is the devices
-// along a mesh axis, those that vary over it.
+// The programs of custom_vjp and custom_jvp must agree on which values are batched: all, or, if the batch is the
+// devices along a mesh axis, those that vary over it.
 class BatchedAlike {
  public:
   explicit BatchedAlike(const Batch& b) : b_(b) {}
@@ -282,8 +283,7 @@ void expect_tangent_arguments(const Attrs& attrs, std::span<const Value> in, con
 JvpResult custom_tangents(const Jvp& v) {
   expect_tangent_arguments(v.attrs, v.in, present(v.tangents));
   Values args(v.in.begin(), v.in.end());
-  for (size_t i : tangent_arguments(v.attrs, v.in))
-    args.push_back(v.tangents[i] ? v.tangents[i] : zeros_like(v.in[i]));
+  for (size_t i : tangent_arguments(v.attrs, v.in)) args.push_back(v.tangents[i] ? v.tangents[i] : zeros_like(v.in[i]));
   return results_and_tangents(v, v.builder.inline_program(v.attrs.program("rule"), args));
 }
 

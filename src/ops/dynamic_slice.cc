@@ -8,6 +8,7 @@
 #include "ops/dims.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
+#include "ops/tangents.h"
 #include "ops/view_copy.h"
 
 namespace lockstep {
@@ -240,6 +241,7 @@ constinit const Op dynamic_slice_op = {.name = "dynamic_slice",
                                        .rule = dynamic_slice_rule,
                                        .type = dynamic_slice_type,
                                        .vjp = dynamic_slice_vjp,
+                                       .jvp = tangents_of_linear,
                                        .batch = dynamic_slice_batch,
                                        .dim_attrs = {{"batch_dims", DimAttr::leading}},
                                        .local = dynamic_slice_local,
@@ -252,6 +254,7 @@ constinit const Op update_slice_op = {.name = "update_slice",
                                       .rule = update_slice_rule,
                                       .type = update_slice_type,
                                       .vjp = update_slice_vjp,
+                                      .jvp = tangents_of_linear,
                                       .batch = update_slice_batch,
                                       .dim_attrs = {{"batch_dims", DimAttr::leading}},
                                       .fold = update_slice_fold,

@@ -11,6 +11,7 @@
 #include "ops/index_places.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
+#include "ops/tangents.h"
 #include "ops/view_copy.h"
 
 namespace lockstep {
@@ -164,6 +165,7 @@ constinit const Op gather_op = {.name = "gather",
                                 .rule = gather_rule,
                                 .type = gather_type,
                                 .vjp = gather_vjp,
+                                .jvp = tangents_of_linear,
                                 .batch = gather_batch,
                                 .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
                                 .takes_complex = true,

@@ -87,9 +87,9 @@ ForwardResult scan_forward(const Forward& f) {
   return result;
 }
 
-// The loop that computes the gradients of a scan, in the reverse direction. Its carries are the cotangents of the scan's
-// carries, then the sums of the constants' gradients. Its xs are residuals and the cotangents of the ys; its ys are the
-// gradients of the xs.
+// The loop that computes the gradients of a scan, in the reverse direction. Its carries are the cotangents of the
+// scan's carries, then the sums of the constants' gradients. Its xs are residuals and the cotangents of the ys; its
+// ys are the gradients of the xs.
 class BackwardLoop {
  public:
   explicit BackwardLoop(const Vjp& v)
@@ -196,8 +196,8 @@ class BackwardLoop {
 
 Grads scan_vjp(const Vjp& v) { return BackwardLoop(v).emit(); }
 
-// The loop that computes a scan with its tangents. Every role (carry, xs, constants, ys) has the scan's own values first,
-// then the tangents of those that have one.
+// The loop that computes a scan with its tangents. Every role (carry, xs, constants, ys) has the scan's own values
+// first, then the tangents of those that have one.
 class TangentLoop {
  public:
   explicit TangentLoop(const Jvp& v) : v_(v), p_(v.attrs), has_tangent_(v.in.size()), y_has_tangent_(p_.ys) {
@@ -208,9 +208,9 @@ class TangentLoop {
     Program body;
     while (!make_body(body)) {
     }
-    const Values out = scan(v_.builder, std::make_shared<const Program>(std::move(body)), operands(0, p_.carry),
-                            operands(p_.carry, p_.carry + p_.xs), operands(p_.carry + p_.xs, v_.in.size()), p_.length,
-                            p_.reverse);
+    const Values out =
+        scan(v_.builder, std::make_shared<const Program>(std::move(body)), operands(0, p_.carry),
+             operands(p_.carry, p_.carry + p_.xs), operands(p_.carry + p_.xs, v_.in.size()), p_.length, p_.reverse);
     JvpResult result{Values(v_.out.size()), {}};
     const auto own = [&](size_t first, size_t n) {
       result.out.insert(result.out.end(), out.begin() + static_cast<std::ptrdiff_t>(first),

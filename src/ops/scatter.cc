@@ -12,6 +12,7 @@
 #include "ops/index_places.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
+#include "ops/tangents.h"
 #include "ops/view_copy.h"
 
 namespace lockstep {
@@ -280,6 +281,7 @@ constinit const Op scatter_add_op = {.name = "scatter_add",
                                      .rule = scatter_rule,
                                      .type = scatter_add_type,
                                      .vjp = scatter_add_vjp,
+                                     .jvp = tangents_of_linear,
                                      .batch = scatter_batch,
                                      .dim_attrs = {{"axis", DimAttr::dims}, {"batch_dims", DimAttr::leading}},
                                      .fold = scatter_fold,

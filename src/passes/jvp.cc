@@ -1,5 +1,5 @@
-// Forward-mode differentiation. Copies the equations and computes, beside each, the tangents of its results from those of
-// its operands. In this order:
+// Forward-mode differentiation. Copies the equations and computes, beside each, the tangents of its results from
+// those of its operands. In this order:
 //   - the `jvp` column, if the row has one;
 //   - a sum: the same op of the tangents (the column `linear`);
 //   - an elementwise op: its Jacobian is diagonal, so its `vjp` column maps tangents as it maps cotangents;
@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
+#include "ops/tangents.h"
 #include "passes/passes.h"
 
 namespace lockstep {
@@ -23,8 +24,6 @@ Value unless_zero(Value tangent) {
 
 Value sum_of(Value a, Value b) { return a && b ? add(a, b) : a ? a : b; }
 
-Value or_zeros(Value tangent, Value like) { return tangent ? tangent : zeros_like(like); }
-
 // One equation whose operands have tangents.
 struct TangentStep {
   const Eqn& eqn;
@@ -34,14 +33,6 @@ struct TangentStep {
   const Op& op() const { return *eqn.op; }
   size_t tangent_count() const { return static_cast<size_t>(std::count(wanted.begin(), wanted.end(), true)); }
 };
-
-// The op of the tangents; zeros stand for those that are absent.
-Values tangents_of_sum(const TangentStep& s, Builder& b) {
-  Values in;
-  for (size_t i = 0; i < s.in.size(); ++i)
-    in.push_back(is_inexact(s.in[i].dtype()) ? or_zeros(s.tangents[i], s.in[i]) : s.in[i]);
-  return b.emit(s.op(), in, s.eqn.attrs);
-}
 
 Values tangents_of_product(const TangentStep& s, Builder& b) {
   Values sums(s.out.size());
@@ -74,7 +65,8 @@ Values tangents_of_elementwise(const TangentStep& s) {
   return {sum};
 }
 
-// (operands, results, residuals, cotangents) -> gradients of the operands in `wanted`, which becomes those that have one.
+// (operands, results, residuals, cotangents) -> gradients of the operands in `wanted`, which becomes those that
+// have one.
 Program pullback(const TangentStep& s, std::vector<bool>& wanted) {
   Builder b;
   const auto inputs_like = [&b](const Values& values) {
@@ -128,8 +120,7 @@ class ForwardDifferentiation {
     Values outputs;
     for (ValueId id : p_.outputs) outputs.push_back(map_[id]);
     for (ValueId id : p_.outputs)
-      if (is_inexact(p_.types[id].dtype))
-        outputs.push_back(tangent_[id] ? tangent_[id] : full(b_, p_.types[id], 0.0));
+      if (is_inexact(p_.types[id].dtype)) outputs.push_back(tangent_[id] ? tangent_[id] : full(b_, p_.types[id], 0.0));
     return drop_dead(b_.take(outputs));
   }
 
@@ -167,15 +158,16 @@ class ForwardDifferentiation {
   // May replace results of the equation.
   Values tangents_of(const TangentStep& s) {
     const Op& op = s.op();
+    const Jvp context{op, s.eqn.attrs, s.in, s.out, s.tangents, b_, kSubPrograms};
     if (op.jvp) {
-      JvpResult r = op.jvp({op, s.eqn.attrs, s.in, s.out, s.tangents, b_, kSubPrograms});
+      JvpResult r = op.jvp(context);
       for (size_t k = 0; k < r.out.size(); ++k) map_[s.eqn.out[k]] = r.out[k];
       return std::move(r.tangents);
     }
-    if (op.linear == Linear::all && s.tangent_count() == s.in.size()) return tangents_of_sum(s, b_);
+    if (op.linear == Linear::all && s.tangent_count() == s.in.size()) return tangents_of_linear(context).tangents;
     if (is_diagonal(s)) return tangents_of_elementwise(s);
     if (op.linear == Linear::one) return tangents_of_product(s, b_);
-    if (op.linear == Linear::all) return tangents_of_sum(s, b_);
+    if (op.linear == Linear::all) return tangents_of_linear(context).tangents;
     return transposed_vjp(s, b_);
   }
 

@@ -9,6 +9,8 @@
 namespace lockstep::jacobians {
 namespace {
 
+Array doubles(const std::vector<double>& x) { return Array::from(x, {static_cast<int64_t>(x.size())}); }
+
 // f_i = x_i^2 y_j summed over j, from [2] and [3] to [2].
 Array quadratic(const Array& x, const Array& y) { return x * x * sum(y); }
 
@@ -115,12 +117,17 @@ TEST(Jacobian, OfEmptyArraysIsEmpty) {
 TEST(Jacobian, UnderJitAndVmapAndInLoops) {
   const auto f = [](const Array& x) { return sin(x) * sum(x); };
   const auto j = [&](const Array& x) { return jacfwd(f)(x); };
-  const Array x = array({0.5, -1.0}), both = stack({x, 2 * x});
+  const Array x = doubles({0.5, -1}), both = stack({x, 2 * x});
   EXPECT_ELEMENTS(jit(j)(x), j(x).to_vector<double>(), 1e-12);
   EXPECT_ELEMENTS(vmap(j)(both), stack({j(x), j(2 * x)}).to_vector<double>(), 1e-12);
   EXPECT_ELEMENTS(vmap([&](const Array& v) { return jacrev(f)(v); })(both), vmap(j)(both).to_vector<double>(), 1e-12);
   const auto loop = [&](const Array& v) {
-    return scan([&](const Array& c, const Array& each) { return std::pair{f(c) + each, c}; }, v, stack({v, v * v})).first;
+    return scan(
+               [&](const Array& c, const Array& each) {
+                 return std::pair{f(c) + each, c};
+               },
+               v, stack({v, v * v}))
+        .first;
   };
   EXPECT_ELEMENTS(jacfwd(loop)(x), jacrev(loop)(x).to_vector<double>(), 1e-12);
 }
@@ -143,8 +150,8 @@ TEST(Hessian, OfSoftplusAtZero) {
 
 // At zero weights every probability is 1/2, so the Hessian is X^T X / (4 n) and the regularizer.
 TEST(Hessian, OfLogisticRegressionAtZeroWeights) {
-  const Array x = array({1.0, 2.0, -1.0, 0.5, 3.0, -2.0, 0.0, 1.0}), features = reshape(x, {4, 2});
-  const Array labels = array({1.0, 0.0, 0.0, 1.0});
+  const Array x = doubles({1, 2, -1, 0.5, 3, -2, 0, 1}), features = reshape(x, {4, 2});
+  const Array labels = doubles({1, 0, 0, 1});
   const auto loss = [&](const Array& w) {
     const Array margin = matmul(features, w);
     return mean(softplus(margin) - labels * margin) + 0.05 * sum(w * w);

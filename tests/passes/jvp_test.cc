@@ -32,7 +32,7 @@ TEST(Tangents, FollowTheOutputs) {
 )");
 }
 
-// Linear ops are applied to the tangents; a reduction by its transposed gradient.
+// Operands without a derivative stay.
 TEST(Tangents, OfLinearOpsAreTheSameOps) {
   EXPECT_EQ(tangents(R"(program(%0:f32[2], %1:f32[2]) {
   %2:f32[4] = concatenate[axis=0] %0 %1
@@ -44,20 +44,30 @@ TEST(Tangents, OfLinearOpsAreTheSameOps) {
                      {true, false}),
             R"(program(%0:f32[2], %1:f32[2], %2:f32[2]) {
   %3:f32[4] = concatenate[axis=0] %0 %1
-  %4:f32[2,2] = reshape[shape=[2,2]] %3
-  %5:f32[2,2] = transpose[permutation=[1,0]] %4
-  %6:f32[2] = reduce_sum[axes=[0]] %5
-  %7:f32[2] = full[dtype=f32, shape=[2], value=0.0]
-  %8:f32[4] = concatenate[axis=0] %2 %7
-  %9:f32[2,2] = reshape[shape=[2,2]] %8
-  %10:f32[2,2] = transpose[permutation=[1,0]] %9
-  %11:f32[2] = reduce_sum[axes=[0]] %10
-  return %6 %11
+  %4:f32[2] = full[dtype=f32, shape=[2], value=0.0]
+  %5:f32[4] = concatenate[axis=0] %2 %4
+  %6:f32[2,2] = reshape[shape=[2,2]] %3
+  %7:f32[2,2] = reshape[shape=[2,2]] %5
+  %8:f32[2,2] = transpose[permutation=[1,0]] %6
+  %9:f32[2,2] = transpose[permutation=[1,0]] %7
+  %10:f32[2] = reduce_sum[axes=[0]] %8
+  %11:f32[2] = reduce_sum[axes=[0]] %9
+  return %10 %11
 }
 )");
 }
 
-TEST(Tangents, OfOtherRowsTransposeTheGradient) {
+TEST(Tangents, OfOtherRowsAreTheTransposedGradient) {
+  EXPECT_EQ(tangents("program(%0:f32[2]) {\n  %1:bf16[2] = cast[dtype=bf16] %0\n  return %1\n}", {true}),
+            R"(program(%0:f32[2], %1:f32[2]) {
+  %2:bf16[2] = cast[dtype=bf16] %0
+  %3:bf16[2] = cast[dtype=bf16] %1
+  return %2 %3
+}
+)");
+}
+
+TEST(Tangents, OfIndexedElementsHaveTheSameIndices) {
   EXPECT_EQ(tangents(R"(program(%0:f32[3,2], %1:i32[2]) {
   %2:f32[2,2] = gather[axis=0, batch_dims=0] %0 %1
   return %2
@@ -102,12 +112,14 @@ TEST(Tangents, OfALoopAreCarriedBeside) {
   %4:f32[] = full[dtype=f32, shape=[], value=0.0]
   %5:f32[], %6:f32[], %7:f32[], %8:f32[3] = scan[body=program(%0:f32[], %1:f32[], %2:f32[], %3:f32[], %4:f32[]) {
       %5:f32[] = mul %0 %3
-      %6:f32[] = sin %1
-      %7:f32[] = mul %2 %3
-      %8:f32[] = mul %4 %0
-      %9:f32[] = add %7 %8
-      return %5 %6 %9 %6
-    }, carry=3, length=3, reverse=false, xs=1] %0 %1 %4 %2 %3
+      %6:f32[] = mul %2 %3
+      %7:f32[] = mul %4 %0
+      %8:f32[] = add %6 %7
+      %9:f32[] = sin %1
+      %10:f32[] = full[dtype=f32, shape=[], value=0.0]
+      %11:f32[] = full[dtype=f32, shape=[], value=0.0]
+      return %5 %9 %8 %9
+    }, carry=3, length=3, reverse=false, xs=2] %0 %1 %4 %2 %3
   %9:f32[3] = full[dtype=f32, shape=[3], value=0.0]
   return %5 %8 %7 %9
 }

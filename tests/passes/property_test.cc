@@ -108,9 +108,9 @@ TEST(RandomPrograms, EveryPassReturnsValidProgramsThatRoundTrip) {
     const Program both = joint(p, floating_inputs(p));
     const Split parts = split(both, p.inputs.size(), p.outputs.size());
     const std::vector<bool> all(p.inputs.size(), true);
-    for (const Program& q :
-         {p, simplify(p), drop_dead(p), lower(p), both, lower(both), parts.known, parts.rest,
-          batch(p, all, 3, {}).program, lower(batch(both, std::vector<bool>(both.inputs.size(), true), 2, {}).program)})
+    for (const Program& q : {p, simplify(p), drop_dead(p), lower(p), both, lower(both), parts.known, parts.rest,
+                             jvp(p, floating_inputs(p)), batch(p, all, 3, {}).program,
+                             lower(batch(both, std::vector<bool>(both.inputs.size(), true), 2, {}).program)})
       if (std::string wrong = text_round_trip(q); !wrong.empty()) return wrong;
     return std::string();
   });
@@ -151,6 +151,31 @@ TEST(RandomPrograms, GradientOfBatchIsBatchOfGradient) {
         for (const Type& t : batch_of_gradient.input_types())
           inputs.push_back(t.dtype == f64 ? normal_numbers(t, ++seed) : small_integers(t, ++seed));
         return far_apart(planned(gradient_of_batch, inputs), planned(batch_of_gradient, inputs));
+      },
+      true);
+}
+
+// Tangents are the gradient of gradients with respect to their cotangents.
+TEST(RandomPrograms, TangentsAreTheTransposeOfGradients) {
+  expect_always(
+      [](const RandomProgram& r, uint32_t seed) {
+        const Program& p = r.program;
+        const auto without_first = [](Program q, size_t n) {
+          q.outputs.erase(q.outputs.begin(), q.outputs.begin() + static_cast<std::ptrdiff_t>(n));
+          return q;
+        };
+        const Program gradients = without_first(joint(p, floating_inputs(p)), p.outputs.size());
+        std::vector<bool> cotangents(gradients.inputs.size(), false);
+        std::fill(cotangents.begin() + static_cast<std::ptrdiff_t>(p.inputs.size()), cotangents.end(), true);
+        const Program transposed = without_first(joint(gradients, cotangents), gradients.outputs.size());
+        HostArrays inputs = r.inputs, tangents;
+        for (const Type& t : gradients.output_types()) tangents.push_back(normal_numbers(t, ++seed));
+        HostArrays all = inputs;
+        for (size_t i = p.inputs.size(); i < gradients.inputs.size(); ++i)
+          all.push_back(normal_numbers(gradients.types[gradients.inputs[i]], ++seed));
+        for (HostArrays* to : {&inputs, &all}) to->insert(to->end(), tangents.begin(), tangents.end());
+        return far_apart(planned(without_first(jvp(p, floating_inputs(p)), p.outputs.size()), inputs),
+                         planned(transposed, all));
       },
       true);
 }

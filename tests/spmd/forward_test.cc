@@ -1,5 +1,5 @@
-// Forward mode: jvp, linearize, linear_transpose and custom_jvp, compared with finite differences, with reverse mode and
-// with closed forms, in every nesting with the other transforms.
+// Forward mode: jvp, linearize, linear_transpose and custom_jvp, compared with finite differences, with reverse
+// mode and with closed forms, in every nesting with the other transforms.
 #include "lockstep/forward.h"
 
 #include <functional>
@@ -12,9 +12,10 @@ namespace {
 
 using Function = std::function<Array(const Array&)>;
 
-Array start() { return array({0.5, -1.25, 2.0}); }
-Array direction() { return array({1.0, 0.5, -0.75}); }
-Array weights() { return array({0.25, -1.5, 2.0}); }
+Array doubles(const std::vector<double>& x) { return Array::from(x, {static_cast<int64_t>(x.size())}); }
+Array start() { return doubles({0.5, -1.25, 2.0}); }
+Array direction() { return doubles({1.0, 0.5, -0.75}); }
+Array weights() { return doubles({0.25, -1.5, 2.0}); }
 
 // From [3] to [3].
 Array wave(const Array& x) { return sin(x) * sum(x * x) + tanh(x); }
@@ -62,14 +63,15 @@ const std::vector<Nesting>& nestings() {
       {"nothing", [](Function f) { return f; }},
       {"jit", [](Function f) -> Function { return jit(f); }},
       {"vmap",
-       [](Function f) -> Function {
-         return [f](const Array& x) { return sum(vmap(f)(stack({x, -x, x * x})), 0); };
-       }},
+       [](Function f) -> Function { return [f](const Array& x) {
+                                      return sum(vmap(f)(stack({x, -x, x * x})), 0);
+                                    }; }},
       {"scan", in_scan},
       {"reverse loop without xs",
        [](Function f) -> Function {
          return [f](const Array& x) {
-           return fori_loop(0, 3, [&](const Array& i, const Array& v) { return f(v) * 0.1 + astype(i, f64); }, x);
+           return fori_loop(
+               0, 3, [&](const Array& i, const Array& v) { return f(v) * 0.1 + astype(i, f64); }, x);
          };
        }},
       {"cond",
@@ -82,13 +84,10 @@ const std::vector<Nesting>& nestings() {
        }},
       {"remat", [](Function f) -> Function { return remat(f); }},
       {"custom_jvp", in_custom_jvp},
-      {"jvp", [](Function f) -> Function {
-         return [f](const Array& x) { return jvp(f, x, x * x).second; };
-       }},
-      {"grad", [](Function f) -> Function {
-         return grad([f](const Array& x) { return sum(f(x) * f(x)); });
-       }},
-      {"linearize", [](Function f) -> Function {
+      {"jvp", [](Function f) -> Function { return [f](const Array& x) { return jvp(f, x, x * x).second; }; }},
+      {"grad", [](Function f) -> Function { return grad([f](const Array& x) { return sum(f(x) * f(x)); }); }},
+      {"linearize",
+       [](Function f) -> Function {
          return [f](const Array& x) {
            const auto [y, linear] = linearize(f, x);
            return y * linear(x) + linear(y);
@@ -96,7 +95,8 @@ const std::vector<Nesting>& nestings() {
        }},
       {"jacfwd", [](Function f) -> Function { return [f](const Array& x) { return sum(jacfwd(f)(x), 0); }; }},
       {"jacrev", [](Function f) -> Function { return [f](const Array& x) { return sum(jacrev(f)(x), 1); }; }},
-      {"shard_map", [](Function f) -> Function {
+      {"shard_map",
+       [](Function f) -> Function {
          const auto each = [f](const Array& x) {
            return psum(f(x + astype(axis_index("i"), f64)), "i") + x * pmean(x, "i") + pmax(x * x, "i");
          };
@@ -193,7 +193,7 @@ TEST(Jvp, IntegersHaveNoTangents) {
 TEST(Jvp, NumbersAdaptToTheArrays) {
   const auto square_of = [](const Array& x) { return x * x; };
   EXPECT_TEXT(jvp(square_of, 3.f, 2.f).second, "f32[] 12");
-  EXPECT_TEXT(jvp(square_of, array({3.0}), array({2.0})).second, "f64[1] [12]");
+  EXPECT_TEXT(jvp(square_of, doubles({3}), doubles({2})).second, "f64[1] [12]");
   EXPECT_TEXT(jvp(square_of, zeros({}, f64) + 3, Array(2.f)).second, "f64[] 12");
 }
 
@@ -219,9 +219,10 @@ TEST(Jvp, OfEmptyArrays) {
 
 TEST(Jvp, WrongTangentsAreErrors) {
   const auto f = [](const Array& x) { return x * 2.f; };
-  EXPECT_THROWS(jvp(f, ones({2}), ones({3})), Error,
-                "jvp: array 0 of the tangents is f32[3], but its value is f32[2]; a tangent has its value's type: start "
-                "with ones_like(value)");
+  EXPECT_THROWS(
+      jvp(f, ones({2}), ones({3})), Error,
+      "jvp: array 0 of the tangents is f32[3], but its value is f32[2]; a tangent has its value's type: start "
+      "with ones_like(value)");
   EXPECT_THROWS(jvp(f, ones({2}), ones({2}, f64)), Error, "jvp: array 0 of the tangents is f64[2]");
   const auto total = [](const std::vector<Array>& x) { return x[0]; };
   EXPECT_THROWS(jvp(total, std::vector<Array>{1.f, 2.f}, std::vector<Array>{1.f}), Error,
@@ -274,14 +275,17 @@ TEST(LinearTranspose, MapsCotangentsBack) {
 }
 
 TEST(LinearTranspose, OfOtherFunctionsIsAnError) {
-  EXPECT_THROWS(linear_transpose([](const Array& x) { return x * x; }, ones({2})), Error,
-                "linear_transpose: the function is not linear: its derivative depends on array 0 of its arguments, f32[2]");
+  EXPECT_THROWS(
+      linear_transpose([](const Array& x) { return x * x; }, ones({2})), Error,
+      "linear_transpose: the function is not linear: its derivative depends on array 0 of its arguments, f32[2]");
   EXPECT_THROWS(linear_transpose([](const Array& x) { return x; }, arange(2)), Error, "which has no gradient");
 }
 
 // x^2 with a tangent that is wrong on purpose: 100 x dx.
 const auto marked = custom_jvp([](Array x) { return x * x; },
-                               [](Array x, Array dx) { return std::pair{x * x, 100.f * x * dx}; });
+                               [](Array x, Array dx) {
+                                 return std::pair{x * x, 100.f * x * dx};
+                               });
 
 TEST(CustomJvp, ReplacesTheDerivativeInBothModes) {
   EXPECT_TEXT(marked(3.f), "f32[] 9");
@@ -304,7 +308,10 @@ TEST(CustomJvp, InsideOtherTransforms) {
   };
   EXPECT_TEXT(grad(in_loop)(2.f), "f32[] 80000");
   EXPECT_TEXT(jvp(in_loop, 2.f, 1.f).second, "f32[] 80000");
-  const auto in_branch = [](Array v) { return cond(v > 0.f, marked, [](Array y) { return y; }, v); };
+  const auto in_branch = [](Array v) {
+    return cond(
+        v > 0.f, marked, [](Array y) { return y; }, v);
+  };
   EXPECT_TEXT(grad(in_branch)(3.f), "f32[] 300");
   EXPECT_TEXT(grad(remat([](Array v) { return marked(v) + v; }))(3.f), "f32[] 301");
 }
@@ -328,11 +335,14 @@ TEST(CustomJvp, SharedArgumentsUnderVmap) {
 
 TEST(CustomJvp, TakesTreesAndCapturedArrays) {
   const Array scale = full({2}, 3.f);
-  const auto f = custom_jvp([&](std::pair<Array, Array> x) { return std::vector<Array>{x.first * scale, x.second}; },
-                            [&](std::pair<Array, Array> x, std::pair<Array, Array> t) {
-                              return std::pair{std::vector<Array>{x.first * scale, x.second},
-                                               std::vector<Array>{t.first * scale * scale, t.first}};
-                            });
+  const auto f = custom_jvp(
+      [&](std::pair<Array, Array> x) {
+        return std::vector<Array>{x.first * scale, x.second};
+      },
+      [&](std::pair<Array, Array> x, std::pair<Array, Array> t) {
+        return std::pair{std::vector<Array>{x.first * scale, x.second},
+                         std::vector<Array>{t.first * scale * scale, t.first}};
+      });
   const auto [y, dy] = jvp(f, std::pair{ones({2}), ones({2})}, std::pair{ones({2}), zeros({2})});
   EXPECT_TEXT(y[0], "f32[2] [3, 3]");
   EXPECT_TEXT(dy[0], "f32[2] [9, 9]");
@@ -342,15 +352,24 @@ TEST(CustomJvp, TakesTreesAndCapturedArrays) {
 TEST(CustomJvp, WrongRulesAreErrors) {
   const auto value = [](Array x) { return sum(x); };
   const auto with = [&](auto rule) { return custom_jvp(value, rule)(ones({2})); };
-  EXPECT_THROWS(with([](Array x, Array) { return std::pair{sum(x), x}; }), Error,
+  EXPECT_THROWS(with([](Array x, Array) {
+                  return std::pair{sum(x), x};
+                }),
+                Error,
                 "custom_jvp: tangent 0 of the rule is f32[2], but the function's result is f32[]; both have one type");
-  EXPECT_THROWS(with([](Array x, Array) { return std::pair{x, sum(x)}; }), Error, "custom_jvp: result 0 of the rule is");
-  EXPECT_THROWS(with([](Array x, Array t) { return std::pair{std::pair{sum(x), x}, sum(t)}; }), Error,
-                "custom_jvp: the rule returns 3 arrays; it must return {result, tangent}, of 1 arrays each");
+  EXPECT_THROWS(with([](Array x, Array) {
+                  return std::pair{x, sum(x)};
+                }),
+                Error, "custom_jvp: result 0 of the rule is");
+  EXPECT_THROWS(with([](Array x, Array t) {
+                  return std::pair{std::pair{sum(x), x}, sum(t)};
+                }),
+                Error, "custom_jvp: the rule returns 3 arrays; it must return {result, tangent}, of 1 arrays each");
   const auto captures = [](Array w) {
     return custom_jvp([w](Array x) { return x * w; }, [w](Array x, Array t) { return std::pair{x * w, t * w}; })(2.f);
   };
-  EXPECT_THROWS(grad(captures)(3.f), Error, "custom_jvp: the function is differentiated with respect to a captured value");
+  EXPECT_THROWS(grad(captures)(3.f), Error,
+                "custom_jvp: the function is differentiated with respect to a captured value");
   EXPECT_THROWS(jvp(captures, 3.f, 1.f), Error, "but its rule returns only tangents for its arguments");
 }
 

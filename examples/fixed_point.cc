@@ -1,5 +1,5 @@
-// A deep equilibrium layer: the output z is the fixed point z = layer(z). while_loop finds it, and its gradient comes from
-// the implicit function theorem, without storing the iterations.
+// A deep equilibrium layer: the output z is the fixed point z = layer(z). while_loop finds it, and its gradient comes
+// from the implicit function theorem, without storing the iterations.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -27,8 +27,8 @@ Array fixed_point(Params p) {
   return iterate([p](Array z) { return layer(p, z); }, zeros_like(p.bias));
 }
 
-// If z = layer(p, z), then dz = A dp + B dz with A = dlayer/dp and B = dlayer/dz, so dz = (1 - B)^-1 A dp. The gradient
-// for a cotangent c of z is A^T u, where u = c + B^T u is a fixed point, too.
+// If z = layer(p, z), then dz = A dp + B dz with A = dlayer/dp and B = dlayer/dz, so dz = (1 - B)^-1 A dp. The
+// gradient for a cotangent c of z is A^T u, where u = c + B^T u is a fixed point, too.
 Params implicit_gradient(std::pair<Params, Array> kept, Array cotangent) {
   const auto& [p, z] = kept;
   const auto pullback = vjp(layer, p, z).second;

@@ -22,8 +22,8 @@ struct VmapOptions {
   std::optional<int64_t> out_axes = 0;
   // A name for the mapped axis, for collectives (collectives.h) in the function. Empty: none.
   std::string axis_name = "";
-  // A mesh axis that shards the batch wherever the function constrains a sharding: with_sharding_constraint(x, P("model"))
-  // in it constrains the batched x to P(spmd_axis_name, "model"). Empty: none.
+  // A mesh axis that shards the batch wherever the function constrains a sharding: with_sharding_constraint(x,
+  // P("model")) in it constrains the batched x to P(spmd_axis_name, "model"). Empty: none.
   std::string spmd_axis_name = "";
   // Internal: called with the extent and name of the mapped axis; may throw.
   void (*check)(int64_t size, const std::string& axis_name) = nullptr;
@@ -90,9 +90,9 @@ auto vmap(F f, VmapOptions options = {}) {
           auto result = std::decay_t<decltype(std::apply(f, inputs))>(std::apply(f, inputs));
           const detail::Arrays outputs = tree_leaves(result);
           const detail::Traced traced = tracing.finish(outputs);
-          const detail::VmapProgram program =
-              detail::batch_along(traced, batched, size, std::vector<bool>(outputs.size(), options.out_axes.has_value()),
-                                  options.axis_name, options.spmd_axis_name);
+          const detail::VmapProgram program = detail::batch_along(
+              traced, batched, size, std::vector<bool>(outputs.size(), options.out_axes.has_value()), options.axis_name,
+              options.spmd_axis_name);
           const detail::Arrays results = detail::call(program.program, detail::with_captures(leaves, traced));
           if (!options.out_axes) detail::check_shared_results(program.batched);
           size_t i = 0;

@@ -1,7 +1,7 @@
 // Sub-programs on the GPU. Their kernels are enqueued in order, like those of the program that contains them. A scan
 // does not wait for the GPU, so it can be part of a graph capture; if its body is a single kernel, that kernel
-// executes all iterations. So does that of a while_loop, of which the host otherwise reads the condition in each round. A
-// cond waits for the GPU to read its predicate.
+// executes all iterations. So does that of a while_loop, of which the host otherwise reads the condition in each
+// round. A cond waits for the GPU to read its predicate.
 #include <bit>
 
 #include "lane/cuda/cuda_stream.h"
@@ -23,8 +23,8 @@ bool is_usable_in_place(int64_t bytes) {
   return bytes % kAlignment == 0 || (bytes < 16 && std::has_single_bit(static_cast<uint64_t>(bytes)));
 }
 
-// Executes all iterations in one kernel. Carries that cannot be updated in place alternate between two buffers. Returns
-// an empty Kernel if each iteration must be launched separately.
+// Executes all iterations in one kernel. Carries that cannot be updated in place alternate between two buffers.
+// Returns an empty Kernel if each iteration must be launched separately.
 Kernel single_kernel_scan(const KernelSpec& spec, const SubProgram& sub) {
   struct State {
     RoundsKernel kernel;
@@ -99,9 +99,9 @@ Program last_carries(const std::vector<Type>& types) {
   return b.take(out);
 }
 
-// Executes all rounds of a while_loop in one kernel, which reads the condition itself. So the loop does not wait for the
-// GPU and can be part of a graph capture. Returns an empty Kernel if each round must be launched separately. `step` was
-// the last program to be compiled.
+// Executes all rounds of a while_loop in one kernel, which reads the condition itself. So the loop does not wait for
+// the GPU and can be part of a graph capture. Returns an empty Kernel if each round must be launched separately.
+// `step` was the last program to be compiled.
 Kernel single_kernel_while(const KernelSpec& spec, const Kernel& condition, const SubProgram& step) {
   struct State {
     Kernel condition, last;

@@ -58,7 +58,7 @@ int main() {
   std::printf("largest difference from the unrolled gradient %.2g\n", difference.item<double>());
 
   const auto step = jit([](Params q) {
-    return tree_map([](Array v, Array g) { return v - 0.1f * g; }, q, grad(loss)(q));
+    return tree_map([](Array v, Array g) { return v - 0.02f * g; }, q, grad(loss)(q));
   });
   std::printf("loss %.4f", loss(p).item<double>());
   for (int i = 0; i < 100; ++i) p = step(p);

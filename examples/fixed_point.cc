@@ -1,5 +1,5 @@
-// A deep equilibrium layer: the output z is the fixed point z = layer(z). while_loop finds it, and its gradient comes from
-// the implicit function theorem, without storing the iterations.
+// A deep equilibrium layer: the output z is the fixed point z = layer(z). while_loop finds it, and its gradient comes
+// from the implicit function theorem, without storing the iterations.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -27,8 +27,8 @@ Array fixed_point(Params p) {
   return iterate([p](Array z) { return layer(p, z); }, zeros_like(p.bias));
 }
 
-// If z = layer(p, z), then dz = A dp + B dz with A = dlayer/dp and B = dlayer/dz, so dz = (1 - B)^-1 A dp. The gradient
-// for a cotangent c of z is A^T u, where u = c + B^T u is a fixed point, too.
+// If z = layer(p, z), then dz = A dp + B dz with A = dlayer/dp and B = dlayer/dz, so dz = (1 - B)^-1 A dp. The
+// gradient for a cotangent c of z is A^T u, where u = c + B^T u is a fixed point, too.
 Params implicit_gradient(std::pair<Params, Array> kept, Array cotangent) {
   const auto& [p, z] = kept;
   const auto pullback = vjp(layer, p, z).second;
@@ -58,7 +58,7 @@ int main() {
   std::printf("largest difference from the unrolled gradient %.2g\n", difference.item<double>());
 
   const auto step = jit([](Params q) {
-    return tree_map([](Array v, Array g) { return v - 0.1f * g; }, q, grad(loss)(q));
+    return tree_map([](Array v, Array g) { return v - 0.02f * g; }, q, grad(loss)(q));
   });
   std::printf("loss %.4f", loss(p).item<double>());
   for (int i = 0; i < 100; ++i) p = step(p);

@@ -1,5 +1,5 @@
-// Control flow inside a compiled function: scan (a loop with a carry), fori_loop (a counted loop), cond and switch_case
-// (a choice between computations). Loops with a condition are in loops.h.
+// Control flow inside a compiled function: scan (a loop with a carry), fori_loop (a counted loop), cond and
+// switch_case (a choice between computations). Loops with a condition are in loops.h.
 //
 //   auto [total, sums] = scan([](Array carry, Array x) { return std::pair{carry + x, carry + x}; }, Array(0.f), xs);
 //   Array y = cond(x > 0, [](Array x) { return x; }, [](Array x) { return -x; }, x);
@@ -171,8 +171,8 @@ auto cond(const Array& predicate, const T& if_true, const E& if_false, const Arg
       passed...);
 }
 
-// Computes branches[index](operands...). `branches` is a tuple, vector or array of functions, which must return trees of
-// the same structure and types. The index, an integer scalar, is clamped to the range of branches. Only the chosen
+// Computes branches[index](operands...). `branches` is a tuple, vector or array of functions, which must return trees
+// of the same structure and types. The index, an integer scalar, is clamped to the range of branches. Only the chosen
 // branch runs, except where the index varies over devices or examples: then all run. Throws Error for any other index.
 template <class Branches, class... Args>
 auto switch_case(const Array& index, const Branches& branches, const Args&... passed) {

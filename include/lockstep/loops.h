@@ -1,7 +1,8 @@
-// More loops inside a compiled function: while_loop (until a condition fails), fori_loop with bounds that are arrays, map
-// (a function of each element) and associative_scan (running sums, products and the like in log(n) steps).
+// More loops inside a compiled function: while_loop (until a condition fails), fori_loop with bounds that are arrays,
+// map (a function of each element) and associative_scan (running sums, products and the like in log(n) steps).
 //
-//   Array root = while_loop([=](Array x) { return abs(x * x - a) > 1e-6f; }, [=](Array x) { return (x + a / x) / 2; }, a);
+//   const auto more = [=](Array x) { return abs(x * x - a) > 1e-6f; };
+//   Array root = while_loop(more, [=](Array x) { return (x + a / x) / 2; }, a);
 //   Array sums = associative_scan([](Array a, Array b) { return a + b; }, xs);
 //
 // Functions are traced once. All may be nested and batched, and called from any thread.
@@ -34,7 +35,8 @@ LoopBounds loop_bounds(const Array& lower, const Array& upper);
 // x[start : limit : step] along an axis.
 Array slice_along(const Array& x, int64_t axis, int64_t start, int64_t limit, int64_t step = 1);
 Array join_along(const Array& x, const Array& y, int64_t axis);
-// Elements of `even` at positions 0, 2, ... along an axis and those of `odd` in between. `even` has as many, or one more.
+// Elements of `even` at positions 0, 2, ... along an axis and those of `odd` in between. `even` has as many, or one
+// more.
 Array interleave(const Array& even, const Array& odd, int64_t axis);
 // Splits the first dimension into [blocks, size]; merges the first two.
 Array in_blocks(const Array& x, int64_t blocks, int64_t size);
@@ -46,10 +48,10 @@ void check_combined(std::span<const Array> combined, std::span<const Array> oper
 
 }  // namespace detail
 
-// Computes carry = body(carry) while condition(carry), a bool scalar, is true, and returns the last carry. The number of
-// rounds need not be known, so there is no reverse-mode gradient: use scan or a fori_loop of integers for that, or
-// custom_vjp. In a batch (vmap), the loop runs until the condition of every example is false; an example whose condition
-// is false keeps its carry. Throws Error when the body changes the carry's structure or types.
+// Computes carry = body(carry) while condition(carry), a bool scalar, is true, and returns the last carry. The number
+// of rounds need not be known, so there is no reverse-mode gradient: use scan or a fori_loop of integers for that, or
+// custom_vjp. In a batch (vmap), the loop runs until the condition of every example is false; an example whose
+// condition is false keeps its carry. Throws Error when the body changes the carry's structure or types.
 template <class P, class F, class C>
 auto while_loop(const P& condition, const F& body, const C& first) {
   return detail::with_parameters<F>(
@@ -83,8 +85,8 @@ auto while_loop(const P& condition, const F& body, const C& first) {
       first);
 }
 
-// fori_loop with bounds that may be computed. Integer scalars that are not traced are as good as integers; otherwise the
-// loop is a while_loop, and has no reverse-mode gradient.
+// fori_loop with bounds that may be computed. Integer scalars that are not traced are as good as integers; otherwise
+// the loop is a while_loop, and has no reverse-mode gradient.
 template <class F, class C>
 auto fori_loop(const Array& lower, const Array& upper, const F& f, const C& first) {
   return detail::with_parameters<F>(
@@ -122,7 +124,8 @@ auto map(const F& f, const X& stacked, MapOptions options = {}) {
         // f's parameter may be an Array; then it takes the arrays of a batch as well.
         const auto together = vmap([&f](Xs x) { return f(x); });
         if (blocks == 0) return together(xs);
-        const Xs in_blocks = tree_map([&](const Array& a) { return detail::in_blocks(a, blocks, size); }, rows(0, looped));
+        const Xs in_blocks =
+            tree_map([&](const Array& a) { return detail::in_blocks(a, blocks, size); }, rows(0, looped));
         const auto whole = tree_map(detail::merge_blocks, over(together, in_blocks));
         if (looped == n) return whole;
         return tree_map([](const Array& a, const Array& b) { return detail::join_along(a, b, 0); }, whole,

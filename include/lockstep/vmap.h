@@ -22,8 +22,8 @@ struct VmapOptions {
   PerArgument<Axis> out_axes = 0;
   // A name for the mapped axis, for collectives (collectives.h) in the function. Empty: none.
   std::string axis_name = "";
-  // A mesh axis that shards the batch wherever the function constrains a sharding: with_sharding_constraint(x, P("model"))
-  // in it constrains the batched x to P(spmd_axis_name, "model"). Empty: none.
+  // A mesh axis that shards the batch wherever the function constrains a sharding: with_sharding_constraint(x,
+  // P("model")) in it constrains the batched x to P(spmd_axis_name, "model"). Empty: none.
   std::string spmd_axis_name = "";
   // Internal: called with the extent and name of the mapped axis; may throw.
   void (*check)(int64_t size, const std::string& axis_name) = nullptr;

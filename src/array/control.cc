@@ -154,8 +154,8 @@ struct JoinedBranches {
   }
 };
 
-// `which` selects a branch: a predicate (the programs are if_false, if_true) or an index. If it varies over devices, all
-// branches run: a value that branches share must not be summed over the devices inside one branch.
+// `which` selects a branch: a predicate (the programs are if_false, if_true) or an index. If it varies over devices,
+// all branches run: a value that branches share must not be summed over the devices inside one branch.
 Values choose(Value which, const std::vector<ProgramPtr>& programs, const Values& operands) {
   if (!which.type().varying.empty()) return choose_among(which, programs, operands);
   if (which.dtype() == DType::boolean) return lockstep::cond(which, programs[1], programs[0], operands);
@@ -231,7 +231,7 @@ LoopBounds loop_bounds(const Array& lower, const Array& upper) {
       throw_error("fori_loop: a bound is {}; bounds must be integer scalars", to_string(each.type()));
   const DType dtype = common_dtype(std::array{lower, upper});
   LoopBounds out{astype(lower, dtype), astype(upper, dtype), {}};
-  if (!lower.is_traced() && !upper.is_traced()) out.known = {out.lower.item<int64_t>(), out.upper.item<int64_t>()};
+  if (!lower.is_traced() && !upper.is_traced()) out.known = {lower.item<int64_t>(), upper.item<int64_t>()};
   return out;
 }
 
@@ -294,8 +294,8 @@ void check_combined(std::span<const Array> combined, std::span<const Array> oper
     const std::string got = i < combined.size() ? to_string(combined[i].type()) : "nothing",
                       wanted = i < operands.size() ? to_string(operands[i].type()) : "nothing";
     if (got != wanted)
-      throw_error("associative_scan: the function combines arrays {} of type {} to {}; it must keep the type", i, wanted,
-                  got);
+      throw_error("associative_scan: the function combines arrays {} of type {} to {}; it must keep the type", i,
+                  wanted, got);
   }
 }
 

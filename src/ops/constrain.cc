@@ -1,6 +1,6 @@
 // constrain. Its attributes are the fields of an Annotation: `axes` has the axes of each dimension, separated by
-// commas, with dimensions separated by semicolons, and * for an unconstrained dimension. The attribute batch_axis is optional: the axis that shards
-// the dimension of a batch.
+// commas, with dimensions separated by semicolons, and * for an unconstrained dimension. The attribute batch_axis is
+// optional: the axis that shards the dimension of a batch.
 #include "ops/constrain.h"
 
 #include <algorithm>
@@ -54,8 +54,8 @@ std::vector<Type> constrain_type(Types in, const Attrs& attrs) {
 // The cotangent has the same sharding as the value.
 Grads constrain_vjp(const Vjp& v) { return {v.ct().builder().emit(constrain_op, Values{v.ct()}, v.attrs)[0]}; }
 
-// The batch dimension is unconstrained, unless it represents the devices along an axis of the same mesh, or the attribute
-// batch_axis names one (vmap's spmd_axis_name): then that axis shards it.
+// The batch dimension is unconstrained, unless it represents the devices along an axis of the same mesh, or the
+// attribute batch_axis names one (vmap's spmd_axis_name): then that axis shards it.
 Batched constrain_batch(const Batch& b) {
   Type one = b.in[0].type();
   one.shape.erase(one.shape.begin());

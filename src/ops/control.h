@@ -21,8 +21,8 @@ Values scan(Builder&, ProgramPtr body, const Values& carry, const Values& xs, co
 Values unrolled_scan(Builder&, ProgramPtr body, const Values& carry, const Values& xs, const Values& constants,
                      int64_t length, bool reverse, int64_t unroll);
 
-// Repeats `body`, which maps (constants..., carries...) to carries, while `cond`, which maps (constants..., carries...)
-// to a bool scalar, returns true. Returns the last carries.
+// Repeats `body`, which maps (constants..., carries...) to carries, while `cond`, which maps (constants...,
+// carries...) to a bool scalar, returns true. Returns the last carries.
 Values while_loop(Builder&, ProgramPtr cond, ProgramPtr body, const Values& cond_constants,
                   const Values& body_constants, const Values& carries);
 
@@ -64,8 +64,8 @@ struct ScanMemory {
 };
 Kernel scan_kernel(const KernelSpec&, ScanMemory);
 
-// Programs of a while_loop: the condition of its operands; and a round, which maps (carries..., constants...) to the next
-// carries and the condition of these.
+// Programs of a while_loop: the condition of its operands; and a round, which maps (carries..., constants...) to the
+// next carries and the condition of these.
 Program while_condition(const Attrs&);
 Program while_step(const Attrs&);
 

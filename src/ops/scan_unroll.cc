@@ -79,9 +79,10 @@ Values unrolled_scan(Builder& b, ProgramPtr body, const Values& carry, const Val
   if (rounds > 0) {
     Values blocks;
     for (const Value& x : xs)
-      blocks.push_back(reshape(rows_of(x, first, first + looped), prepend(rounds, prepend(unroll, without_first(x.shape())))));
-    Values out = scan(b, body_of_block(*body, carry, xs, constants, unroll, reverse), carry, blocks, constants, rounds,
-                      reverse);
+      blocks.push_back(
+          reshape(rows_of(x, first, first + looped), prepend(rounds, prepend(unroll, without_first(x.shape())))));
+    Values out =
+        scan(b, body_of_block(*body, carry, xs, constants, unroll, reverse), carry, blocks, constants, rounds, reverse);
     const auto ys = out.begin() + static_cast<std::ptrdiff_t>(carry.size());
     result.carry.assign(out.begin(), ys);
     for (auto y = ys; y != out.end(); ++y)

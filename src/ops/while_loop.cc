@@ -33,8 +33,9 @@ struct WhileParts {
   explicit WhileParts(const Attrs& attrs)
       : cond(attrs.program("cond")), body(attrs.program("body")), carries(body.outputs.size()) {
     if (cond.inputs.size() < carries || body.inputs.size() < carries)
-      throw_error("while_loop: {} carries, but the condition takes {} arrays and the body {}; both must take all carries",
-                  carries, cond.inputs.size(), body.inputs.size());
+      throw_error(
+          "while_loop: {} carries, but the condition takes {} arrays and the body {}; both must take all carries",
+          carries, cond.inputs.size(), body.inputs.size());
     cond_constants = cond.inputs.size() - carries;
     body_constants = body.inputs.size() - carries;
   }
@@ -124,9 +125,9 @@ JvpResult while_jvp(const Jvp& j) {
   const Values seen = inputs(cond, joined(p.cond_part(in), carries));
   inputs(cond, carry_tangents);
   const Program new_cond = cond.take(cond.inline_program(p.cond, seen));
-  Values out = while_loop(j.builder, std::make_shared<const Program>(new_cond),
-                          std::make_shared<const Program>(new_body), p.cond_part(in),
-                          joined(constants, constant_tangents), joined(carries, carry_tangents));
+  Values out =
+      while_loop(j.builder, std::make_shared<const Program>(new_cond), std::make_shared<const Program>(new_body),
+                 p.cond_part(in), joined(constants, constant_tangents), joined(carries, carry_tangents));
   JvpResult result;
   for (size_t i = 0, t = p.carries; i < p.carries; ++i)
     result.tangents.push_back(wanted[p.body_constants + i] ? out[t++] : Value());
@@ -139,7 +140,8 @@ JvpResult while_jvp(const Jvp& j) {
 // done keep their carries. The first carry says which examples go on.
 class LoopUntilAllAreDone {
  public:
-  LoopUntilAllAreDone(const WhileParts& p, const Program& cond, const Program& body) : p_(p), cond_(cond), body_(body) {}
+  LoopUntilAllAreDone(const WhileParts& p, const Program& cond, const Program& body)
+      : p_(p), cond_(cond), body_(body) {}
 
   Values emit(Builder& b, const Values& in) const {
     const Values carries = p_.carry_part(in), seen = p_.cond_part(in);
@@ -181,11 +183,9 @@ Batched while_batch(const Batch& b) {
   const WhileParts p(b.attrs);
   std::vector<bool> batched = p.carry_part(b.batched);
   while (true) {  // a carry is batched if its initial value is, if the body makes it so, or if the condition is batched
-    const BatchedProgram cond =
-        b.passes.batch(p.cond, joined(p.cond_part(b.batched), batched), b.size, {}, b.axis);
+    const BatchedProgram cond = b.passes.batch(p.cond, joined(p.cond_part(b.batched), batched), b.size, {}, b.axis);
     const std::vector<bool> force = cond.batched[0] ? std::vector<bool>(p.carries, true) : batched;
-    const BatchedProgram body =
-        b.passes.batch(p.body, joined(p.body_part(b.batched), batched), b.size, force, b.axis);
+    const BatchedProgram body = b.passes.batch(p.body, joined(p.body_part(b.batched), batched), b.size, force, b.axis);
     if (body.batched != batched) {
       batched = body.batched;
       continue;
@@ -194,10 +194,10 @@ Batched while_batch(const Batch& b) {
     for (size_t i = 0; i < p.carries; ++i)
       if (batched[i]) in[p.first_carry() + i] = with_batch(b, p.first_carry() + i);
     if (cond.batched[0]) return {LoopUntilAllAreDone(p, cond.program, body.program).emit(b.builder, in), batched};
-    return {while_loop(b.builder, std::make_shared<const Program>(cond.program),
-                       std::make_shared<const Program>(body.program), p.cond_part(in), p.body_part(in),
-                       p.carry_part(in)),
-            batched};
+    return {
+        while_loop(b.builder, std::make_shared<const Program>(cond.program),
+                   std::make_shared<const Program>(body.program), p.cond_part(in), p.body_part(in), p.carry_part(in)),
+        batched};
   }
 }
 
@@ -296,8 +296,8 @@ Program while_step(const Attrs& attrs) {
 }
 
 Kernel while_kernel(const KernelSpec& spec, Kernel condition, Kernel step, ScanMemory memory, ReadPredicate read) {
-  auto loop = std::make_shared<WhileLoop>(spec, std::move(condition), std::move(step), std::move(memory),
-                                          std::move(read));
+  auto loop =
+      std::make_shared<WhileLoop>(spec, std::move(condition), std::move(step), std::move(memory), std::move(read));
   return [loop](const void* const* in, void* const* out) { loop->run(in, out); };
 }
 

@@ -187,7 +187,10 @@ TEST(Scan, UnrolledEqualsRolled) {
     for (int64_t unroll : {2, 3, 4, 6, 7, 100}) {
       const ScanOptions options{.reverse = reverse, .unroll = unroll};
       EXPECT_EQ(text(scan(step, Array(1), std::pair{a, b}, options)), wanted) << unroll;
-      EXPECT_EQ(text(jit([&](Array x, Array y) { return scan(step, Array(1), std::pair{x, y}, options); })(a, b)), wanted);
+      EXPECT_EQ(text(jit([&](Array x, Array y) {
+                  return scan(step, Array(1), std::pair{x, y}, options);
+                })(a, b)),
+                wanted);
     }
   }
   const auto power = [](Array x, int64_t unroll) {

@@ -78,7 +78,7 @@ TEST(Examples, FixedPointHasTheGradientOfTheUnrolledIteration) {
   const Outcome r = run("fixed_point", "");
   EXPECT_EQ(r.code, 0) << r.text;
   EXPECT_LT(number_after(r.text, "unrolled gradient "), 1e-5) << r.text;
-  EXPECT_LT(number_after(r.text, "after 100 steps "), 0.1 * number_after(r.text, "loss ")) << r.text;
+  EXPECT_LT(number_after(r.text, "after 100 steps "), 0.3 * number_after(r.text, "loss ")) << r.text;
 }
 
 TEST(Examples, BeamSearchFindsAtLeastWhatOneBeamFindsAndStopsEarly) {

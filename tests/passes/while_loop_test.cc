@@ -60,7 +60,8 @@ TEST(WhileLoopRow, CarriesTangents) {
   const Program p = power_program();
   SubPrograms passes = kSubPrograms;
   passes.jvp = jvp_by_transposing;
-  // d(c^n x) = n c^(n-1) x dc + c^n dx; with 4 rounds of c = 2 from x = 1. The limit has a tangent, too, without effect.
+  // d(c^n x) = n c^(n-1) x dc + c^n dx; with 4 rounds of c = 2 from x = 1. The limit has a tangent, too, without
+  // effect.
   for (const auto& [dc, dx] : {std::pair{true, true}, {true, false}, {false, true}}) {
     Builder b;
     Values in, tangents(4);
@@ -94,14 +95,38 @@ TEST(WhileLoopRow, ConstantsKeepTheirOperands) {
 }
 
 TEST(WhileLoopRow, BatchOfTheConditionSelectsTheRunningExamples) {
-  EXPECT_EQ(print(simplify(batch(power_program(), {false, false, false, true}, 2, {}).program)), R"()");
+  EXPECT_EQ(print(simplify(batch(power_program(), {false, false, false, true}, 2, {}).program)),
+            R"(program(%0:f64[], %1:f64[], %2:i32[], %3:f64[2]) {
+  %4:i32[2] = broadcast[dims=[], shape=[2]] %2
+  %5:f64[2] = broadcast[dims=[], shape=[2]] %0
+  %6:bool[2] = lt %3 %5
+  %7:bool[2], %8:i32[2], %9:f64[2] = while_loop[body=program(%0:f64[], %1:f64[], %2:bool[2], %3:i32[2], %4:f64[2]) {
+      %5:i32[] = full[dtype=i32, shape=[], value=1]
+      %6:i32[2] = broadcast[dims=[], shape=[2]] %5
+      %7:i32[2] = add %3 %6
+      %8:f64[2] = broadcast[dims=[], shape=[2]] %1
+      %9:f64[2] = mul %4 %8
+      %10:bool[2] = broadcast[dims=[0], shape=[2]] %2
+      %11:i32[2] = select %10 %7 %3
+      %12:bool[2] = broadcast[dims=[0], shape=[2]] %2
+      %13:f64[2] = select %12 %9 %4
+      %14:f64[2] = broadcast[dims=[], shape=[2]] %0
+      %15:bool[2] = lt %13 %14
+      return %15 %11 %13
+    }, cond=program(%0:bool[2], %1:i32[2], %2:f64[2]) {
+      %3:bool[] = reduce_or[axes=[0]] %0
+      return %3
+    }] %0 %1 %6 %4 %3
+  return %8 %9
+}
+)");
 }
 
 TEST(WhileLoopRow, ChecksItsTypes) {
   const auto loop = [](const char* cond, const char* body, const Type& carry) {
     Builder b;
-    return while_loop(b, std::make_shared<const Program>(parsed(cond)), std::make_shared<const Program>(parsed(body)), {},
-                      {}, {b.input(carry)});
+    return while_loop(b, std::make_shared<const Program>(parsed(cond)), std::make_shared<const Program>(parsed(body)),
+                      {}, {}, {b.input(carry)});
   };
   const char* less = "program(%0:i32[]) {\n %1:bool[] = lt %0 %0\n return %1\n}";
   const char* same = "program(%0:i32[]) {\n return %0\n}";

@@ -245,8 +245,9 @@ void cond_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
   const RefArrays operands(in.begin() + 1, in.end());
   const bool by_index = attrs.find("branch0") != nullptr;
   const int64_t last = attrs.find("branch2") ? 2 : 0, at = static_cast<int64_t>(in[0].data[0]);
-  const std::string branch = by_index ? fmt::format("branch{}", std::clamp<int64_t>(at, 0, last))
-                                      : at != 0 ? "if_true" : "if_false";
+  const std::string branch = by_index  ? fmt::format("branch{}", std::clamp<int64_t>(at, 0, last))
+                             : at != 0 ? "if_true"
+                                       : "if_false";
   y = reference_of(attrs.program(branch), operands);
 }
 

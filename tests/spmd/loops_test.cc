@@ -60,7 +60,8 @@ TEST(WhileLoopOnDevices, RunsOnShardedArguments) {
 
 TEST(SwitchCaseOnDevices, IndexMayDifferBetweenDevices) {
   const auto f = [](Array x) {
-    const auto branches = std::tuple{[](Array v) { return v; }, [](Array v) { return v * v; }, [](Array v) { return -v; }};
+    const auto branches =
+        std::tuple{[](Array v) { return v; }, [](Array v) { return v * v; }, [](Array v) { return -v; }};
     return switch_case(axis_index("i"), branches, x);
   };
   const auto g = shard_map(f, {.mesh = ring_of(4), .in_specs = {P("i")}, .out_specs = {P("i")}});
@@ -91,8 +92,8 @@ TEST(SpmdAxisName, ShardsTheBatchOfConstrainedValues) {
   const auto both = vmap(vmap(f, {.spmd_axis_name = "data"}));
   EXPECT_NE(program_text(both, reshape(x, {1, 2, 4})).find("axes=\"*;data;model\""), std::string::npos);
   const auto shared = [f](Array a, Array b) { return f(a) + b; };
-  const std::string one = program_text(vmap(shared, {.in_axes = {std::nullopt, 0}, .spmd_axis_name = "data"}),
-                                       ones({4}), ones({2, 4}));
+  const std::string one =
+      program_text(vmap(shared, {.in_axes = {std::nullopt, 0}, .spmd_axis_name = "data"}), ones({4}), ones({2, 4}));
   EXPECT_NE(one.find("axes=\"model\""), std::string::npos) << one;
   EXPECT_EQ(one.find("batch_axis"), std::string::npos) << one;
 }

@@ -1,7 +1,7 @@
 // Sub-programs on the GPU. Their kernels are enqueued in order, like those of the program that contains them. A scan
 // does not wait for the GPU, so it can be part of a graph capture; if its body is a single kernel, that kernel
-// executes all iterations. So does that of a while_loop, of which the host otherwise reads the condition in each round. A
-// cond waits for the GPU to read its predicate.
+// executes all iterations. So does that of a while_loop, of which the host otherwise reads the condition in each
+// round. A cond waits for the GPU to read its predicate.
 #include <bit>
 
 #include "lane/cuda/cuda_stream.h"
@@ -23,8 +23,8 @@ bool is_usable_in_place(int64_t bytes) {
   return bytes % kAlignment == 0 || (bytes < 16 && std::has_single_bit(static_cast<uint64_t>(bytes)));
 }
 
-// Executes all iterations in one kernel. Carries that cannot be updated in place alternate between two buffers. Returns
-// an empty Kernel if each iteration must be launched separately.
+// Executes all iterations in one kernel. Carries that cannot be updated in place alternate between two buffers.
+// Returns an empty Kernel if each iteration must be launched separately.
 Kernel single_kernel_scan(const KernelSpec& spec, const SubProgram& sub) {
   struct State {
     RoundsKernel kernel;
@@ -99,68 +99,68 @@ Program last_carries(const std::vector<Type>& types) {
   return b.take(out);
 }
 
-// Executes all rounds of a while_loop in one kernel, which reads the condition itself. So the loop does not wait for the
-// GPU and can be part of a graph capture. Returns an empty Kernel if each round must be launched separately. `step` was
-// the last program to be compiled.
+// Executes all rounds of a while_loop in one kernel, which reads the condition itself. So the loop does not wait for
+// the GPU and can be part of a graph capture.
+struct SingleKernelWhile {
+  CudaStream& lane;
+  const size_t carries, constants;
+  Kernel condition, last = {};
+  RoundsKernel kernel = {};
+  std::vector<int64_t> bytes = {};             // by carry
+  std::vector<BufferPtr> even = {}, odd = {};  // by carry, null if it is updated in place; then the condition
+  BufferPtr executed = {};
+  std::vector<const void*> in = {}, odd_in = {}, last_in = {};
+  std::vector<void*> out = {}, odd_out = {}, last_out = {};
+
+  void run(const void* const* from, void* const* to) {
+    void* first_condition = odd[carries]->data();
+    condition(from, &first_condition);
+    for (std::vector<const void*>* each : {&in, &odd_in, &last_in}) each->clear();
+    for (std::vector<void*>* each : {&out, &odd_out, &last_out}) each->clear();
+    last_in.push_back(executed->data());
+    for (size_t i = 0; i < carries; ++i) {
+      void *const first = even[i] ? even[i]->data() : to[i], *const second = odd[i] ? odd[i]->data() : to[i];
+      if (first != from[constants + i]) lane.copy(first, from[constants + i], bytes[i]);
+      in.push_back(first);
+      odd_out.push_back(first);
+      odd_in.push_back(second);
+      out.push_back(second);
+      if (!even[i]) continue;
+      last_in.insert(last_in.end(), {first, second});
+      last_out.push_back(to[i]);
+    }
+    in.insert(in.end(), from, from + constants);
+    odd_in.insert(odd_in.end(), from, from + constants);
+    out.push_back(even[carries]->data());
+    odd_out.push_back(first_condition);
+    kernel.run(in.data(), out.data(), odd_in.data(), odd_out.data());
+    if (last) last(last_in.data(), last_out.data());
+  }
+};
+
+// Returns an empty Kernel if each round must be launched separately. `step` was the last program to be compiled.
 Kernel single_kernel_while(const KernelSpec& spec, const Kernel& condition, const SubProgram& step) {
-  struct State {
-    Kernel condition, last;
-    RoundsKernel kernel;
-    std::vector<int64_t> bytes;        // by carry
-    std::vector<BufferPtr> even, odd;  // by carry, null if it is updated in place; then the condition
-    BufferPtr executed;
-    std::vector<const void*> in, odd_in, last_in;
-    std::vector<void*> out, odd_out, last_out;
-  };
-  const size_t carries = spec.out.size(), constants = spec.in.size() - carries;
-  auto state = std::make_shared<State>();
-  State& s = *state;
-  s.condition = condition;
-  s.executed = spec.cuda->allocate(sizeof(uint32_t), "the number of rounds of a while_loop");
-  CudaRounds rounds{0, carries, {}, {}, carries, reinterpret_cast<uint32_t*>(s.executed->data())};
+  const size_t carries = spec.out.size();
+  const auto loop =
+      std::make_shared<SingleKernelWhile>(SingleKernelWhile{*spec.cuda, carries, spec.in.size() - carries, condition});
+  loop->executed = spec.cuda->allocate(sizeof(uint32_t), "the number of rounds of a while_loop");
+  CudaRounds rounds{0, carries, {}, {}, carries, reinterpret_cast<uint32_t*>(loop->executed->data())};
   rounds.in_steps.assign(carries, 0);
   rounds.in_steps.resize(spec.in.size());
   rounds.out_steps.assign(carries + 1, 0);
   std::optional<RoundsKernel> made = step.rounds(rounds);
   if (!made) return {};
-  s.kernel = *std::move(made);
+  loop->kernel = *std::move(made);
   std::vector<Type> alternating;
   for (size_t i = 0; i <= carries; ++i) {
-    const bool in_place = i < carries && s.kernel.in_place[i];
-    s.bytes.push_back(i < carries ? spec.out[i].bytes() : 1);
-    for (std::vector<BufferPtr>* each : {&s.even, &s.odd})
-      each->push_back(in_place ? nullptr : spec.cuda->allocate(s.bytes[i], "the carries of a while_loop"));
+    const bool in_place = i < carries && loop->kernel.in_place[i];
+    loop->bytes.push_back(i < carries ? spec.out[i].bytes() : 1);
+    for (std::vector<BufferPtr>* each : {&loop->even, &loop->odd})
+      each->push_back(in_place ? nullptr : spec.cuda->allocate(loop->bytes[i], "the carries of a while_loop"));
     if (!in_place && i < carries) alternating.push_back(spec.out[i]);
   }
-  if (!alternating.empty()) s.last = spec.compile(last_carries(alternating));
-  return [state, carries, constants, lane = spec.cuda](const void* const* from, void* const* to) {
-    State& t = *state;
-    void* first_condition = t.odd[carries]->data();
-    t.condition(from, &first_condition);
-    t.in.clear();
-    t.out.clear();
-    t.odd_in.clear();
-    t.odd_out.clear();
-    t.last_in.assign({t.executed->data()});
-    t.last_out.clear();
-    for (size_t i = 0; i < carries; ++i) {
-      void *const even = t.even[i] ? t.even[i]->data() : to[i], *const odd = t.odd[i] ? t.odd[i]->data() : to[i];
-      if (even != from[constants + i]) lane->copy(even, from[constants + i], t.bytes[i]);
-      t.in.push_back(even);
-      t.odd_out.push_back(even);
-      t.odd_in.push_back(odd);
-      t.out.push_back(odd);
-      if (!t.even[i]) continue;
-      t.last_in.insert(t.last_in.end(), {even, odd});
-      t.last_out.push_back(to[i]);
-    }
-    t.in.insert(t.in.end(), from, from + constants);
-    t.odd_in.insert(t.odd_in.end(), from, from + constants);
-    t.out.push_back(t.even[carries]->data());
-    t.odd_out.push_back(first_condition);
-    t.kernel.run(t.in.data(), t.out.data(), t.odd_in.data(), t.odd_out.data());
-    if (t.last) t.last(t.last_in.data(), t.last_out.data());
-  };
+  if (!alternating.empty()) loop->last = spec.compile(last_carries(alternating));
+  return [loop](const void* const* from, void* const* to) { loop->run(from, to); };
 }
 
 ScanMemory loop_memory(CudaStream& lane, const char* purpose) {

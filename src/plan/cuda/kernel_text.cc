@@ -149,8 +149,7 @@ std::string KernelWriter::definitions() const {
   std::string out;
   for (const std::string& prelude : preludes) out += prelude;
   return out + "#include \"grid_barrier.cuh\"\nusing namespace lockstep;\n" + (options_.rounds ? kAtRoundText : "") +
-         (conditional() ? kContinuesText : "") +
-         functions;
+         (conditional() ? kContinuesText : "") + functions;
 }
 
 std::string KernelWriter::arguments(const GpuTask& task) const {
@@ -339,10 +338,10 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) {name}(const __grid_c
       fmt::arg("odd", options_.rounds ? fmt::format("  void* odd[{}];\n", std::max<size_t>(odd_.size(), 1)) : ""),
       fmt::arg("unless", counts_ahead() ? "if (!ahead) " : ""), fmt::arg("near", options_.near ? kNearText : ""),
       fmt::arg("threads", kStepThreads),
-      fmt::arg("more", conditional()      ? ", uint32_t* executed"
-                       : options_.rounds  ? ", uint32_t rounds"
-                       : options_.ahead ? ", uint32_t ahead"
-                                        : ""),
+      fmt::arg("more", conditional()     ? ", uint32_t* executed"
+                       : options_.rounds ? ", uint32_t rounds"
+                       : options_.ahead  ? ", uint32_t ahead"
+                                         : ""),
       fmt::arg("first", ahead_text()), fmt::arg("body", body()),
       fmt::arg("blocks", fmt::format("{}u", options_.processors)));
 }

@@ -30,8 +30,8 @@ std::optional<CudaPlan::Rounds> CudaPlan::rounds(const Program& program, Pool& p
   if (rounds.condition && !strides.condition) return {};
   std::optional<detail::PersistentKernel::Rounds> made = kernel.rounds(strides);
   if (!made) return {};
-  out.run = [plan, run = std::move(made->run), count = rounds.count, executed = rounds.executed](const void* const* in, void* const* to,
-                                                                     const void* const* odd_in, void* const* odd_to) {
+  out.run = [plan, run = std::move(made->run), count = rounds.count, executed = rounds.executed](
+                const void* const* in, void* const* to, const void* const* odd_in, void* const* odd_to) {
     Instruction& instruction = plan->instructions_[0];
     plan->reserve_arena();
     plan->stream_.enter();

@@ -174,7 +174,7 @@ TEST(Histogram, CountsInBins) {
   const auto [counts, edges] = histogram(x, 2, {.range = std::pair{0.0, 2.0}});
   EXPECT_TEXT(counts, "f32[2] [2, 3]");
   EXPECT_TEXT(edges, "f32[3] [0, 1, 2]");
-  EXPECT_TEXT(histogram(x, array({0.f, 1.f, 10.f}), {.density = true}).first, "f32[2] [0.333333, 0.0740741]");
+  EXPECT_TEXT(histogram(x, array({0.f, 1.f, 10.f}), {.density = true}).first, "f32[2] [0.3333333, 0.07407407]");
   EXPECT_TEXT(histogram(array({1, 2, 2}), 1, {.weights = array({1.f, 2.f, 4.f})}).first, "f32[1] [7]");
   EXPECT_TEXT(histogram_bin_edges(array({3, 3}), 2), "f32[3] [2.5, 3, 3.5]");
   EXPECT_TEXT(histogram_bin_edges(array({1, 5}), 4), "f32[5] [1, 2, 3, 4, 5]");

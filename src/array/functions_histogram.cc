@@ -36,9 +36,7 @@ Array weights_for(const char* what, const Array& weights, const Array& x) {
 }
 
 // Adds weights in `n` bins. Bins out of range are left out.
-Array sum_in_bins(const Array& bins, const Array& weights, int64_t n) {
-  return segment_sum(weights, bins, n);
-}
+Array sum_in_bins(const Array& bins, const Array& weights, int64_t n) { return segment_sum(weights, bins, n); }
 
 Array bin_widths(const Array& edges) {
   const int64_t n = edges.size();
@@ -57,8 +55,7 @@ Array bincount(const Array& x, const BincountOptions& options) {
   if (options.minlength < 0) throw_error("bincount: minlength {}; it must not be negative", options.minlength);
   int64_t length = options.length.value_or(0);
   if (!options.length) {
-    if (x.is_traced())
-      throw_error("bincount: x is traced, so the greatest element is not known; pass {{.length = n}}");
+    if (x.is_traced()) throw_error("bincount: x is traced, so the greatest element is not known; pass {{.length = n}}");
     length = std::max(x.size() == 0 ? 0 : max(astype(x, i64)).item<int64_t>() + 1, options.minlength);
   }
   const Array places = is_signed(x.dtype()) ? maximum(x, 0) : x;

@@ -50,7 +50,8 @@ Value neutral_element(Builder& b, const Type& type, SegmentHow how) {
   return full(b, t, lowest ? 0 : INT64_MAX >> std::max<int64_t>(63 - bits, 0));
 }
 
-Array combine_segments(const char* what, SegmentHow how, const Array& data, const Array& ids, std::optional<int64_t> num) {
+Array combine_segments(const char* what, SegmentHow how, const Array& data, const Array& ids,
+                       std::optional<int64_t> num) {
   if (data.rank() == 0 || ids.rank() != 1 || ids.size() != data.shape(0))
     throw_error("{}: ids {} for data {}; give one id for each slice along the first dimension", what,
                 to_string(ids.shape()), to_string(data.shape()));
@@ -83,9 +84,9 @@ std::pair<Array, Array> places_in_table(const Array& mask) {
 
 std::pair<Array, Array> triangle(const char* what, int64_t n, int64_t k, std::optional<int64_t> m, bool lower) {
   const int64_t columns = m.value_or(n);
-  if (n < 0 || columns < 0)
-    throw_error("{}: an array [{}, {}]; extents must not be negative", what, n, columns);
-  return places_in_table(lower ? numbers_down(n) + k >= numbers_across(columns) : numbers_down(n) + k <= numbers_across(columns));
+  if (n < 0 || columns < 0) throw_error("{}: an array [{}, {}]; extents must not be negative", what, n, columns);
+  return places_in_table(lower ? numbers_down(n) + k >= numbers_across(columns)
+                               : numbers_down(n) + k <= numbers_across(columns));
 }
 
 // Indices along an extent, as the mode says.

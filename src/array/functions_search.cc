@@ -24,8 +24,7 @@ using detail::apply1;
 
 // The number of results: as given, or `count`, a scalar, which must have a value.
 int64_t size_for(const char* what, const SizeOptions& options, const Array& count) {
-  if (options.size && *options.size < 0)
-    throw_error("{}: size {}; the size must not be negative", what, *options.size);
+  if (options.size && *options.size < 0) throw_error("{}: size {}; the size must not be negative", what, *options.size);
   if (options.size) return *options.size;
   if (count.is_traced())
     throw_error("{}: the array is traced, so the number of results is not known; pass {{.size = n}}", what);
@@ -88,7 +87,7 @@ struct Runs {
 
 // The different elements of x for which `keep` of them is true.
 Array chosen_elements(const char* what, const Array& x, const std::function<Array(const Array&)>& keep,
-             const SizeOptions& options) {
+                      const SizeOptions& options) {
   const Runs runs(x);
   const Array mask = runs.starts & keep(runs.sorted);
   const int64_t size = size_for(what, options, count_of(mask));

@@ -102,13 +102,13 @@ Value is_in_extent(Value index, int64_t n) {
 
 // The dimensions of the box as [kept..., points..., kept...], and the points merged into one dimension.
 struct PointLayout {
-  Dims order;       // of the dimensions of the box
-  Dims extents;     // of the points
-  Shape arranged;   // the box in that order
-  Shape merged;     // with the points as one dimension
-  int64_t axis;     // of the points
-  int64_t dims;     // of the arrays
-  bool first;       // whether the dimensions of the arrays come first in the result
+  Dims order;      // of the dimensions of the box
+  Dims extents;    // of the points
+  Shape arranged;  // the box in that order
+  Shape merged;    // with the points as one dimension
+  int64_t axis;    // of the points
+  int64_t dims;    // of the arrays
+  bool first;      // whether the dimensions of the arrays come first in the result
 
   PointLayout(const Shape& shape, const IndexPlan& plan)
       : dims(static_cast<int64_t>(plan.points_shape.size())), first(plan.points_first) {
@@ -222,7 +222,10 @@ Value take_points(Value block, const Values& indices, const IndexPlan& plan, Val
 enum class UpdateHow : uint8_t { set, add, subtract, multiply, min, max };
 
 const char* row_attribute(UpdateHow how) {
-  return how == UpdateHow::set ? "set" : how == UpdateHow::multiply ? "multiply" : how == UpdateHow::min ? "min" : "max";
+  return how == UpdateHow::set        ? "set"
+         : how == UpdateHow::multiply ? "multiply"
+         : how == UpdateHow::min      ? "min"
+                                      : "max";
 }
 
 // Of bools, a sum is "or" and a product "and".
@@ -276,7 +279,7 @@ Value update_points(Value block, const Values& indices, const IndexPlan& plan, U
 }
 
 Value updated_elements(Value x, const Values& indices, const IndexPlan& plan, UpdateHow how, Value values,
-              const UpdateOptions& options) {
+                       const UpdateOptions& options) {
   const Shape inner = box_shape(plan);
   values = in_shape(detail::broadcast_value(kWhat, values, plan.result), plan.plain);
   Value block;
@@ -295,7 +298,7 @@ Array values_for(const Array& x, const Array& values) {
 }
 
 Array update_elements(const Array& x, const std::vector<Index>& indices, UpdateHow given, const Array& values,
-             const UpdateOptions& options) {
+                      const UpdateOptions& options) {
   const UpdateHow how = for_dtype(given, x.dtype());
   const Array own = values_for(x, values);
   if (detail::is_one_mask(indices) && own.rank() <= x.rank() - indices[0].array().rank()) {
@@ -381,7 +384,8 @@ Array IndexedArray::power(const Array& values, UpdateOptions options) const {
   return pow(x_, update_elements(ones_like(x_), indices_, UpdateHow::multiply, values, options));
 }
 Array IndexedArray::apply(const std::function<Array(const Array&)>& f, UpdateOptions options) const {
-  return set(f(get({.mode = options.mode == IndexMode::clip ? IndexMode::clip : IndexMode::promise_in_bounds})), options);
+  return set(f(get({.mode = options.mode == IndexMode::clip ? IndexMode::clip : IndexMode::promise_in_bounds})),
+             options);
 }
 
 }  // namespace lockstep

@@ -149,8 +149,9 @@ TEST(Sets, CombineDifferentElements) {
   EXPECT_TEXT(intersect1d(a, b), "i32[2] [3, 5]");
   EXPECT_TEXT(setdiff1d(a, b), "i32[1] [1]");
   EXPECT_TEXT(setxor1d(a, b), "i32[2] [1, 2]");
-  EXPECT_TEXT(jit([](const Array& x, const Array& y) { return intersect1d(x, y, {.size = 3, .fill_value = -7}); })(a, b),
-              "i32[3] [3, 5, -7]");
+  EXPECT_TEXT(
+      jit([](const Array& x, const Array& y) { return intersect1d(x, y, {.size = 3, .fill_value = -7}); })(a, b),
+      "i32[3] [3, 5, -7]");
   EXPECT_TEXT(union1d(a, b, {.size = 5}), "i32[5] [1, 2, 3, 5, 1]");
   EXPECT_TEXT(setdiff1d(array({1.5f}), array({1})), "f32[1] [1.5]");
 }
@@ -197,8 +198,10 @@ TEST(IndexLists, ConvertBetweenForms) {
   EXPECT_THROWS(choose(array({2}), {1, 2}), Error, "choose: an index is out of range for extent 2; valid: 0 to 1");
   EXPECT_THROWS(choose(array({0.f}), {1, 2}), Error, "choose: the indices are f32[1]");
   EXPECT_THROWS(choose(array({0}), {}), Error, "choose: no choices");
-  EXPECT_THROWS(jit([](const Array& i) { return choose(i, {1, 2}); })(array({0})), Error,
-                "choose: the indices i32[1] are traced, so RangeMode::raise cannot check them");
+  EXPECT_THROWS(jit([](const Array& i) {
+                  return choose(i, {1, 2});
+                })(array({0})),
+                Error, "choose: the indices i32[1] are traced, so RangeMode::raise cannot check them");
   EXPECT_TEXT(ravel_multi_index({array({1, 0}), array({2, 1})}, {2, 3}), "i32[2] [5, 1]");
   EXPECT_TEXT(ravel_multi_index({array({-1, 9}), array({2, 1})}, {2, 3}, RangeMode::clip), "i32[2] [2, 4]");
   EXPECT_THROWS(ravel_multi_index({array({1})}, {2, 3}), Error, "ravel_multi_index: 1 index arrays for shape [2, 3]");

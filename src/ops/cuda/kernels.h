@@ -34,7 +34,7 @@ Kernel arg_cuda(const KernelSpec& spec) {
 Kernel full_cuda(const KernelSpec&);
 Kernel iota_cuda(const KernelSpec&);
 Kernel gather_cuda(const KernelSpec&);
-Kernel scatter_cuda(const KernelSpec&);  // of scatter_add and scatter
+Kernel scatter_cuda(const KernelSpec&);         // of scatter_add and scatter
 Kernel scatter_sorted_cuda(const KernelSpec&);  // for many indices
 Kernel concatenate_cuda(const KernelSpec&);
 Kernel pad_cuda(const KernelSpec&);

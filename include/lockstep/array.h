@@ -35,8 +35,8 @@ struct Node;
 template <class T>
 inline constexpr bool is_index =
     (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, Array> || requires {
-      typename T::IndexTag;
-    };
+  typename T::IndexTag;
+};
 void retain(Node*);
 void release(Node*);
 Node* literal_node(bool);
@@ -114,7 +114,8 @@ class Array {
   requires(detail::is_index<I>&&...) Array operator()(const I&... index) const;
   // The same elements, to update them: x.at(i).add(v) is x with v added at index i.
   template <class... I>
-  requires(detail::is_index<I>&&...) IndexedArray at(const I&... index) const;
+  requires(detail::is_index<I>&&...) IndexedArray at(const I&... index)
+  const;
 
   // How the array is distributed over devices: the sharding set by device_put or a compiled function; without
   // one, a single-device sharding on the first local device. For a traced array, the sharding known so far.

@@ -6,15 +6,16 @@
 //   Array picked = x(rows, columns);                // x[rows, columns], with integer arrays
 //   Array counted = x.at(i).add(1);                 // x.at[i].add(1): equal indices all count
 //
-// An index is an integer, a range, `_` (all of a dimension), `ellipsis` (all dimensions that have no index of their own),
-// `new_axis`, or an array. Trailing dimensions without an index are kept completely.
+// An index is an integer, a range, `_` (all of a dimension), `ellipsis` (all dimensions that have no index of their
+// own), `new_axis`, or an array. Trailing dimensions without an index are kept completely.
 //
-// Integer arrays broadcast together, and their common dimensions replace theirs: in place if the arrays and integers are
-// adjacent, else first, as in NumPy. A mask, an array of bools, selects the elements that are true. Their number must be
-// known: a mask that is computed in a traced function throws Error, except to update with a value of each element.
+// Integer arrays broadcast together, and their common dimensions replace theirs: in place if the arrays and
+// integers are adjacent, else first, as in NumPy. A mask, an array of bools, selects the elements that are true.
+// Their number must be known: a mask that is computed in a traced function throws Error, except to update with a
+// value of each element.
 //
-// A C++ integer out of range throws Error. Array elements out of range are handled as IndexMode says. Negative indices
-// count from the end first.
+// A C++ integer out of range throws Error. Array elements out of range are handled as IndexMode says. Negative
+// indices count from the end first.
 #pragma once
 
 #include <array>
@@ -76,11 +77,11 @@ class Index {
   template <class T>
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool>) Index(T at)  // NOLINT: reads as an argument
       : kind_(Kind::integer), integer_(static_cast<int64_t>(at)) {}
-  Index(IndexRange range) : kind_(Kind::range), range_(range) {}          // NOLINT
-  Index(Everything) : kind_(Kind::range) {}                               // NOLINT
-  Index(Ellipsis) : kind_(Kind::rest) {}                              // NOLINT
-  Index(NewAxis) : kind_(Kind::inserted) {}                               // NOLINT
-  Index(Array array) : kind_(Kind::array), array_(std::move(array)) {}    // NOLINT
+  Index(IndexRange range) : kind_(Kind::range), range_(range) {}        // NOLINT
+  Index(Everything) : kind_(Kind::range) {}                             // NOLINT
+  Index(Ellipsis) : kind_(Kind::rest) {}                                // NOLINT
+  Index(NewAxis) : kind_(Kind::inserted) {}                             // NOLINT
+  Index(Array array) : kind_(Kind::array), array_(std::move(array)) {}  // NOLINT
 
   Kind kind() const { return kind_; }
   int64_t integer() const { return integer_; }
@@ -113,10 +114,11 @@ struct UpdateOptions {
   bool unique_indices = false;  // a promise that no element is given twice; makes gradients cheaper
 };
 
-// The elements x.at(...) of an array. The functions return the array with these elements updated; a value broadcasts to the
-// shape of get() and is converted to the element type of the array. Where elements are given several times, the results
-// do not depend on threads or devices: add, subtract, multiply, divide, min and max combine all values, and set keeps the
-// last one in row-major order. Gradients of min and max are divided equally between equal values.
+// The elements x.at(...) of an array. The functions return the array with these elements updated; a value
+// broadcasts to the shape of get() and is converted to the element type of the array. Where elements are given
+// several times, the results do not depend on threads or devices: add, subtract, multiply, divide, min and max
+// combine all values, and set keeps the last one in row-major order. Gradients of min and max are divided equally
+// between equal values.
 class IndexedArray {
  public:
   IndexedArray(Array x, std::span<const Index> indices) : x_(std::move(x)), indices_(indices.begin(), indices.end()) {}
@@ -153,8 +155,7 @@ requires(detail::is_index<I>&&...) Array Array::operator()(const I&... index) co
 }
 
 template <class... I>
-requires(detail::is_index<I>&&...) IndexedArray Array::at(const I&... index) const {
-  return {*this, detail::index_list(index...)};
-}
+requires(detail::is_index<I>&&...) IndexedArray Array::at(const I&... index)
+const { return {*this, detail::index_list(index...)}; }
 
 }  // namespace lockstep

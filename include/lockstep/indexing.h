@@ -20,18 +20,18 @@ namespace lockstep {
 Array take(const Array& x, const Array& indices, int64_t axis = 0);
 // For axis 1, element [i, j, k] of the result is x[i, indices[i, j, k], k]. The other dimensions broadcast.
 Array take_along_axis(const Array& x, const Array& indices, int64_t axis);
-// Returns x with the elements that take_along_axis(x, indices, axis) would read replaced by `values`, which broadcasts to
-// the shape of `indices`. Of equal indices the last one counts; those out of range are dropped.
+// Returns x with the elements that take_along_axis(x, indices, axis) would read replaced by `values`, which
+// broadcasts to the shape of `indices`. Of equal indices the last one counts; those out of range are dropped.
 Array put_along_axis(const Array& x, const Array& indices, const Array& values, int64_t axis,
                      UpdateOptions options = {});
 // Returns x with `updates` added at `indices` along `axis`. `updates` is broadcast to the shape of take(x,
 // indices, axis). Updates at equal indices accumulate; those out of range are dropped.
 Array scatter_add(const Array& x, const Array& indices, const Array& updates, int64_t axis = 0);
 
-// Combines the slices of `data` along its first dimension that have the same id. Slice i of the result is that of id i, of
-// num_segments ids; absent: the greatest id plus 1, which must not be traced. Ids out of range, also negative ones, are
-// dropped. Ids without slices get 0, 1, or the lowest or highest value (-inf, inf). `indices_are_sorted` is a promise
-// that allows a faster method and never changes results.
+// Combines the slices of `data` along its first dimension that have the same id. Slice i of the result is that of
+// id i, of num_segments ids; absent: the greatest id plus 1, which must not be traced. Ids out of range, also
+// negative ones, are dropped. Ids without slices get 0, 1, or the lowest or highest value (-inf, inf).
+// `indices_are_sorted` is a promise that allows a faster method and never changes results.
 Array segment_sum(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments = {},
                   bool indices_are_sorted = false);
 Array segment_prod(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments = {},
@@ -41,8 +41,8 @@ Array segment_max(const Array& data, const Array& segment_ids, std::optional<int
 Array segment_min(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments = {},
                   bool indices_are_sorted = false);
 
-// What functions that return indices do with values out of range: throw Error (then arguments must not be traced), take
-// them modulo the extent, or clamp them.
+// What functions that return indices do with values out of range: throw Error (then arguments must not be traced),
+// take them modulo the extent, or clamp them.
 enum class RangeMode : uint8_t { raise, wrap, clip };
 
 // Element i of the result is element i of choices[a[i]]; all arrays broadcast together.
@@ -58,8 +58,8 @@ std::pair<Array, Array> tril_indices(int64_t n, int64_t k = 0, std::optional<int
 std::pair<Array, Array> triu_indices(int64_t n, int64_t k = 0, std::optional<int64_t> m = {});
 // The indices of the main diagonal of an array [n, n, ...] with ndim dimensions.
 std::vector<Array> diag_indices(int64_t n, int64_t ndim = 2);
-// Arrays of one dimension as an open mesh: x(rows, columns) of ix_({rows, columns}) has all combinations. Masks become the
-// places where they are true.
+// Arrays of one dimension as an open mesh: x(rows, columns) of ix_({rows, columns}) has all combinations. Masks
+// become the places where they are true.
 std::vector<Array> ix_(const std::vector<Array>& arrays);
 
 // Adds a last dimension with 1 at the label and 0 elsewhere; all 0 for a label outside [0, classes).

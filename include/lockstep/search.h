@@ -4,8 +4,9 @@
 //   Array used = unique(ids);
 //   Array few = unique(ids, {.size = 8, .fill_value = -1});     // in a traced function
 //
-// The number of results of nonzero(), unique() and the like depends on the data. Without `size` it is read from the array,
-// which must not be traced. With `size` the first that many results are returned, and `fill_value` after the last one.
+// The number of results of nonzero(), unique() and the like depends on the data. Without `size` it is read from the
+// array, which must not be traced. With `size` the first that many results are returned, and `fill_value` after the
+// last one.
 #pragma once
 
 #include <optional>
@@ -28,8 +29,8 @@ Array flatnonzero(const Array& x, const SizeOptions& options = {});
 // The same as rows of indices, [size, x.rank()].
 Array argwhere(const Array& x, const SizeOptions& options = {});
 
-// The slices of x along an axis, or the elements of x flattened, for which `condition` of one dimension is true. Slices
-// beyond its end are left out. The default fill value is 0.
+// The slices of x along an axis, or the elements of x flattened, for which `condition` of one dimension is true.
+// Slices beyond its end are left out. The default fill value is 0.
 Array compress(const Array& condition, const Array& x, std::optional<int64_t> axis = {},
                const SizeOptions& options = {});
 // The elements of x flattened for which `condition`, of the same shape, is true.
@@ -38,14 +39,15 @@ Array extract(const Array& condition, const Array& x, const SizeOptions& options
 // Where elements equal to the sorted ones go: before them, or after them.
 enum class Side : uint8_t { left, right };
 
-// The i32 indices at which elements of `v` would be inserted into `a`, of one dimension and sorted. NaN is greater than
-// all numbers. Takes log2 of the length of `a` steps.
+// The i32 indices at which elements of `v` would be inserted into `a`, of one dimension and sorted. NaN is greater
+// than all numbers. Takes log2 of the length of `a` steps.
 Array searchsorted(const Array& a, const Array& v, Side side = Side::left);
-// The index of the bin of each element: bins[i - 1] <= x < bins[i], or bins[i - 1] < x <= bins[i] if `right`. The bins may
-// also be in descending order.
+// The index of the bin of each element: bins[i - 1] <= x < bins[i], or bins[i - 1] < x <= bins[i] if `right`. The
+// bins may also be in descending order.
 Array digitize(const Array& x, const Array& bins, bool right = false);
 
-// The different elements of x in ascending order. NaN are equal to each other. The default fill value is the least element.
+// The different elements of x in ascending order. NaN are equal to each other. The default fill value is the least
+// element.
 Array unique(const Array& x, const SizeOptions& options = {});
 struct Unique {
   Array values;
@@ -55,11 +57,12 @@ struct Unique {
 };
 Unique unique_all(const Array& x, const SizeOptions& options = {});
 
-// Whether each element of `element` is among `test_elements`, or is not if `invert`. `assume_unique` is a promise that is
-// not needed.
+// Whether each element of `element` is among `test_elements`, or is not if `invert`. `assume_unique` is a promise
+// that is not needed.
 Array isin(const Array& element, const Array& test_elements, bool assume_unique = false, bool invert = false);
-// The different elements, in ascending order, of both arrays together, of those in both, of those in the first but not in
-// the second, and of those in one of them only. The default fill value is the least element for union1d, 0 for the others.
+// The different elements, in ascending order, of both arrays together, of those in both, of those in the first but
+// not in the second, and of those in one of them only. The default fill value is the least element for union1d, 0
+// for the others.
 Array union1d(const Array& a, const Array& b, const SizeOptions& options = {});
 Array intersect1d(const Array& a, const Array& b, const SizeOptions& options = {});
 Array setdiff1d(const Array& a, const Array& b, const SizeOptions& options = {});
@@ -81,8 +84,8 @@ struct HistogramOptions {
 };
 // The bounds of `bins` equal bins, f32 for integers.
 Array histogram_bin_edges(const Array& x, int64_t bins = 10, const HistogramOptions& options = {});
-// The number of elements in each bin, as floats, and the bounds of the bins. The last bin includes its end; elements outside,
-// and NaN, are left out.
+// The number of elements in each bin, as floats, and the bounds of the bins. The last bin includes its end;
+// elements outside, and NaN, are left out.
 std::pair<Array, Array> histogram(const Array& x, int64_t bins = 10, const HistogramOptions& options = {});
 std::pair<Array, Array> histogram(const Array& x, const Array& edges, const HistogramOptions& options = {});
 struct Histogram2d {

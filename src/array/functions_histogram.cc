@@ -36,11 +36,9 @@ Array weights_for(const char* what, const Array& weights, const Array& x) {
 }
 
 // Adds weights in `n` bins. Bins out of range are left out.
-Array added(const Array& bins, const Array& weights, int64_t n) {
-  return segment_sum(weights, bins, n);
-}
+Array sum_in_bins(const Array& bins, const Array& weights, int64_t n) { return segment_sum(weights, bins, n); }
 
-Array widths(const Array& edges) {
+Array bin_widths(const Array& edges) {
   const int64_t n = edges.size();
   return slice(edges, {1}, {n}) - slice(edges, {0}, {n - 1});
 }
@@ -57,8 +55,7 @@ Array bincount(const Array& x, const BincountOptions& options) {
   if (options.minlength < 0) throw_error("bincount: minlength {}; it must not be negative", options.minlength);
   int64_t length = options.length.value_or(0);
   if (!options.length) {
-    if (x.is_traced())
-      throw_error("bincount: x is traced, so the greatest element is not known; pass {{.length = n}}");
+    if (x.is_traced()) throw_error("bincount: x is traced, so the greatest element is not known; pass {{.length = n}}");
     length = std::max(x.size() == 0 ? 0 : max(astype(x, i64)).item<int64_t>() + 1, options.minlength);
   }
   const Array places = is_signed(x.dtype()) ? maximum(x, 0) : x;
@@ -92,8 +89,8 @@ std::pair<Array, Array> histogram(const Array& x, const Array& edges, const Hist
   check_edges("histogram", edges);
   const Array flat = ravel(astype(x, edge_dtype(x))), own = astype(edges, promote(flat.dtype(), edges.dtype()));
   const Array weights = weights_for("histogram", options.weights, x);
-  Array counts = added(bin_of(flat, own), weights, edges.size() - 1);
-  if (options.density) counts = counts / widths(own) / sum(counts);
+  Array counts = sum_in_bins(bin_of(flat, own), weights, edges.size() - 1);
+  if (options.density) counts = counts / bin_widths(own) / sum(counts);
   return {counts, edges};
 }
 
@@ -111,9 +108,9 @@ Histogram2d histogram2d(const Array& x, const Array& y, int64_t bins, const Arra
   const Array i = bin_of(astype(x, edge_dtype(x)), out.x_edges), j = bin_of(astype(y, edge_dtype(y)), out.y_edges);
   const Array n = bins, outside = (i < 0) | (j < 0) | (i >= n) | (j >= n);
   const Array place = where(outside, -1, i * n + j);
-  out.counts = reshape(added(place, weights_for("histogram2d", weights, x), bins * bins), {bins, bins});
+  out.counts = reshape(sum_in_bins(place, weights_for("histogram2d", weights, x), bins * bins), {bins, bins});
   if (density) {
-    const Array area = reshape(widths(out.x_edges), {bins, 1}) * reshape(widths(out.y_edges), {1, bins});
+    const Array area = reshape(bin_widths(out.x_edges), {bins, 1}) * reshape(bin_widths(out.y_edges), {1, bins});
     out.counts = out.counts / area / sum(out.counts);
   }
   return out;

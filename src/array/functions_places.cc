@@ -35,14 +35,14 @@ int64_t segments_of(const char* what, const Array& ids, std::optional<int64_t> g
   return ids.size() == 0 ? 0 : std::max<int64_t>(max(astype(ids, i64)).item<int64_t>() + 1, 0);
 }
 
-enum class Segment : uint8_t { sum, prod, max, min };
+enum class SegmentHow : uint8_t { sum, prod, max, min };
 
 // The element that changes no other one.
-Value neutral(Builder& b, const Type& type, Segment how) {
+Value neutral_element(Builder& b, const Type& type, SegmentHow how) {
   const Type& t = type;
-  if (how == Segment::sum) return full(b, t, 0);
-  if (how == Segment::prod) return full(b, t, 1);
-  const bool lowest = how == Segment::max;
+  if (how == SegmentHow::sum) return full(b, t, 0);
+  if (how == SegmentHow::prod) return full(b, t, 1);
+  const bool lowest = how == SegmentHow::max;
   if (t.dtype == boolean) return full(b, t, lowest ? 0 : 1);
   if (is_floating(t.dtype)) return full(b, t, lowest ? -INFINITY : INFINITY);
   const int64_t bits = size_of(t.dtype) * 8;
@@ -50,22 +50,23 @@ Value neutral(Builder& b, const Type& type, Segment how) {
   return full(b, t, lowest ? 0 : INT64_MAX >> std::max<int64_t>(63 - bits, 0));
 }
 
-Array segments(const char* what, Segment how, const Array& data, const Array& ids, std::optional<int64_t> num) {
+Array combine_segments(const char* what, SegmentHow how, const Array& data, const Array& ids,
+                       std::optional<int64_t> num) {
   if (data.rank() == 0 || ids.rank() != 1 || ids.size() != data.shape(0))
     throw_error("{}: ids {} for data {}; give one id for each slice along the first dimension", what,
                 to_string(ids.shape()), to_string(data.shape()));
   const int64_t n = segments_of(what, ids, num);
   return apply1(what, {data, ids}, [&](Builder& b, const Values& v) {
-    const bool counts = how == Segment::sum || how == Segment::prod;
+    const bool counts = how == SegmentHow::sum || how == SegmentHow::prod;
     const Value values = counts ? detail::to_number(v[0]) : v[0];
     const Value places = v[1].dtype() == u8 ? cast(v[1], i32) : v[1];
     if (!is_integer(places.dtype()))
       throw_error("{}: the ids are {}; ids must be integers: use astype(ids, i32)", what, to_string(v[1].type()));
     Shape shape = values.shape();
     shape[0] = n;
-    const Value none = neutral(b, {values.dtype(), shape}, how);
-    if (how == Segment::sum) return scatter_add(none, places, values, 0);
-    const char* const row = how == Segment::prod ? "multiply" : how == Segment::max ? "max" : "min";
+    const Value none = neutral_element(b, {values.dtype(), shape}, how);
+    if (how == SegmentHow::sum) return scatter_add(none, places, values, 0);
+    const char* const row = how == SegmentHow::prod ? "multiply" : how == SegmentHow::max ? "max" : "min";
     return scatter(none, places, values, row, 0);
   });
 }
@@ -73,8 +74,8 @@ Array segments(const char* what, Segment how, const Array& data, const Array& id
 // ---- Indices of shapes
 
 // The first n integers as a column or a row.
-Array column(int64_t n) { return reshape(arange(n), {n, 1}); }
-Array row(int64_t n) { return reshape(arange(n), {1, n}); }
+Array numbers_down(int64_t n) { return reshape(arange(n), {n, 1}); }
+Array numbers_across(int64_t n) { return reshape(arange(n), {1, n}); }
 
 std::pair<Array, Array> places_in_table(const Array& mask) {
   const std::vector<Array> places = nonzero(mask);
@@ -83,9 +84,9 @@ std::pair<Array, Array> places_in_table(const Array& mask) {
 
 std::pair<Array, Array> triangle(const char* what, int64_t n, int64_t k, std::optional<int64_t> m, bool lower) {
   const int64_t columns = m.value_or(n);
-  if (n < 0 || columns < 0)
-    throw_error("{}: an array [{}, {}]; extents must not be negative", what, n, columns);
-  return places_in_table(lower ? column(n) + k >= row(columns) : column(n) + k <= row(columns));
+  if (n < 0 || columns < 0) throw_error("{}: an array [{}, {}]; extents must not be negative", what, n, columns);
+  return places_in_table(lower ? numbers_down(n) + k >= numbers_across(columns)
+                               : numbers_down(n) + k <= numbers_across(columns));
 }
 
 // Indices along an extent, as the mode says.
@@ -124,16 +125,16 @@ Array put_along_axis(const Array& x, const Array& indices, const Array& values, 
 }
 
 Array segment_sum(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
-  return segments("segment_sum", Segment::sum, data, segment_ids, num_segments);
+  return combine_segments("segment_sum", SegmentHow::sum, data, segment_ids, num_segments);
 }
 Array segment_prod(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
-  return segments("segment_prod", Segment::prod, data, segment_ids, num_segments);
+  return combine_segments("segment_prod", SegmentHow::prod, data, segment_ids, num_segments);
 }
 Array segment_max(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
-  return segments("segment_max", Segment::max, data, segment_ids, num_segments);
+  return combine_segments("segment_max", SegmentHow::max, data, segment_ids, num_segments);
 }
 Array segment_min(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
-  return segments("segment_min", Segment::min, data, segment_ids, num_segments);
+  return combine_segments("segment_min", SegmentHow::min, data, segment_ids, num_segments);
 }
 
 Array choose(const Array& a, const std::vector<Array>& choices, RangeMode mode) {

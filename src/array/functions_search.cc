@@ -24,8 +24,7 @@ using detail::apply1;
 
 // The number of results: as given, or `count`, a scalar, which must have a value.
 int64_t size_for(const char* what, const SizeOptions& options, const Array& count) {
-  if (options.size && *options.size < 0)
-    throw_error("{}: size {}; the size must not be negative", what, *options.size);
+  if (options.size && *options.size < 0) throw_error("{}: size {}; the size must not be negative", what, *options.size);
   if (options.size) return *options.size;
   if (count.is_traced())
     throw_error("{}: the array is traced, so the number of results is not known; pass {{.size = n}}", what);
@@ -87,8 +86,8 @@ struct Runs {
 };
 
 // The different elements of x for which `keep` of them is true.
-Array chosen(const char* what, const Array& x, const std::function<Array(const Array&)>& keep,
-             const SizeOptions& options) {
+Array chosen_elements(const char* what, const Array& x, const std::function<Array(const Array&)>& keep,
+                      const SizeOptions& options) {
   const Runs runs(x);
   const Array mask = runs.starts & keep(runs.sorted);
   const int64_t size = size_for(what, options, count_of(mask));
@@ -102,7 +101,7 @@ std::pair<Array, Array> flat_alike(const Array& a, const Array& b) {
 }
 
 // a < b, with NaN greater than all numbers.
-Value is_before(Value a, Value b) {
+Value sorts_before(Value a, Value b) {
   const Value less = lt(a, b);
   return is_floating(a.dtype()) ? bit_or(less, bit_and(ne(b, b), eq(a, a))) : less;
 }
@@ -110,15 +109,15 @@ Value is_before(Value a, Value b) {
 // The number of elements of a, sorted, that come before each of v, by bisection.
 Value count_before(Value a, Value v, Side side) {
   const int64_t n = a.shape()[0];
-  const auto constant = [&](Value like, int64_t x) {
+  const auto number = [&](Value like, int64_t x) {
     return broadcast(full(like.builder(), {like.dtype(), {}}, x), like.shape(), {});
   };
   Value found = full(a.builder(), {i32, v.shape()}, 0);
   for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); step > 0; step /= 2) {
-    const Value next = found + constant(found, step);
-    const Value last = gather(a, next - constant(next, 1), 0);
-    const Value goes_on = side == Side::left ? is_before(last, v) : bit_not(is_before(v, last));
-    found = select(bit_and(le(next, constant(next, n)), goes_on), next, found);
+    const Value next = found + number(found, step);
+    const Value last = gather(a, next - number(next, 1), 0);
+    const Value goes_on = side == Side::left ? sorts_before(last, v) : bit_not(sorts_before(v, last));
+    found = select(bit_and(le(next, number(next, n)), goes_on), next, found);
   }
   return found;
 }
@@ -224,19 +223,19 @@ Array union1d(const Array& a, const Array& b, const SizeOptions& options) {
 
 Array intersect1d(const Array& a, const Array& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
-  return chosen(
+  return chosen_elements(
       "intersect1d", x, [other = y](const Array& e) { return isin(e, other); }, options);
 }
 
 Array setdiff1d(const Array& a, const Array& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
-  return chosen(
+  return chosen_elements(
       "setdiff1d", x, [other = y](const Array& e) { return isin(e, other, false, true); }, options);
 }
 
 Array setxor1d(const Array& a, const Array& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
-  return chosen(
+  return chosen_elements(
       "setxor1d", concatenate({x, y}), [one = x, two = y](const Array& e) { return isin(e, one) ^ isin(e, two); },
       options);
 }

@@ -23,21 +23,21 @@ using detail::IndexPlan;
 constexpr const char* kWhat = "index";
 
 bool is_identity(const Dims& permutation) { return std::is_sorted(permutation.begin(), permutation.end()); }
-Value permuted(Value x, const Dims& order) { return is_identity(order) ? x : transpose(x, order); }
-Value shaped(Value x, const Shape& shape) { return x.shape() == shape ? x : reshape(x, shape); }
+Value in_order(Value x, const Dims& order) { return is_identity(order) ? x : transpose(x, order); }
+Value in_shape(Value x, const Shape& shape) { return x.shape() == shape ? x : reshape(x, shape); }
 
-Value constant(Value like, int64_t value) {
+Value index_constant(Value like, int64_t value) {
   return broadcast(full(like.builder(), {like.dtype(), {}}, value), like.shape(), {});
 }
 Value clamped_to(Value x, int64_t low, int64_t high) {
-  if (is_signed(x.dtype())) x = maximum(x, constant(x, low));
-  return minimum(x, constant(x, high));
+  if (is_signed(x.dtype())) x = maximum(x, index_constant(x, low));
+  return minimum(x, index_constant(x, high));
 }
 
 // ---- Ranges and integers: a box of x
 
 // The elements that ranges and integers select; dimensions of integers have extent 1.
-Value box(Value x, const IndexPlan& plan) {
+Value index_box(Value x, const IndexPlan& plan) {
   Dims starts, limits, strides, reversed;
   for (size_t d = 0; d < plan.sizes.size(); ++d) {
     const int64_t size = plan.sizes[d], step = plan.steps[d], first = plan.starts[d];
@@ -52,7 +52,7 @@ Value box(Value x, const IndexPlan& plan) {
   return reversed.empty() ? x : reverse(x, reversed);
 }
 
-// x with the elements of box() replaced.
+// x with the elements of index_box() replaced.
 Value with_box(Value x, Value block, const IndexPlan& plan) {
   if (count(block.shape()) == 0) return x;
   Dims reversed, lo, hi, interior;
@@ -96,19 +96,19 @@ Value point_index(Value index, int64_t n) {
   return cast(clamped_to(index, -1, n), i32);
 }
 
-Value is_inside(Value index, int64_t n) {
-  return bit_and(ge(index, constant(index, 0)), lt(index, constant(index, n)));
+Value is_in_extent(Value index, int64_t n) {
+  return bit_and(ge(index, index_constant(index, 0)), lt(index, index_constant(index, n)));
 }
 
 // The dimensions of the box as [kept..., points..., kept...], and the points merged into one dimension.
 struct PointLayout {
-  Dims order;       // of the dimensions of the box
-  Dims extents;     // of the points
-  Shape arranged;   // the box in that order
-  Shape merged;     // with the points as one dimension
-  int64_t axis;     // of the points
-  int64_t dims;     // of the arrays
-  bool first;       // whether the dimensions of the arrays come first in the result
+  Dims order;      // of the dimensions of the box
+  Dims extents;    // of the points
+  Shape arranged;  // the box in that order
+  Shape merged;    // with the points as one dimension
+  int64_t axis;    // of the points
+  int64_t dims;    // of the arrays
+  bool first;      // whether the dimensions of the arrays come first in the result
 
   PointLayout(const Shape& shape, const IndexPlan& plan)
       : dims(static_cast<int64_t>(plan.points_shape.size())), first(plan.points_first) {
@@ -152,16 +152,16 @@ struct Positions {
     for (size_t k = indices.size(); k-- > 0;) {
       const int64_t n = layout.extents[k];
       const Value index = detail::broadcast_value(kWhat, point_index(indices[k], n), shape);
-      const Value fits = is_inside(index, n);
+      const Value fits = is_in_extent(index, n);
       Value part = clamped_to(index, 0, std::max<int64_t>(n - 1, 0));
       part = detail::convert(part, wide ? i64 : part.dtype());
-      if (stride != 1) part = part * constant(part, stride);
+      if (stride != 1) part = part * index_constant(part, stride);
       at = at ? at + part : part;
       inside = inside ? bit_and(inside, fits) : fits;
       stride *= std::max<int64_t>(n, 1);
     }
   }
-  Value or_outside() const { return select(inside, at, constant(at, -1)); }
+  Value or_outside() const { return select(inside, at, index_constant(at, -1)); }
 };
 
 // Starts of the block of one point, clamped, and whether it is in range.
@@ -178,7 +178,7 @@ struct PointStarts {
       if (plan.dropped[d]) continue;
       if (contains(plan.point_dims, static_cast<int64_t>(d))) {
         const Value index = point_index(indices[k++], sizes[at]);
-        const Value fits = is_inside(index, sizes[at]);
+        const Value fits = is_in_extent(index, sizes[at]);
         inside = inside ? bit_and(inside, fits) : fits;
         starts[at] = clamped_to(index, 0, std::max<int64_t>(sizes[at] - 1, 0));
         sizes[at] = 1;
@@ -188,7 +188,7 @@ struct PointStarts {
   }
 };
 
-Value filled(Value x, Value inside, int64_t axis, Value fill) {
+Value fill_outside(Value x, Value inside, int64_t axis, Value fill) {
   Dims dims;
   for (int64_t d = 0; d < inside.rank(); ++d) dims.push_back(axis + d);
   return select(broadcast(inside, x.shape(), dims), x, broadcast(fill, x.shape(), {}));
@@ -207,51 +207,54 @@ Value take_points(Value block, const Values& indices, const IndexPlan& plan, Val
   check_nonempty(layout, plan);
   if (plan.has_scalar_points()) {
     const PointStarts point(block, indices, plan);
-    const Value taken = shaped(dynamic_slice(block, point.starts, point.sizes), plan.plain);
-    return fill ? filled(taken, point.inside, 0, fill) : taken;
+    const Value taken = in_shape(dynamic_slice(block, point.starts, point.sizes), plan.plain);
+    return fill ? fill_outside(taken, point.inside, 0, fill) : taken;
   }
   const Positions positions(indices, layout, plan.points_shape);
-  const Value merged = shaped(permuted(block, layout.order), layout.merged);
+  const Value merged = in_shape(in_order(block, layout.order), layout.merged);
   Value taken = gather(merged, positions.at, layout.axis);
-  if (fill) taken = filled(taken, positions.inside, layout.axis, fill);
-  return permuted(taken, layout.result_order());
+  if (fill) taken = fill_outside(taken, positions.inside, layout.axis, fill);
+  return in_order(taken, layout.result_order());
 }
 
 // ---- Updates
 
-enum class How : uint8_t { set, add, subtract, multiply, min, max };
+enum class UpdateHow : uint8_t { set, add, subtract, multiply, min, max };
 
-const char* row_attribute(How how) {
-  return how == How::set ? "set" : how == How::multiply ? "multiply" : how == How::min ? "min" : "max";
+const char* row_attribute(UpdateHow how) {
+  return how == UpdateHow::set        ? "set"
+         : how == UpdateHow::multiply ? "multiply"
+         : how == UpdateHow::min      ? "min"
+                                      : "max";
 }
 
 // Of bools, a sum is "or" and a product "and".
-How for_dtype(How how, DType dtype) {
+UpdateHow for_dtype(UpdateHow how, DType dtype) {
   if (dtype != boolean) return how;
-  if (how == How::subtract) throw_error("index: bools cannot be subtracted; use logical_xor, or astype(x, i32)");
-  return how == How::add ? How::max : how == How::multiply ? How::min : how;
+  if (how == UpdateHow::subtract) throw_error("index: bools cannot be subtracted; use logical_xor, or astype(x, i32)");
+  return how == UpdateHow::add ? UpdateHow::max : how == UpdateHow::multiply ? UpdateHow::min : how;
 }
 
-Value combined(How how, Value x, Value values) {
+Value combined_elements(UpdateHow how, Value x, Value values) {
   switch (how) {
-    case How::set:
+    case UpdateHow::set:
       return values;
-    case How::add:
+    case UpdateHow::add:
       return x + values;
-    case How::subtract:
+    case UpdateHow::subtract:
       return x - values;
-    case How::multiply:
+    case UpdateHow::multiply:
       return x * values;
-    case How::min:
+    case UpdateHow::min:
       return minimum(x, values);
-    case How::max:
+    case UpdateHow::max:
       break;
   }
   return maximum(x, values);
 }
 
 // The box with values [plan.plain] combined with its points.
-Value update_points(Value block, const Values& indices, const IndexPlan& plan, How how, Value values,
+Value update_points(Value block, const Values& indices, const IndexPlan& plan, UpdateHow how, Value values,
                     const UpdateOptions& options) {
   const PointLayout layout(block.shape(), plan);
   if (count(block.shape()) == 0 || count(plan.plain) == 0) return block;
@@ -259,32 +262,32 @@ Value update_points(Value block, const Values& indices, const IndexPlan& plan, H
   if (plan.has_scalar_points()) {
     const PointStarts point(block, indices, plan);
     const Value old = dynamic_slice(block, point.starts, point.sizes);
-    Value update = combined(how, old, shaped(values, point.sizes));
+    Value update = combined_elements(how, old, in_shape(values, point.sizes));
     if (!clips) update = select(broadcast(point.inside, point.sizes, {}), update, old);
     return update_slice(block, update, point.starts);
   }
   const Positions positions(indices, layout, plan.points_shape);
   const Value at = clips ? positions.at : positions.or_outside();
-  const Value merged = shaped(permuted(block, layout.order), layout.merged);
-  const Value updates = permuted(values, inverse(layout.result_order()));
+  const Value merged = in_shape(in_order(block, layout.order), layout.merged);
+  const Value updates = in_order(values, inverse(layout.result_order()));
   Value out;
-  if (how == How::add || how == How::subtract)
-    out = scatter_add(merged, at, how == How::add ? updates : -updates, layout.axis);
+  if (how == UpdateHow::add || how == UpdateHow::subtract)
+    out = scatter_add(merged, at, how == UpdateHow::add ? updates : -updates, layout.axis);
   else
     out = scatter(merged, at, updates, row_attribute(how), layout.axis, 0, options.unique_indices);
-  return permuted(shaped(out, layout.arranged), inverse(layout.order));
+  return in_order(in_shape(out, layout.arranged), inverse(layout.order));
 }
 
-Value updated(Value x, const Values& indices, const IndexPlan& plan, How how, Value values,
-              const UpdateOptions& options) {
+Value updated_elements(Value x, const Values& indices, const IndexPlan& plan, UpdateHow how, Value values,
+                       const UpdateOptions& options) {
   const Shape inner = box_shape(plan);
-  values = shaped(detail::broadcast_value(kWhat, values, plan.result), plan.plain);
+  values = in_shape(detail::broadcast_value(kWhat, values, plan.result), plan.plain);
   Value block;
   if (plan.points.empty())
-    block = how == How::set ? values : combined(how, shaped(box(x, plan), inner), values);
+    block = how == UpdateHow::set ? values : combined_elements(how, in_shape(index_box(x, plan), inner), values);
   else
-    block = update_points(shaped(box(x, plan), inner), indices, plan, how, values, options);
-  return with_box(x, shaped(block, plan.sizes), plan);
+    block = update_points(in_shape(index_box(x, plan), inner), indices, plan, how, values, options);
+  return with_box(x, in_shape(block, plan.sizes), plan);
 }
 
 // `values` in the element type of x.
@@ -294,23 +297,23 @@ Array values_for(const Array& x, const Array& values) {
       kWhat, {values}, [&](Builder&, const Values& v) { return detail::convert(v[0], x.dtype()); }, x.dtype());
 }
 
-Array update(const Array& x, const std::vector<Index>& indices, How given, const Array& values,
-             const UpdateOptions& options) {
-  const How how = for_dtype(given, x.dtype());
+Array update_elements(const Array& x, const std::vector<Index>& indices, UpdateHow given, const Array& values,
+                      const UpdateOptions& options) {
+  const UpdateHow how = for_dtype(given, x.dtype());
   const Array own = values_for(x, values);
   if (detail::is_one_mask(indices) && own.rank() <= x.rank() - indices[0].array().rank()) {
     const Array& mask = indices[0].array();
     detail::check_mask(x, mask, 0);
     return detail::apply1(kWhat, {x, mask, own}, [&](Builder&, const Values& v) {
       const Value wide = broadcast(v[1], v[0].shape(), counting(0, v[1].rank()));
-      return select(wide, combined(how, v[0], detail::broadcast_value(kWhat, v[2], v[0].shape())), v[0]);
+      return select(wide, combined_elements(how, v[0], detail::broadcast_value(kWhat, v[2], v[0].shape())), v[0]);
     });
   }
   const IndexPlan plan = detail::plan_indices(x, indices);
   std::vector<Array> args{x, own};
   args.insert(args.end(), plan.points.begin(), plan.points.end());
   return detail::apply(kWhat, args, {}, [&](Builder&, const Values& v) {
-    return Values{updated(v[0], Values(v.begin() + 2, v.end()), plan, how, v[1], options)};
+    return Values{updated_elements(v[0], Values(v.begin() + 2, v.end()), plan, how, v[1], options)};
   })[0];
 }
 
@@ -346,42 +349,43 @@ Array detail::indexed(const Array& x, std::span<const Index> indices, const GetO
   args.insert(args.end(), plan.points.begin(), plan.points.end());
   if (fills && options.fill_value.defined()) args.push_back(values_for(x, options.fill_value));
   return apply(kWhat, args, {}, [&](Builder& b, const Values& v) {
-    const Value block = shaped(box(v[0], plan), box_shape(plan));
-    if (plan.points.empty()) return Values{shaped(block, plan.result)};
+    const Value block = in_shape(index_box(v[0], plan), box_shape(plan));
+    if (plan.points.empty()) return Values{in_shape(block, plan.result)};
     const Values points(v.begin() + 1, v.begin() + 1 + static_cast<int64_t>(plan.points.size()));
     Value fill;
     if (fills) fill = options.fill_value.defined() ? v.back() : default_fill(b, x.dtype());
-    return Values{shaped(take_points(block, points, plan, fill), plan.result)};
+    return Values{in_shape(take_points(block, points, plan, fill), plan.result)};
   })[0];
 }
 
 Array IndexedArray::get(const GetOptions& options) const { return detail::indexed(x_, indices_, options); }
 Array IndexedArray::set(const Array& values, UpdateOptions options) const {
-  return update(x_, indices_, How::set, values, options);
+  return update_elements(x_, indices_, UpdateHow::set, values, options);
 }
 Array IndexedArray::add(const Array& values, UpdateOptions options) const {
-  return update(x_, indices_, How::add, values, options);
+  return update_elements(x_, indices_, UpdateHow::add, values, options);
 }
 Array IndexedArray::subtract(const Array& values, UpdateOptions options) const {
-  return update(x_, indices_, How::subtract, values, options);
+  return update_elements(x_, indices_, UpdateHow::subtract, values, options);
 }
 Array IndexedArray::multiply(const Array& values, UpdateOptions options) const {
-  return update(x_, indices_, How::multiply, values, options);
+  return update_elements(x_, indices_, UpdateHow::multiply, values, options);
 }
 Array IndexedArray::min(const Array& values, UpdateOptions options) const {
-  return update(x_, indices_, How::min, values, options);
+  return update_elements(x_, indices_, UpdateHow::min, values, options);
 }
 Array IndexedArray::max(const Array& values, UpdateOptions options) const {
-  return update(x_, indices_, How::max, values, options);
+  return update_elements(x_, indices_, UpdateHow::max, values, options);
 }
 Array IndexedArray::divide(const Array& values, UpdateOptions options) const {
-  return x_ / update(ones_like(x_), indices_, How::multiply, values, options);
+  return x_ / update_elements(ones_like(x_), indices_, UpdateHow::multiply, values, options);
 }
 Array IndexedArray::power(const Array& values, UpdateOptions options) const {
-  return pow(x_, update(ones_like(x_), indices_, How::multiply, values, options));
+  return pow(x_, update_elements(ones_like(x_), indices_, UpdateHow::multiply, values, options));
 }
 Array IndexedArray::apply(const std::function<Array(const Array&)>& f, UpdateOptions options) const {
-  return set(f(get({.mode = options.mode == IndexMode::clip ? IndexMode::clip : IndexMode::promise_in_bounds})), options);
+  return set(f(get({.mode = options.mode == IndexMode::clip ? IndexMode::clip : IndexMode::promise_in_bounds})),
+             options);
 }
 
 }  // namespace lockstep

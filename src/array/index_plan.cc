@@ -112,7 +112,8 @@ class Planner {
 
   void add_integer(int64_t index) {
     const int64_t n = x_.shape(dim()), i = index < 0 ? index + n : index;
-    if (n == 0) throw_error("index: index {} into dimension {} of {}, which is empty", index, dim(), to_string(x_.shape()));
+    if (n == 0)
+      throw_error("index: index {} into dimension {} of {}, which is empty", index, dim(), to_string(x_.shape()));
     if (i < 0 || i >= n)
       throw_error("index: {} is out of range for dimension {} of {}; valid indices: {} to {}", index, dim(),
                   to_string(x_.shape()), -n, n - 1);
@@ -130,7 +131,8 @@ class Planner {
     const int64_t begin = bound(range.begin, up ? 0 : n - 1), end = bound(range.end, up ? n : -1);
     const int64_t length = up ? end - begin : begin - end;
     // Steps beyond the extent select one element.
-    const int64_t stride = std::clamp<int64_t>(up ? range.step : -std::max(range.step, -INT64_MAX), 1, std::max<int64_t>(n, 1));
+    const int64_t stride =
+        std::clamp<int64_t>(up ? range.step : -std::max(range.step, -INT64_MAX), 1, std::max<int64_t>(n, 1));
     const int64_t size = length <= 0 ? 0 : (length - 1) / stride + 1;
     add_dim(size == 0 ? 0 : begin, size, up ? stride : -stride, Part::kept);
   }
@@ -186,8 +188,9 @@ class Planner {
 void check_mask(const Array& x, const Array& mask, int64_t dim) {
   const Shape &shape = x.shape(), &own = mask.shape();
   if (dim + mask.rank() <= x.rank() && std::equal(own.begin(), own.end(), shape.begin() + dim)) return;
-  throw_error("index: the mask {} does not fit {} from dimension {} on; a mask has the extents of the dimensions it selects",
-              to_string(own), to_string(shape), dim);
+  throw_error(
+      "index: the mask {} does not fit {} from dimension {} on; a mask has the extents of the dimensions it selects",
+      to_string(own), to_string(shape), dim);
 }
 
 bool is_one_mask(std::span<const Index> indices) {

@@ -13,8 +13,8 @@ struct IndexPlan {
   std::vector<int64_t> starts, sizes, steps;
   std::vector<bool> dropped;  // by an integer: the dimension is not in the result
 
-  // The dimensions that arrays select from, their arrays, and the shape to which these broadcast. A mask is replaced by
-  // arrays of the places where it is true.
+  // The dimensions that arrays select from, their arrays, and the shape to which these broadcast. A mask is
+  // replaced by arrays of the places where it is true.
   std::vector<int64_t> point_dims;
   std::vector<Array> points;
   Shape points_shape;

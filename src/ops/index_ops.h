@@ -10,19 +10,19 @@
 
 namespace lockstep {
 
-// Takes slices of x [B..., pre..., N, post...] along its dimension `axis` (extent N) at indices [B..., I...] (i32, i64
-// or u32). The result is [B..., pre..., I..., post...]. The first `batch_dims` dimensions B of both correspond.
+// Takes slices of x [B..., pre..., N, post...] along its dimension `axis` (extent N) at indices [B..., I...] (i32,
+// i64 or u32). The result is [B..., pre..., I..., post...]. The first `batch_dims` dimensions B of both correspond.
 // Indices outside [0, N) are clamped.
 Value gather(Value x, Value indices, int64_t axis, int64_t batch_dims = 0);
 
-// Adds updates [B..., pre..., I..., post...] to `x` at the positions that gather would read. Updates at indices outside
-// [0, N) are dropped. Updates at equal indices are added in row-major order of the indices.
+// Adds updates [B..., pre..., I..., post...] to `x` at the positions that gather would read. Updates at indices
+// outside [0, N) are dropped. Updates at equal indices are added in row-major order of the indices.
 Value scatter_add(Value x, Value indices, Value updates, int64_t axis, int64_t batch_dims = 0);
 
-// Combines updates with the elements of `x` at the positions that gather would read, as `how` says: "set", "multiply",
-// "min" or "max". Updates at indices outside [0, N) are dropped, and equal indices are combined in row-major order: of
-// several that are set, the last one stays. `unique` promises that no two indices inside are equal, so that gradients are
-// cheaper.
+// Combines updates with the elements of `x` at the positions that gather would read, as `how` says: "set",
+// "multiply", "min" or "max". Updates at indices outside [0, N) are dropped, and equal indices are combined in
+// row-major order: of several that are set, the last one stays. `unique` promises that no two indices inside are
+// equal, so that gradients are cheaper.
 Value scatter(Value x, Value indices, Value updates, std::string how, int64_t axis, int64_t batch_dims = 0,
               bool unique = false);
 
@@ -30,8 +30,8 @@ Value scatter(Value x, Value indices, Value updates, std::string how, int64_t ax
 // Stable; NaN is greatest: last, or first if descending.
 Values sort(const Values& operands, int64_t axis, bool descending = false);
 
-// The k greatest elements along the last dimension in descending order, and their i32 indices. Among equal elements the
-// lower index comes first. NaN is greatest.
+// The k greatest elements along the last dimension in descending order, and their i32 indices. Among equal elements
+// the lower index comes first. NaN is greatest.
 Values top_k(Value x, int64_t k);
 
 }  // namespace lockstep

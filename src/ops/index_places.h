@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// The type of slices of `x` at `indices`. Throws Error, which begins with `op`, if the operands do not fit the attributes
-// `axis` and `batch_dims`.
+// The type of slices of `x` at `indices`. Throws Error, which begins with `op`, if the operands do not fit the
+// attributes `axis` and `batch_dims`.
 Type slices_type(std::string_view op, const Type& x, const Type& indices, const Attrs& attrs);
 
 // Terms of x, the indices and the slices; the indexed dimension is not sharded.
@@ -28,8 +28,8 @@ struct PlaceSizes {
   PlaceSizes(const Type& x, const Type& indices, const Attrs& attrs);
 };
 
-// What becomes of an element and an update. `set` takes the update; updates are combined in row-major order of the indices,
-// so the last one stays.
+// What becomes of an element and an update. `set` takes the update; updates are combined in row-major order of the
+// indices, so the last one stays.
 enum class ScatterHow : uint8_t { add, set, multiply, min, max };
 
 // The attribute `how`; of scatter_add, which has none, `add`. Throws Error for another text.

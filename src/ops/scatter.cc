@@ -1,5 +1,6 @@
-// scatter_add and scatter: rows that combine updates with the elements at positions given as data. Every block of a table
-// belongs to one task, which combines its updates in the order of the indices. So results do not depend on threads.
+// scatter_add and scatter: rows that combine updates with the elements at positions given as data. Every block of a
+// table belongs to one task, which combines its updates in the order of the indices. So results do not depend on
+// threads.
 #include <algorithm>
 
 #include "base/dispatch.h"
@@ -149,8 +150,8 @@ struct ScatterBlock {
       if (const int64_t row = indices[i]; owns(row)) combine_row<kHow>(row_at(row), update_at(i), columns);
   }
 
-  // Combines them row by row, in the same order for each row. A row is combined in f32. `sums` has `columns` elements and
-  // `list` has `places`.
+  // Combines them row by row, in the same order for each row. A row is combined in f32. `sums` has `columns`
+  // elements and `list` has `places`.
   template <ScatterHow kHow>
   void combine_by_row(float* sums, PlacedUpdate* list) const {
     int64_t count = 0;
@@ -167,8 +168,8 @@ struct ScatterBlock {
   }
 };
 
-// How a table is divided into blocks, each of which is a task. Tables with long rows are divided by columns first: some
-// rows get many more updates than others.
+// How a table is divided into blocks, each of which is a task. Tables with long rows are divided by columns first:
+// some rows get many more updates than others.
 struct ScatterBlocks {
   int64_t columns, column_blocks, rows, row_blocks;
 

@@ -249,8 +249,7 @@ TEST(IndexOps, ErrorsNameTheFactAndTheRemedy) {
        "scatter_add: the updates are f32[4,3]; they must be f32[2,3] for f32[4,3] at indices i32[2]"},
       {[&] { scatter(x, i, x, "set", 0); },
        "scatter: the updates are f32[4,3]; they must be f32[2,3] for f32[4,3] at indices i32[2]"},
-      {[&] { scatter(x, i, x, "last", 0); },
-       "scatter: how is \"last\"; use \"set\", \"multiply\", \"min\" or \"max\""},
+      {[&] { scatter(x, i, x, "last", 0); }, "scatter: how is \"last\"; use \"set\", \"multiply\", \"min\" or \"max\""},
       {[&] { scatter(mask, i, mask, "multiply", 0); }, "scatter: bool[2] cannot be multiplied; cast it to i32 first"},
       {[&] {
          sort({x, i}, 0);

@@ -380,8 +380,10 @@ class RandomPrograms {
     const Value at = i->value;
     const auto axis = pick(0, static_cast<int>(v.rank()) - 1);
     switch (pick(0, 3)) {
-      case 0:
-        return keep_like(gather(v, at, axis), x);
+      case 0: {
+        const Value taken = gather(v, at, axis);
+        return keep_like(pick(0, 1) ? taken : scatter(v, at, neg_or_same(taken), "set", axis), x);
+      }
       case 1: {
         if (v.dtype() == boolean) return;
         const TrackedValue taken{gather(v, at, axis), x.bound, x.error};

@@ -24,14 +24,13 @@ const std::vector<std::pair<const char*, Function>> kFunctions = {
     {"max", [](const Array& x, const Array& i, const Array& v) { return x.at(i, 1).max(v(_, 2)); }},
     {"set range", [](const Array& x, const Array&, const Array& v) { return x.at(range(_, 10, 2)).set(v); }},
     {"set scalar", [](const Array& x, const Array& i, const Array& v) { return x.at(at(i, 1)).add(at(v, 0)); }},
-    {"segments", [](const Array& x, const Array&, const Array&) {
-       return segment_min(x, astype(x(_, 0) * 2.f, i32), 4);
-     }},
+    {"segments",
+     [](const Array& x, const Array&, const Array&) { return segment_min(x, astype(x(_, 0) * 2.f, i32), 4); }},
     {"unique", [](const Array& x, const Array&, const Array&) { return unique(round(x), {.size = 4}); }},
-    {"nonzero", [](const Array& x, const Array&, const Array&) {
-       return astype(argwhere(x > 0.f, {.size = 20}), f32);
-     }},
-    {"gradient", [](const Array& x, const Array& i, const Array& v) {
+    {"nonzero",
+     [](const Array& x, const Array&, const Array&) { return astype(argwhere(x > 0.f, {.size = 20}), f32); }},
+    {"gradient",
+     [](const Array& x, const Array& i, const Array& v) {
        return grad([&](const Array& y) { return sum(square(y.at(i).set(v * y(i)))); })(x);
      }},
 };

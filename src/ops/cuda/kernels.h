@@ -36,7 +36,7 @@ Kernel fft_cuda(const KernelSpec&);
 Kernel full_cuda(const KernelSpec&);
 Kernel iota_cuda(const KernelSpec&);
 Kernel gather_cuda(const KernelSpec&);
-Kernel scatter_cuda(const KernelSpec&);  // of scatter_add and scatter
+Kernel scatter_cuda(const KernelSpec&);         // of scatter_add and scatter
 Kernel scatter_sorted_cuda(const KernelSpec&);  // for many indices
 Kernel concatenate_cuda(const KernelSpec&);
 Kernel pad_cuda(const KernelSpec&);

@@ -1,5 +1,5 @@
-// scatter_add and scatter with many indices on the GPU: they are sorted together with their positions, and warps combine
-// the updates of each row in order (kernels/scatter.cuh). There are no atomic additions.
+// scatter_add and scatter with many indices on the GPU: they are sorted together with their positions, and warps
+// combine the updates of each row in order (kernels/scatter.cuh). There are no atomic additions.
 #include <fmt/format.h>
 
 #include "ops/cuda/kernels.h"
@@ -20,7 +20,7 @@ struct Tables {
   DType dtype, index;
   std::string combined;  // of the numbers a and b
 
-  explicit Tables(const KernelSpec& spec) 
+  explicit Tables(const KernelSpec& spec)
       : dtype(spec.in[0].dtype), index(spec.in[1].dtype), combined(scatter_combined(spec.attrs, "a", "b")) {
     const Type &x = spec.in[0], &indices = spec.in[1];
     const int64_t axis = spec.attrs.integer("axis"), batch_dims = spec.attrs.integer("batch_dims");

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -52,16 +53,28 @@ Array delete_(const Array& x, const std::vector<int64_t>& indices, int64_t axis 
 
 // ---- Splitting.
 
-// Into `pieces` parts whose extents differ by at most 1, the longer ones first; or at positions.
+// Into `pieces` parts whose extents differ by at most 1, the longer ones first; or at positions: array_split(x, {2, 5}).
 std::vector<Array> array_split(const Array& x, int64_t pieces, int64_t axis = 0);
 std::vector<Array> array_split(const Array& x, const std::vector<int64_t>& positions, int64_t axis = 0);
+inline std::vector<Array> array_split(const Array& x, std::initializer_list<int64_t> positions, int64_t axis = 0) {
+  return array_split(x, std::vector<int64_t>(positions), axis);
+}
 // Into equal parts along dimension 1 (hsplit; 0 of vectors), 0 (vsplit) or 2 (dsplit), or at positions.
 std::vector<Array> hsplit(const Array& x, int64_t pieces);
 std::vector<Array> hsplit(const Array& x, const std::vector<int64_t>& positions);
+inline std::vector<Array> hsplit(const Array& x, std::initializer_list<int64_t> positions) {
+  return hsplit(x, std::vector<int64_t>(positions));
+}
 std::vector<Array> vsplit(const Array& x, int64_t pieces);
 std::vector<Array> vsplit(const Array& x, const std::vector<int64_t>& positions);
+inline std::vector<Array> vsplit(const Array& x, std::initializer_list<int64_t> positions) {
+  return vsplit(x, std::vector<int64_t>(positions));
+}
 std::vector<Array> dsplit(const Array& x, int64_t pieces);
 std::vector<Array> dsplit(const Array& x, const std::vector<int64_t>& positions);
+inline std::vector<Array> dsplit(const Array& x, std::initializer_list<int64_t> positions) {
+  return dsplit(x, std::vector<int64_t>(positions));
+}
 
 // ---- Repeating, reversing, rotating.
 

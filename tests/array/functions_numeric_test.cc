@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNumericInf = std::numeric_limits<float>::infinity(), kNumericNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(Rounding, GoesInEveryDirection) {
   const Array x = array({-1.5f, -0.5f, 0.5f, 1.5f, 2.5f});
@@ -58,7 +58,7 @@ TEST(Gcd, AgreesWithTheStandardLibrary) {
 }
 
 TEST(Extremes, IgnoreNanInFmaxAndFmin) {
-  const Array a = array({1.0f, kNan, 3.0f, kNan}), b = array({2.0f, 2.0f, kNan, kNan});
+  const Array a = array({1.0f, kNumericNan, 3.0f, kNumericNan}), b = array({2.0f, 2.0f, kNumericNan, kNumericNan});
   EXPECT_TEXT(isnan(fmax(a, b)), "bool[4] [false, false, false, true]");
   EXPECT_ELEMENTS(nan_to_num(fmax(a, b)), {2, 2, 3, 0}, 0);
   EXPECT_ELEMENTS(nan_to_num(fmin(a, b)), {1, 2, 3, 0}, 0);
@@ -82,7 +82,7 @@ TEST(Sinc, HasDerivativesAtZero) {
 }
 
 TEST(Representation, OfSignsAndExponents) {
-  const Array x = array({-0.0f, 0.0f, -kNan, kInf, -8.0f, 0.3f});
+  const Array x = array({-0.0f, 0.0f, -kNumericNan, kNumericInf, -8.0f, 0.3f});
   EXPECT_TEXT(signbit(x), "bool[6] [true, false, true, false, true, false]");
   EXPECT_TEXT(signbit(array({-1, 1})), "bool[2] [true, false]");
   EXPECT_ELEMENTS(copysign(array({1, -2}), array({-0.0f, 3.0f})), {-1, 2}, 0);
@@ -97,18 +97,18 @@ TEST(Representation, OfSignsAndExponents) {
   EXPECT_EQ(ldexp(array({1.0f}), array({-140})).item<float>(), 0x1p-140f);
   EXPECT_EQ(ldexp(array({0x1p-140f}), array({250})).item<float>(), 0x1p110f);
   EXPECT_EQ(frexp(array({0x1p-140f})).second.item<int>(), -139);
-  EXPECT_EQ(frexp(array({kInf})).first.item<float>(), kInf);
+  EXPECT_EQ(frexp(array({kNumericInf})).first.item<float>(), kNumericInf);
   EXPECT_THROWS(ldexp(x, array({1.0f})), Error, "ldexp: the exponent is f32[1]; it must be an integer");
 }
 
 TEST(Nextafter, IsTheNeighbour) {
-  const std::vector<float> from{0, -0.0f, 1, -1, 1, kInf, 0x1p-149f, 5}, to{1, -1, 2, 0, 0, 0, 0, 5};
+  const std::vector<float> from{0, -0.0f, 1, -1, 1, kNumericInf, 0x1p-149f, 5}, to{1, -1, 2, 0, 0, 0, 0, 5};
   std::vector<float> wanted;
   for (size_t i = 0; i < from.size(); ++i) wanted.push_back(std::nextafter(from[i], to[i]));
   EXPECT_EQ(nextafter(Array::from(from, {8}), Array::from(to, {8})).to_vector<float>(), wanted);
   EXPECT_EQ(nextafter(full({}, 1.0, f64), 2).item<double>(), 1 + 0x1p-52);
   EXPECT_EQ(nextafter(full({}, 1.0, bf16), 2).item<float>(), 1 + 0x1p-7f);
-  EXPECT_TRUE(std::isnan(nextafter(array({kNan}), 1).item<float>()));
+  EXPECT_TRUE(std::isnan(nextafter(array({kNumericNan}), 1).item<float>()));
   EXPECT_THROWS(nextafter(full({}, 1.0, f16), 2), Error, "nextafter: the operands are f16");
 }
 
@@ -136,7 +136,7 @@ TEST(Bools, AreAddedAndMultipliedAsInJax) {
 }
 
 TEST(NanToNum, ReplacesWhatIsNotFinite) {
-  const Array x = array({kNan, kInf, -kInf, 1.5f});
+  const Array x = array({kNumericNan, kNumericInf, -kNumericInf, 1.5f});
   const float most = std::numeric_limits<float>::max();
   EXPECT_EQ(nan_to_num(x).to_vector<float>(), (std::vector<float>{0, most, -most, 1.5f}));
   EXPECT_TEXT(nan_to_num(x, {.nan = 7, .posinf = 8, .neginf = 9}), "f32[4] [7, 8, 9, 1.5]");
@@ -147,13 +147,13 @@ TEST(NanToNum, ReplacesWhatIsNotFinite) {
 }
 
 TEST(Isclose, HasRelativeAndAbsoluteTolerance) {
-  const Array a = array({1.0f, 1.0f, kInf, kInf, kNan, 0.0f}), b = array({1.000001f, 1.1f, kInf, -kInf, kNan, 1e-9f});
+  const Array a = array({1.0f, 1.0f, kNumericInf, kNumericInf, kNumericNan, 0.0f}), b = array({1.000001f, 1.1f, kNumericInf, -kNumericInf, kNumericNan, 1e-9f});
   EXPECT_TEXT(isclose(a, b), "bool[6] [true, false, true, false, false, true]");
   EXPECT_TEXT(isclose(a, b, {.rtol = 0.2, .equal_nan = true}), "bool[6] [true, true, true, false, true, true]");
   EXPECT_TEXT(allclose(array({1, 2}), array({1, 2})), "bool[] true");
   EXPECT_TEXT(array_equal(array({1, 2}), array({1, 2, 3})), "bool[] false");
-  EXPECT_TEXT(array_equal(array({kNan}), array({kNan})), "bool[] false");
-  EXPECT_TEXT(array_equal(array({kNan}), array({kNan}), true), "bool[] true");
+  EXPECT_TEXT(array_equal(array({kNumericNan}), array({kNumericNan})), "bool[] false");
+  EXPECT_TEXT(array_equal(array({kNumericNan}), array({kNumericNan}), true), "bool[] true");
   EXPECT_TEXT(array_equiv(array({1, 1}), array({{1, 1}, {1, 1}})), "bool[] true");
   EXPECT_TEXT(array_equiv(array({1, 1}), array({1, 1, 1})), "bool[] false");
 }

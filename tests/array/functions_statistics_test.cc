@@ -15,9 +15,9 @@
 namespace lockstep {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+constexpr float kStatisticsNan = std::numeric_limits<float>::quiet_NaN(), kStatisticsInf = std::numeric_limits<float>::infinity();
 
-Array with_nan() { return array({{1.0f, kNan, 3.0f}, {kNan, kNan, kNan}, {4.0f, 5.0f, 6.0f}}); }
+Array with_nan() { return array({{1.0f, kStatisticsNan, 3.0f}, {kStatisticsNan, kStatisticsNan, kStatisticsNan}, {4.0f, 5.0f, 6.0f}}); }
 Array table() { return array({{3.0f, 1.0f, 2.0f, 10.0f}, {8.0f, 6.0f, 4.0f, 2.0f}}); }
 
 TEST(Quantile, HasSixMethods) {
@@ -46,8 +46,8 @@ TEST(Quantile, TakesAxesAndKeepsThem) {
   EXPECT_ELEMENTS(median(table(), 1), {2.5, 5}, 1e-6);
   EXPECT_EQ(median(table(), {.keepdims = true}).shape(), (Shape{1, 1}));
   EXPECT_EQ(median(ones({3}, bf16)).dtype(), bf16);
-  EXPECT_TRUE(std::isnan(median(array({1.0f, kNan})).item<float>()));
-  EXPECT_ELEMENTS(nanmedian(array({1.0f, kNan, 5.0f, 9.0f})), {5}, 0);
+  EXPECT_TRUE(std::isnan(median(array({1.0f, kStatisticsNan})).item<float>()));
+  EXPECT_ELEMENTS(nanmedian(array({1.0f, kStatisticsNan, 5.0f, 9.0f})), {5}, 0);
   EXPECT_ELEMENTS(nan_to_num(nanquantile(with_nan(), 0.5f, 1), {.nan = -1}), {2, -1, 5}, 1e-6);
   EXPECT_ELEMENTS(jit([](const Array& x) { return median(x, 1); })(table()), {2.5, 5}, 1e-6);
   EXPECT_ELEMENTS(vmap([](const Array& x) { return median(x); })(table()), {2.5, 5}, 1e-6);
@@ -63,7 +63,7 @@ TEST(NanReductions, IgnoreNan) {
   EXPECT_ELEMENTS(shown(nanmin(with_nan(), 1)), {1, -99, 4}, 0);
   EXPECT_ELEMENTS(shown(nanvar(with_nan(), 1)), {1, -99, 2.0 / 3}, 1e-6);
   EXPECT_ELEMENTS(shown(nanstd(with_nan(), 1, {.ddof = 1})), {std::sqrt(2.0), -99, 1}, 1e-6);
-  EXPECT_ELEMENTS(shown(nanvar(array({kNan, 2.0f}), {.ddof = 1})), {-99}, 0);
+  EXPECT_ELEMENTS(shown(nanvar(array({kStatisticsNan, 2.0f}), {.ddof = 1})), {-99}, 0);
   EXPECT_ELEMENTS(nanargmax(with_nan(), 1), {2, -1, 2}, 0);
   EXPECT_ELEMENTS(nanargmin(with_nan(), 1), {0, -1, 0}, 0);
   EXPECT_ELEMENTS(nancumsum(with_nan(), 1), {1, 1, 4, 0, 0, 0, 4, 9, 15}, 1e-6);
@@ -94,11 +94,11 @@ TEST(MaskedReductions, CountOnlySomeElements) {
 }
 
 TEST(Logsumexp, TakesFactors) {
-  const Array x = array({1000.0f, 1001.0f, -kInf}), b = array({2.0f, 1.0f, 5.0f});
+  const Array x = array({1000.0f, 1001.0f, -kStatisticsInf}), b = array({2.0f, 1.0f, 5.0f});
   EXPECT_ELEMENTS(logsumexp(x, 0, {.b = b}), {1001 + std::log(1 + 2 / M_E)}, 1e-3);
   EXPECT_ELEMENTS(logsumexp(x, {.where = array({true, false, false})}), {1000}, 1e-3);
-  EXPECT_ELEMENTS(logsumexp(array({kInf, 0.0f}), {.b = array({0.0f, 1.0f})}), {0}, 1e-6);
-  EXPECT_EQ(logsumexp(x, {.where = array({false, false, false})}).item<float>(), -kInf);
+  EXPECT_ELEMENTS(logsumexp(array({kStatisticsInf, 0.0f}), {.b = array({0.0f, 1.0f})}), {0}, 1e-6);
+  EXPECT_EQ(logsumexp(x, {.where = array({false, false, false})}).item<float>(), -kStatisticsInf);
   EXPECT_ELEMENTS(grad([&](const Array& v) { return logsumexp(v, {.b = array({1.0f, 3.0f})}); })(zeros({2})),
                   {0.25, 0.75}, 1e-6);
 }
@@ -113,7 +113,7 @@ TEST(Cumulative, ResultsFollowTheAxis) {
   EXPECT_TEXT(cumprod(array({2, 3})), "i32[2] [2, 6]");
   EXPECT_EQ(cumsum(full({3}, 1, u8), 0).dtype(), u8);
   EXPECT_EQ(cumlogsumexp(array({1, 2}), 0).dtype(), f32);
-  const Array y = cummax(array({1.0f, kNan, 3.0f}), 0);
+  const Array y = cummax(array({1.0f, kStatisticsNan, 3.0f}), 0);
   EXPECT_TEXT(isnan(y), "bool[3] [false, true, true]");
 }
 
@@ -154,7 +154,7 @@ TEST(Orders, OfSeveralKeys) {
 }
 
 TEST(Sort, PutsNanFirstIfDescending) {
-  const Array x = array({1.0f, kNan, 3.0f});
+  const Array x = array({1.0f, kStatisticsNan, 3.0f});
   EXPECT_TEXT(isnan(sort(x, 0, true)), "bool[3] [true, false, false]");
   EXPECT_TEXT(argsort(x, 0, true), "i32[3] [1, 2, 0]");
   EXPECT_TEXT(argsort(x), "i32[3] [0, 2, 1]");

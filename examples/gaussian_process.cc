@@ -1,5 +1,5 @@
-// Gaussian process regression. The hyperparameters maximize the marginal likelihood: its gradient flows through a Cholesky
-// factorization. Prints the error of the predictions and the noise that was found.
+// Gaussian process regression. The hyperparameters maximize the marginal likelihood, whose gradient flows through a
+// Cholesky factorization. Prints the error of the predictions and the noise that was found.
 //
 //   build/examples/gaussian_process
 #include <cstdio>

@@ -50,7 +50,10 @@ Value matrix_transposed(Value x) {
 
 Value lower_triangle(Value x, int64_t k) { return zero_outside(x, within_band(x, k, true)); }
 Value upper_triangle(Value x, int64_t k) { return zero_outside(x, within_band(x, k, false)); }
-Value identity_like(Value x) { return zero_outside(ones_like(x), on_diagonal(x)); }
+Value identity_like(Value x) {
+  const Value ones = ones_like(x);
+  return zero_outside(ones, on_diagonal(x));
+}
 
 Value diagonal_of(Value x) { return reduce_sum(zero_outside(x, on_diagonal(x)), {x.rank() - 1}); }
 Value diagonal_matrix(Value d) {

@@ -1,5 +1,6 @@
 // Factorizations and solutions of random matrices of every size and batch: their defining equations, in eager and
 // compiled functions, under vmap, and their gradients.
+#include "array/doubles.h"
 #include "array/near.h"
 #include "lockstep/lockstep.h"
 
@@ -93,7 +94,7 @@ TEST(Decompositions, SolutionsSatisfyTheirEquations) {
 }
 
 TEST(Decompositions, VectorsAndBatchesBroadcast) {
-  const Array a = random_matrices({2, 1}, 3, 3), b = random_matrices({4}, 3, 2), v = array({1.0, 2.0, 3.0});
+  const Array a = random_matrices({2, 1}, 3, 3), b = random_matrices({4}, 3, 2), v = doubles({1.0, 2.0, 3.0});
   EXPECT_EQ(linalg::solve(a, b).shape(), (Shape{2, 4, 3, 2}));
   EXPECT_EQ(linalg::solve(a, v).shape(), (Shape{2, 1, 3}));
   EXPECT_TEXT(linalg::solve(array({{2, 0}, {0, 4}}), array({2, 8})), "f32[2] [1, 2]");
@@ -103,8 +104,8 @@ TEST(Decompositions, VectorsAndBatchesBroadcast) {
 TEST(Decompositions, DeterminantsOfEverySize) {
   EXPECT_TEXT(linalg::det(array({{1, 2}, {3, 4}})), "f32[] -2");
   EXPECT_TEXT(linalg::det(zeros({0, 0})), "f32[] 1");
-  EXPECT_NEAR(linalg::det(array({{2.0, 1.0, 0.0}, {1.0, 3.0, 1.0}, {0.0, 1.0, 4.0}})).item<double>(), 18, 1e-13);
-  EXPECT_NEAR(linalg::det(array({{0.0, 1.0, 0.0}, {1.0, 0.0, 0.0}, {0.0, 0.0, 5.0}})).item<double>(), -5, 1e-13);
+  EXPECT_NEAR(linalg::det(doubles({{2.0, 1.0, 0.0}, {1.0, 3.0, 1.0}, {0.0, 1.0, 4.0}})).item<double>(), 18, 1e-13);
+  EXPECT_NEAR(linalg::det(doubles({{0.0, 1.0, 0.0}, {1.0, 0.0, 0.0}, {0.0, 0.0, 5.0}})).item<double>(), -5, 1e-13);
   for_all_matrices([](const Shape& batch, int64_t n) {
     const Array a = random_matrices(batch, n, n);
     const auto [sign, magnitude] = linalg::slogdet(a);
@@ -130,8 +131,8 @@ TEST(Decompositions, FailuresAreNan) {
 }
 
 TEST(Decompositions, TrianglesAndSymmetryFollowTheOptions) {
-  const Array a = array({{2.0, 9.0}, {1.0, 3.0}});
-  const Array low = array({{2.0, 1.0}, {1.0, 3.0}}), high = array({{2.0, 9.0}, {9.0, 3.0}});
+  const Array a = doubles({{2.0, 9.0}, {1.0, 3.0}});
+  const Array low = doubles({{2.0, 1.0}, {1.0, 3.0}}), high = doubles({{2.0, 9.0}, {9.0, 3.0}});
   EXPECT_CLOSE(linalg::eigvalsh(a, {.symmetrize_input = false}), linalg::eigvalsh(low), 1e-13);
   EXPECT_CLOSE(linalg::eigvalsh(a, {.uplo = 'U', .symmetrize_input = false}), linalg::eigvalsh(high), 1e-13);
   EXPECT_CLOSE(linalg::eigvalsh(a), linalg::eigvalsh((low + high) / 2.0), 1e-13);

@@ -1,4 +1,5 @@
 // Norms, powers, exponentials, products and constructions of matrices.
+#include "array/doubles.h"
 #include "array/near.h"
 #include "lockstep/lockstep.h"
 
@@ -7,12 +8,12 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Array m22() { return array({{1.0, 2.0}, {3.0, 4.0}}); }
+Array m22() { return doubles({{1.0, 2.0}, {3.0, 4.0}}); }
 
 double number(const Array& x) { return x.item<double>(); }
 
 TEST(MatrixFunctions, NormsOfVectors) {
-  const Array v = array({3.0, -4.0, 0.0});
+  const Array v = doubles({3.0, -4.0, 0.0});
   EXPECT_NEAR(number(linalg::norm(v)), 5, 1e-14);
   EXPECT_NEAR(number(linalg::norm(v, 2)), 5, 1e-14);
   EXPECT_EQ(number(linalg::norm(v, 1)), 7);
@@ -50,24 +51,24 @@ TEST(MatrixFunctions, PowersAndExponentials) {
   EXPECT_ELEMENTS(linalg::matrix_power(m22(), 0), {1, 0, 0, 1}, 0);
   EXPECT_ELEMENTS(linalg::matrix_power(m22(), -1), {-2, 1, 1.5, -0.5}, 1e-13);
   // A rotation, a nilpotent matrix, and a matrix that takes squarings.
-  EXPECT_ELEMENTS(linalg::expm(array({{0.0, -1.0}, {1.0, 0.0}})),
+  EXPECT_ELEMENTS(linalg::expm(doubles({{0.0, -1.0}, {1.0, 0.0}})),
                   {std::cos(1.0), -std::sin(1.0), std::sin(1.0), std::cos(1.0)}, 1e-15);
-  EXPECT_ELEMENTS(linalg::expm(array({{0.0, 5.0}, {0.0, 0.0}})), {1, 5, 0, 1}, 1e-14);
-  EXPECT_NEAR(linalg::expm(array({{30.0, 0.0}, {0.0, -30.0}})).to_vector<double>()[0] / std::exp(30.0), 1, 1e-12);
+  EXPECT_ELEMENTS(linalg::expm(doubles({{0.0, 5.0}, {0.0, 0.0}})), {1, 5, 0, 1}, 1e-14);
+  EXPECT_NEAR(linalg::expm(doubles({{30.0, 0.0}, {0.0, -30.0}})).to_vector<double>()[0] / std::exp(30.0), 1, 1e-12);
 }
 
 TEST(MatrixFunctions, LeastSquaresAndRanks) {
-  const Array a = array({{1.0, 0.0}, {1.0, 1.0}, {1.0, 2.0}}), b = array({1.0, 3.0, 5.5});
+  const Array a = doubles({{1.0, 0.0}, {1.0, 1.0}, {1.0, 2.0}}), b = doubles({1.0, 3.0, 5.5});
   const auto [x, residuals, rank, s] = linalg::lstsq(a, b);
   EXPECT_ELEMENTS(x, {2.75 / 3, 2.25}, 1e-13);
   EXPECT_NEAR(residuals.to_vector<double>()[0], 1.0 / 24, 1e-13);
   EXPECT_EQ(rank.item<int>(), 2);
   EXPECT_EQ(s.size(), 2);
-  const Array singular = array({{1.0, 2.0}, {2.0, 4.0}});
+  const Array singular = doubles({{1.0, 2.0}, {2.0, 4.0}});
   EXPECT_EQ(linalg::matrix_rank(singular).item<int>(), 1);
-  EXPECT_EQ(linalg::matrix_rank(array({0.0, 1.0})).item<int>(), 1);
+  EXPECT_EQ(linalg::matrix_rank(doubles({0.0, 1.0})).item<int>(), 1);
   EXPECT_ELEMENTS(linalg::pinv(singular), {0.04, 0.08, 0.08, 0.16}, 1e-14);
-  EXPECT_ELEMENTS(linalg::lstsq(singular, array({5.0, 10.0})).x, {1, 2}, 1e-13);
+  EXPECT_ELEMENTS(linalg::lstsq(singular, doubles({5.0, 10.0})).x, {1, 2}, 1e-13);
   EXPECT_TEXT(linalg::matrix_rank(zeros({2, 3, 0})), "i32[2] [0, 0]");
 }
 

@@ -133,7 +133,7 @@ TEST(PerLeaf, VmapTakesAxesForEachArray) {
   const auto [y, b] = g(p, array({1, 2, 3}));
   EXPECT_TEXT(y, "i32[3,2] [[11, 14], [14, 20], [19, 28]]");
   EXPECT_TEXT(b, "i32[] 10");
-  const auto by_path = vmap(f, {.in_axes = {axes_by_path({{"w", -1}, {"*", std::nullopt}}), 0}, .out_axes = {1, {}}});
+  const auto by_path = vmap(f, {.in_axes = {axes_by_path({{"w", -1}, {"*", std::nullopt}}), 0}, .out_axes = {1, std::nullopt}});
   EXPECT_TEXT(by_path(p, array({1, 2, 3})).first, "i32[2,3] [[11, 14, 19], [14, 20, 28]]");
   EXPECT_THROWS(vmap(f, {.in_axes = {LayerOf<Axis>{1, std::nullopt}, 0}, .out_axes = {0, 0, 0}})(p, array({1, 2, 3})), Error,
                 "vmap: out_axes has 3 entries for a result of 2 elements");

@@ -1,4 +1,5 @@
 // Functions on trees beyond tree_map of arrays.
+#include <cmath>
 #include <map>
 #include <optional>
 

@@ -1,4 +1,4 @@
-// Reverse-mode gradients, rematerialization, and user-defined gradients.
+// Reverse-mode gradients and user-defined gradients. Rematerialization is in remat.h.
 //
 //   auto g = grad(loss)(params, batch);                       // a tree like params
 //   auto [value, g] = value_and_grad(loss)(params, batch);
@@ -11,6 +11,7 @@
 
 #include "lockstep/detail/flat_call.h"
 #include "lockstep/jit.h"
+#include "lockstep/remat.h"
 #include "lockstep/trace.h"
 #include "lockstep/tree.h"
 
@@ -28,13 +29,24 @@ template <class B>
 inline constexpr bool is_pair_of_array<std::pair<Array, B>> = true;
 
 template <class R>
+struct LossOf {
+  static constexpr bool ok = std::is_same_v<R, Array> || is_pair_of_array<R>;
+  static_assert(ok, "grad: the function must return an Array, or a std::pair of an Array and aux");
+};
+// Checks the result of a function whose type is known without calling it.
+template <class F, class = void>
+inline constexpr bool returns_loss = true;
+template <class F>
+inline constexpr bool returns_loss<F, std::enable_if_t<SignatureOf<decltype(&F::operator())>::value>> =
+    LossOf<std::decay_t<typename SignatureOf<decltype(&F::operator())>::Result>>::ok;
+
+template <class R>
 const Array& loss_of(const R& result) {
-  if constexpr (std::is_same_v<R, Array>) {
+  static_assert(LossOf<R>::ok);
+  if constexpr (std::is_same_v<R, Array>)
     return result;
-  } else {
-    static_assert(is_pair_of_array<R>, "grad: the function must return an Array, or a std::pair of an Array and aux");
+  else
     return result.first;
-  }
 }
 
 // For each array of the arguments: whether it belongs to an argument at positions I..., whose gradient is
@@ -76,14 +88,6 @@ auto gradients_like(const Array* next, const Args&... args) {
     return std::tuple<std::tuple_element_t<I, std::tuple<Args...>>...>{std::get<I>(all)...};
 }
 
-// The arrays of all arguments, in order.
-template <class... Args>
-Arrays leaves_of(const Args&... args) {
-  Arrays out;
-  (for_each_array(args, [&](const Array& a) { out.push_back(a); }), ...);
-  return out;
-}
-
 }  // namespace detail
 
 // Returns a function of the same arguments that returns {value, gradients}. The value is what f returns, aux
@@ -91,6 +95,7 @@ Arrays leaves_of(const Args&... args) {
 // those arguments.
 template <size_t... I, class F>
 auto value_and_grad(F f) {
+  static_assert(detail::returns_loss<F>);
   if constexpr (sizeof...(I) == 0) {
     return value_and_grad<0>(std::move(f));
   } else {
@@ -116,6 +121,7 @@ auto value_and_grad(F f) {
 // Returns a function of the same arguments that returns the gradients.
 template <size_t... I, class F>
 auto grad(F f) {
+  static_assert(detail::returns_loss<F>);
   return detail::with_parameters_of<F>(
       [both = value_and_grad<I...>(std::move(f))](const auto&... args) { return both(args...).second; });
 }
@@ -157,50 +163,6 @@ auto vjp(const F& f, const Passed&... passed) {
         return std::pair{std::move(value), std::move(pullback)};
       },
       passed...);
-}
-
-// Which values of a function the gradient stores instead of computing them again.
-struct CheckpointPolicy {
-  std::string text = "nothing_saveable";  // as in programs
-};
-namespace checkpoint_policies {
-inline const CheckpointPolicy nothing_saveable{"nothing_saveable"};
-inline const CheckpointPolicy everything_saveable{"everything_saveable"};
-// Products, convolutions and attention; and matrix products without batch dimensions.
-inline const CheckpointPolicy dots_saveable{"dots_saveable"};
-inline const CheckpointPolicy dots_with_no_batch_dims_saveable{"dots_with_no_batch_dims_saveable"};
-// By the names that checkpoint_name() gave: only these; all names but these; all values but these.
-CheckpointPolicy save_only_these_names(const std::vector<std::string>& names);
-CheckpointPolicy save_any_names_but_these(const std::vector<std::string>& names);
-CheckpointPolicy save_anything_except_these_names(const std::vector<std::string>& names);
-}  // namespace checkpoint_policies
-
-// Returns the arrays of a tree under a name, for the policies above. Throws Error for an empty name or one with a comma.
-template <class T>
-T checkpoint_name(T tree, const std::string& name) {
-  detail::for_each_array(tree, [&](Array& a) { a = detail::checkpoint_name(a, name); });
-  return tree;
-}
-
-struct RematOptions {
-  CheckpointPolicy policy = {};
-};
-
-// Returns f with rematerialization: the backward pass recomputes f's intermediate values instead of storing
-// them, except those that the policy names: remat(f, {.policy = checkpoint_policies::dots_saveable}).
-template <class F>
-auto remat(F f, RematOptions options = {}) {
-  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
-    return detail::with_parameters<F>(
-        [&](const auto&... args) {
-          auto call = detail::trace_call("remat", f, args...);
-          const detail::Arrays results =
-              detail::remat(call.traced, detail::leaves_of(args...), options.policy.text);
-          const Array* next = results.data();
-          return detail::replace_arrays(std::move(call.result), next);
-        },
-        passed...);
-  });
 }
 
 // Returns f with a user-defined gradient. forward(args...) returns {result, residuals}. backward(residuals,

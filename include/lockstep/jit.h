@@ -61,7 +61,8 @@ class Jit {
   // the function being traced. Throws Error when arguments, options or shardings do not fit.
   template <class... Args>
   auto operator()(const Args&... args) const {
-    return detail::with_parameters<F>([this](const auto&... converted) { return this->run(converted...); }, args...);
+    if constexpr (detail::CallFits<detail::CallableSignature<F>::value, F, Args...>::ok)
+      return detail::with_parameters<F>([this](const auto&... converted) { return this->run(converted...); }, args...);
   }
 
   // The functions below compile for these arguments where needed. They do not run the function and donate

@@ -2,6 +2,9 @@
 // are in lockstep/nn.h and lockstep/train.h.
 #pragma once
 
+// First, so that the compiler's messages about mistakes begin with few lines of includes.
+#include "lockstep/detail/signature.h"
+
 #include "lockstep/array.h"
 #include "lockstep/collectives.h"
 #include "lockstep/complex.h"

@@ -50,13 +50,18 @@ bool matches_pattern(std::string_view pattern, std::string_view path);
 template <class L>
 class PerLeaf {
  public:
-  // One value for the whole tree.
+  // One value for the whole tree: the default, a value, or {mesh, spec} for a sharding.
+  PerLeaf() : paths_{{""}}, values_{L()} {}
+  template <class A, class B>
+  requires std::is_constructible_v<L, A, B> PerLeaf(A&& a, B&& b)  // NOLINT
+      : paths_{{""}}, values_{L(std::forward<A>(a), std::forward<B>(b))} {}
   template <class U>
   requires std::is_convertible_v<U&&, L> PerLeaf(U&& value)  // NOLINT: {P("data"), P()}
       : paths_{{""}}, values_{L(std::forward<U>(value))} {}
   // A tree of values.
   template <class Tree>
-  requires(!std::is_convertible_v<const Tree&, L> && !std::is_same_v<Tree, PerLeaf>) PerLeaf(const Tree& tree) {  // NOLINT
+  requires(!std::is_convertible_v<const Tree&, L> && !std::is_same_v<Tree, PerLeaf> && detail::is_tree<Tree>)
+      PerLeaf(const Tree& tree) {  // NOLINT
     detail::LeafCollector<L> collector;
     detail::visit_tree(tree, collector);
     for (auto& [path, value] : collector.leaves) {

@@ -58,9 +58,13 @@ struct Recomputation {
     split = passes.split(passes.joint(body, wanted), body.inputs.size(), body.outputs.size());
     const std::string& policy = attrs.get<std::string>("policy");
     std::vector<bool> candidate(split.known.types.size(), false);
-    for (const Eqn& eqn : split.known.eqns)
-      if (is_stored(eqn, policy))
-        for (ValueId id : eqn.out) candidate[id] = true;
+    for (const Eqn& eqn : split.known.eqns) {
+      const bool stored_here = is_stored(eqn, policy);
+      for (ValueId id : eqn.out) candidate[id] = stored_here;
+      // A name stands for its operand, which the gradient of the operand's equation may need, too.
+      if (eqn.op == &checkpoint_name_op) candidate[eqn.in[0]] = stored_here;
+    }
+    for (ValueId id : split.known.inputs) candidate[id] = false;
     // Going back from the residuals, the search stops at candidates.
     std::vector<bool> live(split.known.types.size(), false);
     const Program& known = split.known;

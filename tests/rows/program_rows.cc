@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/host_call.h"
 #include "ops/ops.h"
 #include "rows/rows.h"
 
@@ -295,6 +296,8 @@ void add_remat(std::vector<Row>& out) {
     })");
   Row row{&remat_op, run_body, {}};
   row.samples.push_back({{{{f32, {3, 4}}}, {{f32, {4, 2}}}}, {{"body", layer}}});
+  for (const char* policy : {"dots_saveable", "everything_saveable"})
+    row.samples.push_back({{{{f32, {3, 4}}}, {{f32, {4, 2}}}}, {{"body", layer}, {"policy", std::string(policy)}}});
   row.samples.push_back({{{{i32, {2}}}, {{f32, {2}}}}, {{"body", body(R"(
     program(%0:i32[2], %1:f32[2]) {
       %2:f32[2] = cast[dtype=f32] %0
@@ -357,6 +360,39 @@ void add_custom_jvp(std::vector<Row>& out) {
   out.push_back(std::move(row));
 }
 
+// Functions of the host: one that does nothing, and one that doubles its operand.
+void add_host_calls(std::vector<Row>& out) {
+  Row debug{&debug_callback_op, [](const RefArrays&, const Attrs&, RefArrays&) {}, {}};
+  const auto effect = [](Effect each) {
+    return Attrs{{"batch", int64_t{0}}, {"callback", int64_t{0}}, {"effect", static_cast<int64_t>(each)}, {"text", std::string("x")}};
+  };
+  debug.samples.push_back({{{{f32, {3, 2}}}, {{i32, {}}}}, effect(Effect::once), false});
+  debug.samples.push_back({{{{f32, {0}}}}, effect(Effect::everywhere), false});
+  out.push_back(std::move(debug));
+
+  static const int64_t doubled = add_host_call([](Types in, const void* const* x, Types, void* const* y) {
+    for (int64_t i = 0; i < count(in[0].shape); ++i)
+      static_cast<float*>(y[0])[i] = 2 * static_cast<const float*>(x[0])[i];
+  });
+  Row pure{&pure_callback_op,
+           [](const RefArrays& in, const Attrs&, RefArrays& y) {
+             for (size_t i = 0; i < y[0].data.size(); ++i) y[0].data[i] = 2 * in[0].data[i];
+           },
+           {}};
+  for (const char* type : {"f32[3,2]", "f32[]"})
+    pure.samples.push_back({{{type[4] == '3' ? Type{f32, {3, 2}} : Type{f32, {}}, {}, false}},
+                            {{"batch", int64_t{0}},
+                             {"callback", doubled},
+                             {"results", body(fmt::format("program(%0:{}) {{\n return %0\n}}", type))}},
+                            false});
+  out.push_back(std::move(pure));
+
+  Row name{&checkpoint_name_op, run_body, {}};
+  name.samples.push_back(
+      {{{{f32, {3}}}}, {{"body", body("program(%0:f32[3]) {\n return %0\n}")}, {"name", std::string("hidden")}}});
+  out.push_back(std::move(name));
+}
+
 }  // namespace
 
 void add_program_rows(std::vector<Row>& out) {
@@ -367,6 +403,7 @@ void add_program_rows(std::vector<Row>& out) {
   add_cond(out);
   add_remat(out);
   add_custom_jvp(out);
+  add_host_calls(out);
 }
 
 }  // namespace lockstep

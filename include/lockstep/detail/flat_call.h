@@ -61,6 +61,14 @@ class FlatFunction {
   FlatTrees (*call_)(const void*, const Array*);
 };
 
+// The arrays of all arguments, in order.
+template <class... Args>
+Arrays leaves_of(const Args&... args) {
+  Arrays out;
+  (for_each_array(args, [&](const Array& a) { out.push_back(a); }), ...);
+  return out;
+}
+
 // Returns `tree` with its arrays replaced by those from `next` on, which it advances.
 template <class T>
 T replace_arrays(T tree, const Array*& next) {

@@ -40,23 +40,6 @@ struct CallableSignature : SignatureOf<F> {};
 template <class F>
 struct CallableSignature<F, std::void_t<decltype(&F::operator())>> : SignatureOf<decltype(&F::operator())> {};
 
-// A transformed function that declares the same parameters as F.
-template <class F, class Call>
-struct SameParameters {
-  Call call;
-
-  template <class... Args>
-  auto operator()(const Args&... args) const {
-    return call(args...);
-  }
-};
-template <class F, class Call>
-struct CallableSignature<SameParameters<F, Call>, void> : CallableSignature<F> {};
-template <class F, class Call>
-SameParameters<F, Call> with_parameters_of(Call call) {
-  return {std::move(call)};
-}
-
 template <class P, class A>
 decltype(auto) as_parameter(const A& argument) {
   if constexpr (std::is_same_v<P, A>)
@@ -79,9 +62,15 @@ struct CallOf<S, std::tuple<P...>, Args...> {
   static_assert(!S::changes_arguments,
                 "the function takes an argument by reference (Array&): changes of arguments would be lost; take it by "
                 "value or const reference, and return the new value");
+  static_assert(!std::is_void_v<typename S::Result>, "the function returns nothing: return an Array or another tree");
   static constexpr bool ok = right_number && !S::is_mutable && !S::changes_arguments && (check_tree<P> && ...) &&
-                             ResultOfFunction<std::decay_t<typename S::Result>>::ok;
+                             check_tree<std::decay_t<typename S::Result>>;
 };
+// Whether a call of F with Args fits. Entry points ask first, so that the compiler's message is short.
+template <bool kKnown, class F, class... Args>
+struct CallFits : GenericCall<F, Args...> {};
+template <class F, class... Args>
+struct CallFits<true, F, Args...> : CallOf<CallableSignature<F>, typename CallableSignature<F>::Parameters, Args...> {};
 // Compiles if an argument of type A converts to the parameter at this position, of type P.
 template <size_t kPosition, class P, class A>
 struct ArgumentOf {
@@ -90,13 +79,30 @@ struct ArgumentOf {
   static constexpr bool ok = std::is_constructible_v<P, const A&>;
 };
 
+// A transformed function that declares the same parameters as F.
+template <class F, class Call>
+struct SameParameters {
+  Call call;
+
+  template <class... Args>
+  auto operator()(const Args&... args) const {
+    if constexpr (CallFits<CallableSignature<F>::value, F, Args...>::ok) return call(args...);
+  }
+};
+template <class F, class Call>
+struct CallableSignature<SameParameters<F, Call>, void> : CallableSignature<F> {};
+template <class F, class Call>
+SameParameters<F, Call> with_parameters_of(Call call) {
+  return {std::move(call)};
+}
+
 // Calls then(args...) with each argument converted to F's parameter type.
 template <class F, class Then, class... Args>
 decltype(auto) with_parameters(Then&& then, const Args&... args) {
   using Signature = CallableSignature<std::decay_t<F>>;
   if constexpr (Signature::value) {
     using Parameters = typename Signature::Parameters;
-    if constexpr (CallOf<Signature, Parameters, Args...>::ok) {
+    if constexpr (CallFits<true, std::decay_t<F>, Args...>::ok) {
       return [&]<size_t... I>(std::index_sequence<I...>)->decltype(auto) {
         if constexpr ((ArgumentOf<I, std::tuple_element_t<I, Parameters>, Args>::ok && ...))
           return then(as_parameter<std::tuple_element_t<I, Parameters>>(args)...);
@@ -104,7 +110,7 @@ decltype(auto) with_parameters(Then&& then, const Args&... args) {
       (std::index_sequence_for<Args...>{});
     }
   } else {
-    if constexpr (check_function<std::decay_t<F>, Args...>()) return then(args...);
+    if constexpr (CallFits<false, std::decay_t<F>, Args...>::ok) return then(args...);
   }
 }
 

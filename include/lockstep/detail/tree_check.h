@@ -178,11 +178,13 @@ struct MemberOfTree {
 template <class T>
 inline constexpr bool check_tree =
     MemberOfTree<typename FaultOf<T>::Owner, FaultOf<T>::position, typename FaultOf<T>::Member, FaultOf<T>::kind>::ok;
+template <>
+inline constexpr bool check_tree<void> = false;  // of a function that returns nothing, which has its own message
 
 template <class T>
 inline constexpr bool is_tree = FaultOf<T>::kind == TreeFault::none;
 
-// Compiles if const F& can be called with Args and returns a tree.
+// Compiles if const F& can be called with Args.
 template <class F, class... Args>
 struct FunctionOf {
   static constexpr bool callable = std::is_invocable_v<const F&, const Args&...>;
@@ -195,20 +197,21 @@ struct FunctionOf {
   static_assert(callable || std::is_invocable_v<F&, const Args&...> || std::is_invocable_v<const F&, Args&...>,
                 "the function cannot be called with these arguments: their number or types do not match its parameters");
 };
-template <class R>
-struct ResultOfFunction {
-  static_assert(!std::is_void_v<R>, "the function returns nothing: return an Array or another tree");
-  static_assert(std::is_void_v<R> || check_tree<std::conditional_t<std::is_void_v<R>, int, R>>);
-  static constexpr bool ok = true;
+template <bool kCallable, class F, class... Args>
+struct InvokeResult {
+  using type = std::decay_t<std::invoke_result_t<const F&, const Args&...>>;
 };
 template <class F, class... Args>
-constexpr bool check_function() {
-  constexpr bool all = (check_tree<Args> && ...);
-  static_assert(all);
-  if constexpr (all && FunctionOf<F, Args...>::callable)
-    return ResultOfFunction<std::decay_t<std::invoke_result_t<const F&, const Args&...>>>::ok;
-  else
-    return false;
-}
+struct InvokeResult<false, F, Args...> {
+  using type = int;
+};
+
+// Compiles if a function of unknown parameters (a generic lambda) can be called with trees and returns one.
+template <class F, class... Args>
+struct GenericCall {
+  using Result = typename InvokeResult<(is_tree<Args> && ...) && FunctionOf<F, Args...>::callable, F, Args...>::type;
+  static_assert(!std::is_void_v<Result>, "the function returns nothing: return an Array or another tree");
+  static constexpr bool ok = (check_tree<Args> && ...) && FunctionOf<F, Args...>::callable && check_tree<Result>;
+};
 
 }  // namespace lockstep::detail

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "ops/cuda/kernels.h"
+#include "ops/dims.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
 #include "ops/ops.h"

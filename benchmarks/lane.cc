@@ -298,6 +298,34 @@ BENCHMARK(conv_by_type)
     ->Iterations(7)
     ->UseManualTime();
 
+// Depthwise convolutions of 32 images, 3 x 3, in GFLOP/s: args direction, extent, channels. Compare with copying x and y.
+void depthwise_conv(benchmark::State& state) {
+  const int64_t direction = state.range(0), extent = state.range(1), channels = state.range(2);
+  const Conv conv = Conv::prepare({.batch = 32,
+                                   .in = {extent, extent},
+                                   .in_channels = channels,
+                                   .out_channels = channels,
+                                   .kernel = {3, 3},
+                                   .pad_lo = {1, 1},
+                                   .pad_hi = {1, 1},
+                                   .groups = channels});
+  const int64_t elements = 32 * extent * extent * channels;
+  std::vector<float> x = random_values(elements), w = random_values(9 * channels), y = random_values(elements);
+  for (auto _ : state) {
+    if (direction == kForward) conv.forward(pool(), x.data(), w.data(), y.data());
+    if (direction == kInputGradient) conv.input_gradient(pool(), y.data(), w.data(), x.data());
+    if (direction == kFilterGradient) conv.filter_gradient(pool(), x.data(), y.data(), w.data());
+  }
+  state.counters["GFLOPS"] = benchmark::Counter(18e-9 * static_cast<double>(elements),
+                                                benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(depthwise_conv)
+    ->ArgNames({"direction", "extent", "channels"})
+    ->Args({kForward, 56, 128})
+    ->Args({kInputGradient, 56, 128})
+    ->Args({kFilterGradient, 56, 128})
+    ->UseRealTime();
+
 void max_pool_and_gradient(benchmark::State& state) {
   const WindowSpec spec{.batch = 128, .in = {28, 28}, .channels = 32, .window = {2, 2}, .stride = {2, 2}};
   const std::vector<float> x = random_values(128 * 28 * 28 * 32);

@@ -118,7 +118,7 @@ Value batch_groups_as_channels(Value x, int64_t groups) {
   return reshape(moved, shape);
 }
 
-Array run(const char* what, const Array& lhs, const Array& rhs, const CheckedConv& c) {
+Array run_conv(const char* what, const Array& lhs, const Array& rhs, const CheckedConv& c) {
   const Array both[] = {lhs, rhs};
   const DType dtype = detail::floating_of(detail::common_dtype(both));
   return detail::apply1(what, {lhs, rhs}, [&](Builder&, const Values& v) {
@@ -142,7 +142,7 @@ Array conv_nd(const char* what, const Array& x, const Array& w, const ConvOption
   if (x.shape().size() != spatial + 2 || w.shape().size() != spatial + 2)
     throw_error("{}: the input is {} and the filters are {}; both must have {} dimensions: use expand_dims to add some",
                 what, to_string(x.shape()), to_string(w.shape()), spatial + 2);
-  return run(what, x, w,
+  return run_conv(what, x, w,
              checked_conv(what, x.shape(), w.shape(),
                           {.window_strides = o.stride,
                            .padding = o.padding,
@@ -200,11 +200,11 @@ Array depthwise_conv(const Array& x, const Array& w, const ConvOptionsNd& option
 
 Array conv_general_dilated(const Array& lhs, const Array& rhs, const ConvGeneralOptions& options) {
   constexpr const char* kWhat = "conv_general_dilated";
-  return run(kWhat, lhs, rhs, checked_conv(kWhat, lhs.shape(), rhs.shape(), options));
+  return run_conv(kWhat, lhs, rhs, checked_conv(kWhat, lhs.shape(), rhs.shape(), options));
 }
 
 Array conv(const Array& lhs, const Array& rhs, const WindowExtents& window_strides, const WindowPadding& padding) {
-  return run("conv", lhs, rhs,
+  return run_conv("conv", lhs, rhs,
              checked_conv("conv", lhs.shape(), rhs.shape(), {.window_strides = window_strides, .padding = padding}));
 }
 
@@ -212,7 +212,7 @@ Array conv_with_general_padding(const Array& lhs, const Array& rhs, const Window
                                 const WindowPadding& padding, const WindowExtents& lhs_dilation,
                                 const WindowExtents& rhs_dilation) {
   constexpr const char* kWhat = "conv_with_general_padding";
-  return run(kWhat, lhs, rhs,
+  return run_conv(kWhat, lhs, rhs,
              checked_conv(kWhat, lhs.shape(), rhs.shape(),
                           {.window_strides = window_strides,
                            .padding = padding,
@@ -250,7 +250,7 @@ Array conv_transpose(const Array& lhs, const Array& rhs, const WindowExtents& st
                                 .rhs_dilation = dilation,
                                 .dimension_numbers = options.dimension_numbers},
                                false);
-  return run(kWhat, lhs, filter, c);
+  return run_conv(kWhat, lhs, filter, c);
 }
 
 Array conv_general_dilated_patches(const Array& lhs, const std::vector<int64_t>& filter_shape,

@@ -68,7 +68,7 @@ std::vector<WindowDim> window_dims(const char* what, const std::vector<int64_t>&
     if (dims[d].window < 1)
       throw_error("{}: the window is {}; each extent must be at least 1", what, to_string(g.window));
     const int64_t padded = dims[d].padded(extents[d]);
-    if (dims[d].span() > padded)
+    if (dims[d].span() > padded && (dims[d].span() > 1 || extents[d] > 0))  // no windows over nothing are fine
       throw_error(
           "{}: the window {} spans {} along dimension {} of {}, which has {} with padding; pad more, or use a smaller "
           "window or dilation",

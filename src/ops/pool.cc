@@ -111,8 +111,8 @@ SlidingWindow sliding(const PoolingOptions& o, const Shape& x, const Shape& y, s
           .high = o.pad[2 * d + 1]};
 }
 
-// Which operands of a pooling row have halos where the rows and columns of images are sharded. Windows that tile the
-// images need none.
+// Which operands of a pooling row have halos where the rows and columns of images are sharded: x, y, or x only if
+// windows tile the images and the halos are empty.
 enum class PoolHalo : uint8_t { x, y, tiles };
 
 // Images and channels can be sharded; rows and columns of images where shards of x and y have the same boundaries.
@@ -123,7 +123,7 @@ Rule pool_rule(std::string_view text, const Attrs& attrs, const Shape& x, const 
   for (size_t d = 0; d < 2; ++d) {
     const SlidingWindow w = sliding(o, x, y, d);
     if (w.is_shardable() && (halo != PoolHalo::tiles || !w.needs_position()))
-      share_factor(rule, "hw"[d], "pq"[d], w, halo == PoolHalo::x, halo == PoolHalo::y);
+      share_factor(rule, "hw"[d], "pq"[d], w, halo != PoolHalo::y, halo == PoolHalo::y);
   }
   return rule;
 }

@@ -28,10 +28,13 @@ struct SlidingWindow {
 };
 
 // Makes the dimension of x with factor `from` and that of y with factor `to` one factor `from` that may be sharded.
-// Operands with x's dimension have a halo if `x_has_halo`, those with y's if `y_has_halo`.
+// Operands with x's dimension have a halo if `x_has_halo`, those with y's if `y_has_halo`; an empty halo still says that
+// no shard may be empty.
 inline void share_factor(Rule& rule, char from, char to, const SlidingWindow& w, bool x_has_halo, bool y_has_halo) {
-  rule.in_step.resize(rule.in.size());
-  rule.out_step.resize(rule.out.size());
+  if (w.stride > 1) {  // otherwise there may be no steps at all
+    rule.in_step.resize(rule.in.size());
+    rule.out_step.resize(rule.out.size());
+  }
   rule.in_halo.resize(rule.in.size());
   const auto learn = [&](std::vector<std::string>& terms, Steps& steps, Halos* halos) {
     for (size_t t = 0; t < terms.size(); ++t) {

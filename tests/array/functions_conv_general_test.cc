@@ -1,5 +1,5 @@
-#include <cmath>
-#include <numeric>
+#include <algorithm>
+#include <functional>
 
 #include "array/near.h"
 #include "array/windows_reference.h"
@@ -16,6 +16,7 @@ namespace {
 
 using reference::Geometry;
 using reference::Ints;
+using reference::position;
 using reference::Random;
 
 // A convolution in the order [n, spatial..., c], [window..., i, o] of its dimensions.

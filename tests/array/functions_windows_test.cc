@@ -19,6 +19,7 @@ namespace {
 
 using reference::Geometry;
 using reference::Ints;
+using reference::position;
 using reference::Random;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

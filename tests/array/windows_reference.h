@@ -8,11 +8,26 @@
 
 #include "lockstep/create.h"
 #include "lockstep/windows.h"
-#include "ops/evaluate.h"
 
 namespace lockstep::reference {
 
 using Ints = std::vector<int64_t>;
+
+// Calls f(index) for every index of an array, in row-major order.
+inline void for_each_index(const Ints& shape, const std::function<void(const Ints&)>& f) {
+  if (count(shape) == 0) return;
+  for (Ints at(shape.size(), 0);;) {
+    f(at);
+    size_t d = shape.size();
+    while (d > 0 && ++at[d - 1] == shape[d - 1]) at[--d] = 0;
+    if (d == 0) return;
+  }
+}
+inline int64_t position(const Ints& shape, const Ints& at) {
+  int64_t p = 0;
+  for (size_t d = 0; d < shape.size(); ++d) p = p * shape[d] + at[d];
+  return p;
+}
 
 struct Geometry {
   Ints in, window, stride, base, dilation;
@@ -43,8 +58,8 @@ struct Geometry {
 // Calls f(out index, window index, in index); in place of the last an empty one for padding. Windows in order, elements
 // in row-major order.
 inline void for_each_element(const Geometry& g, const std::function<void(const Ints&, const Ints&, const Ints&)>& f) {
-  for_each_index(g.out(), [&](const Dims& o, int64_t) {
-    for_each_index(g.window, [&](const Dims& k, int64_t) {
+  for_each_index(g.out(), [&](const Ints& o) {
+    for_each_index(g.window, [&](const Ints& k) {
       Ints at;
       for (size_t d = 0; d < o.size(); ++d) {
         const int64_t p = o[d] * g.stride[d] + k[d] * g.dilation[d] - g.pad[d].first;

@@ -277,6 +277,14 @@ TEST(CudaRowTexts, ConvolutionsOfSmallGroupsCompile) {
         EXPECT_TRUE(has_direct_conv(spec));
         EXPECT_FALSE(compile_quickly(conv_direct_text(pass, spec), "sm_80").empty());
         const ConvLayout l = conv_direct_layout(pass, spec);
+        if (pass == ConvPass::forward) {
+          Builder b;
+          const ConvSpec::Pair out = conv_out(spec);
+          const auto step = conv_direct_step(
+              spec, b.take(Values{tanh(b.input({dtype, {spec.batch, out[0], out[1], spec.out_channels}}))}));
+          ASSERT_TRUE(step);
+          EXPECT_FALSE(compile_quickly(text_of(*step), "sm_90").empty());
+        }
         if (pass != ConvPass::filter_grad) continue;
         EXPECT_GT(l.splits, 1);
         EXPECT_GE(l.tiles_each * l.splits, 4 * conv_out(spec)[0] * conv_out(spec)[1]);

@@ -22,8 +22,9 @@ const LaneSpec kByRows{{}, {"rows"}, {}, {}}, kByBoth{{}, {"rows"}, {"columns"},
 using Lines = std::vector<std::string>;
 
 // The equations of a lane without those that only move elements of a lane.
-Lines work_of(const Program& p, const LaneGrid& grid, const LaneConstraints& in, const LaneConstraints& out,
+Lines work_of(const Program& all, const LaneGrid& grid, const LaneConstraints& in, const LaneConstraints& out,
               int64_t lane) {
+  const Program p = drop_dead(all);
   const Program local = partition(p, grid, place(p, grid, in, out), lane);
   Lines lines;
   for (const Eqn& eqn : local.eqns) {
@@ -121,7 +122,7 @@ TEST(Halo, GradientsNeedNoGathers) {
   Builder b;
   const Value x = b.input({f32, {2, 8, 6, 3}}), w = b.input({f32, {3, 3, 3, 4}});
   const Program p = joint(b.take(Values{conv2d(x, w, {.pad = {1, 1, 1, 1}})}), {true, true});
-  EXPECT_EQ(work_of(drop_dead(p), kTwoLanes, {kByRows, kReplicated, kByRows}, {kByRows, kByRows, kReplicated}, 0),
+  EXPECT_EQ(work_of(p, kTwoLanes, {kByRows, kReplicated, kByRows}, {kByRows, kByRows, kReplicated}, 0),
             Lines({"lane_all_to_all f32[36]", "conv2d f32[2,5,6,3] f32[3,3,3,4] pad [1, 0, 1, 1]",
                    "lane_all_to_all f32[48]", "conv2d_input_grad f32[2,5,6,4] f32[3,3,3,4] pad [1, 2, 1, 1]",
                    "conv2d_filter_grad f32[2,5,6,3] f32[2,4,6,4] pad [1, 0, 1, 1]",

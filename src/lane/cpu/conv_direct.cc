@@ -250,7 +250,7 @@ class DirectRun {
     return n;
   }
 
-  // Computes a pixel of y from the lists.
+  // Computes a pixel of y, or of dx if each group has one channel, from the lists.
   void dot(int64_t taps, T* to, int thread) {
     const S* const* const pixel = lists(thread);
     if constexpr (kHalf) {
@@ -265,6 +265,7 @@ class DirectRun {
   // The position of the output that reads position `at` with tap k; -1 if there is none.
   int64_t reader(int d, int64_t at, int64_t k) const {
     const int64_t place = at + s_.pad_lo[d] - k * s_.kernel_dilation[d];
+    if (s_.stride[d] == 1) return place < out_[d] ? std::max<int64_t>(place, -1) : -1;  // without divisions
     if (place < 0 || place % s_.stride[d] != 0 || place / s_.stride[d] >= out_[d]) return -1;
     return place / s_.stride[d];
   }
@@ -284,6 +285,7 @@ class DirectRun {
         weight[n++] = filter + (a * s_.kernel[1] + b) * width_;
       }
     }
+    if (is_plain()) return dot(n, to, thread);
     S* const sums = scratch<S>(thread, kSumSlot, s_.out_channels);
     for (int64_t i = 0; i < group_in_; ++i) {
       loops_.dot(sent, weight, n, s_.out_channels, sums);

@@ -101,6 +101,9 @@ OwnConv by_own_kernel(ConvPass pass, const ConvSpec& conv, const KernelSpec& spe
   CudaStream& lane = *spec.cuda;
   const ConvMath math = math_of(conv.dtype, lane.info());
   const bool direct = has_direct_conv(conv);
+  if (direct && body)
+    if (const auto step = conv_direct_step(conv, *body))
+      return {text_of(*step), [step = *step, &lane] { return LaunchedSteps(lane, {step}); }};
   const std::string text = direct ? conv_direct_text(pass, conv) : conv_text(pass, conv, math);
   return {text, [=, &lane, &spec] {
             const ConvLayout layout = direct ? conv_direct_layout(pass, conv) : conv_layout(pass, conv, math);

@@ -33,12 +33,11 @@ struct ConvDirect {
   // Element i of the input channels that output channel o reads.
   static I input_channel(U o, U i) { return kPlain ? I(o) : I(o / S::kCO * S::kCI + i); }
 
-  static void forward(const T* __restrict__ x, const T* __restrict__ w, Out* __restrict__ out) {
-    const U at = own(), o = at % (U(S::kO) / kV) * kV, pixel = at / (U(S::kO) / kV);
-    if (at >= U(S::kResults) / kV) return;
+  // Adds up the results from number kV * at.
+  static void add_forward(U at, const T* __restrict__ x, const T* __restrict__ w, R (&sum)[kV]) {
+    const U o = at % (U(S::kO) / kV) * kV, pixel = at / (U(S::kO) / kV);
     const I top = I(pixel / S::kOW % S::kOH) * S::kSH - S::kPH, left = I(pixel % S::kOW) * S::kSW - S::kPW;
     const I image = I(pixel / (S::kOW * S::kOH)) * I(S::kH);
-    R sum[kV] = {};
     for (U a = 0; a < S::kKH; ++a) {
       const I h = top + I(a) * S::kDH;
       if (h < 0 || h >= I(S::kH)) continue;
@@ -51,7 +50,23 @@ struct ConvDirect {
                        pack(w, (I(a * S::kKW + b) * I(S::kCI) + I(i)) * S::kO + I(o)));
       }
     }
+  }
+  static void forward(const T* __restrict__ x, const T* __restrict__ w, Out* __restrict__ out) {
+    const U at = own();
+    if (at >= U(S::kResults) / kV) return;
+    R sum[kV] = {};
+    add_forward(at, x, w, sum);
     store(sum, out, I(at) * kV);
+  }
+  // The same followed by an epilogue (epilogue.cuh), whose loads are issued first. kV is 1.
+  template <class Read, class Reader, class Finish>
+  static void forward_finish(U at, const T* __restrict__ x, const T* __restrict__ w, const Reader& read,
+                             const Finish& finish) {
+    Read given;
+    read(at, given);
+    R sum[1] = {};
+    add_forward(at, x, w, sum);
+    finish(at, sum[0], given);
   }
 
   static void input_grad(const T* __restrict__ dy, const T* __restrict__ w, Out* __restrict__ out) {

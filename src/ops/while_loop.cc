@@ -108,7 +108,7 @@ JvpResult while_jvp(const Jvp& j) {
   for (size_t i = 0; i < p.carries; ++i) {
     const Value& x = carries[i];
     const Value& t = given[p.first_carry() + i];
-    wanted.push_back(is_floating(x.dtype()));
+    wanted.push_back(is_inexact(x.dtype()));
     if (wanted.back()) carry_tangents.push_back(t ? t : full(j.builder, x.type(), 0.0));
   }
   const Program both = j.passes.jvp(p.body, wanted);

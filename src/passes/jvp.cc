@@ -136,6 +136,7 @@ class ForwardDifferentiation {
   }
 
   void add(const Eqn& eqn) {
+    const detail::CallerLine line(eqn.at);
     TangentStep step{eqn, {}, {}, {}, {}, {}};
     for (ValueId id : eqn.in) {
       step.in.push_back(map_[id]);

@@ -19,7 +19,7 @@ namespace lockstep::random {
 Array exponential(const Array& key, const Shape& shape = {}, DType dtype = f32);
 Array laplace(const Array& key, const Shape& shape = {}, DType dtype = f32);
 Array cauchy(const Array& key, const Shape& shape = {}, DType dtype = f32);
-Array logistic(const Array& key, const Shape& shape = {}, DType dtype = f32);
+Array logistic(const Operand& key, const Shape& shape = {}, DType dtype = f32);
 // b / x^(b + 1), x >= 1.
 Array pareto(const Array& key, const Array& b, const Shape& shape, DType dtype = f32);
 // x / scale^2 * e^(-(x / scale)^2 / 2), x > 0.

@@ -8,117 +8,117 @@
 // complex arrays. Throws Error for shapes that do not broadcast. Safe to call from any thread.
 #pragma once
 
-#include "lockstep/array.h"
 #include "lockstep/detail/no_logical_operators.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
 // Arithmetic. Signed integers wrap around. `/` is true division: integers become f32. `%` has the sign of the
 // divisor, as in NumPy.
-Array operator+(const Array& a, const Array& b);
-Array operator-(const Array& a, const Array& b);
-Array operator*(const Array& a, const Array& b);
-Array operator/(const Array& a, const Array& b);
-Array operator%(const Array& a, const Array& b);
-Array operator-(const Array& x);
+Array operator+(const Operand& a, const Operand& b);
+Array operator-(const Operand& a, const Operand& b);
+Array operator*(const Operand& a, const Operand& b);
+Array operator/(const Operand& a, const Operand& b);
+Array operator%(const Operand& a, const Operand& b);
+Array operator-(const Operand& x);
 
 // The quotient rounded towards minus infinity. Integers stay integers.
-Array floor_divide(const Array& a, const Array& b);
+Array floor_divide(const Operand& a, const Operand& b);
 
 // Comparisons, which return bool arrays. Only one of a single element can be used in `if`; reduce others with
 // any() or all().
-Array operator==(const Array& a, const Array& b);
-Array operator!=(const Array& a, const Array& b);
-Array operator<(const Array& a, const Array& b);
-Array operator<=(const Array& a, const Array& b);
-Array operator>(const Array& a, const Array& b);
-Array operator>=(const Array& a, const Array& b);
+Array operator==(const Operand& a, const Operand& b);
+Array operator!=(const Operand& a, const Operand& b);
+Array operator<(const Operand& a, const Operand& b);
+Array operator<=(const Operand& a, const Operand& b);
+Array operator>(const Operand& a, const Operand& b);
+Array operator>=(const Operand& a, const Operand& b);
 
 // Bitwise operators on integers and bools, and so the logical operators of each element: && and || of two
 // arrays do not compile. Shifts on integers; a right shift of a signed integer is arithmetic.
-Array operator&(const Array& a, const Array& b);
-Array operator|(const Array& a, const Array& b);
-Array operator^(const Array& a, const Array& b);
-Array operator~(const Array& x);
-Array operator<<(const Array& a, const Array& b);
-Array operator>>(const Array& a, const Array& b);
+Array operator&(const Operand& a, const Operand& b);
+Array operator|(const Operand& a, const Operand& b);
+Array operator^(const Operand& a, const Operand& b);
+Array operator~(const Operand& x);
+Array operator<<(const Operand& a, const Operand& b);
+Array operator>>(const Operand& a, const Operand& b);
 
 // Assign a new array to the handle `a`; other handles keep the old one.
-inline Array& operator+=(Array& a, const Array& b) { return a = a + b; }
-inline Array& operator-=(Array& a, const Array& b) { return a = a - b; }
-inline Array& operator*=(Array& a, const Array& b) { return a = a * b; }
-inline Array& operator/=(Array& a, const Array& b) { return a = a / b; }
-inline Array& operator%=(Array& a, const Array& b) { return a = a % b; }
-inline Array& operator&=(Array& a, const Array& b) { return a = a & b; }
-inline Array& operator|=(Array& a, const Array& b) { return a = a | b; }
-inline Array& operator^=(Array& a, const Array& b) { return a = a ^ b; }
-inline Array& operator<<=(Array& a, const Array& b) { return a = a << b; }
-inline Array& operator>>=(Array& a, const Array& b) { return a = a >> b; }
+inline Array& operator+=(Array& a, const Operand& b) { return a = a + b; }
+inline Array& operator-=(Array& a, const Operand& b) { return a = a - b; }
+inline Array& operator*=(Array& a, const Operand& b) { return a = a * b; }
+inline Array& operator/=(Array& a, const Operand& b) { return a = a / b; }
+inline Array& operator%=(Array& a, const Operand& b) { return a = a % b; }
+inline Array& operator&=(Array& a, const Operand& b) { return a = a & b; }
+inline Array& operator|=(Array& a, const Operand& b) { return a = a | b; }
+inline Array& operator^=(Array& a, const Operand& b) { return a = a ^ b; }
+inline Array& operator<<=(Array& a, const Operand& b) { return a = a << b; }
+inline Array& operator>>=(Array& a, const Operand& b) { return a = a >> b; }
 
 // The larger and the smaller of two elements; NaN propagates. Where a and b are equal, each gets half of the
 // gradient.
-Array maximum(const Array& a, const Array& b);
-Array minimum(const Array& a, const Array& b);
-Array pow(const Array& a, const Array& b);
+Array maximum(const Operand& a, const Operand& b);
+Array minimum(const Operand& a, const Operand& b);
+Array pow(const Operand& a, const Operand& b);
 // log(exp(a) + exp(b)) without overflow. Integers become f32. Where a and b are the same infinity, each gets
 // half of the gradient.
-Array logaddexp(const Array& a, const Array& b);
-Array square(const Array& x);
-Array abs(const Array& x);
-Array sign(const Array& x);
+Array logaddexp(const Operand& a, const Operand& b);
+Array square(const Operand& x);
+Array abs(const Operand& x);
+Array sign(const Operand& x);
 
 // Rounding; integers are unchanged. round() rounds to nearest, ties to even.
-Array floor(const Array& x);
-Array ceil(const Array& x);
-Array round(const Array& x);
+Array floor(const Operand& x);
+Array ceil(const Operand& x);
+Array round(const Operand& x);
 
 // Elementary functions. Integers and bools become f32.
-Array exp(const Array& x);
-Array log(const Array& x);
-Array log1p(const Array& x);
-Array expm1(const Array& x);
-Array tanh(const Array& x);
-Array sigmoid(const Array& x);   // 1 / (1 + e^-x)
-Array logistic(const Array& x);  // the same
-Array sqrt(const Array& x);
-Array rsqrt(const Array& x);
-Array erf(const Array& x);
-Array erf_inv(const Array& x);
-Array sin(const Array& x);
-Array cos(const Array& x);
+Array exp(const Operand& x);
+Array log(const Operand& x);
+Array log1p(const Operand& x);
+Array expm1(const Operand& x);
+Array tanh(const Operand& x);
+Array sigmoid(const Operand& x);   // 1 / (1 + e^-x)
+Array logistic(const Operand& x);  // the same
+Array sqrt(const Operand& x);
+Array rsqrt(const Operand& x);
+Array erf(const Operand& x);
+Array erf_inv(const Operand& x);
+Array sin(const Operand& x);
+Array cos(const Operand& x);
 
 // Selects from a where `condition` is nonzero, else from b. Only the selected side gets the gradient.
-Array where(const Array& condition, const Array& a, const Array& b);
+Array where(const Operand& condition, const Operand& a, const Operand& b);
 // x limited to [lo, hi].
-Array clip(const Array& x, const Array& lo, const Array& hi);
+Array clip(const Operand& x, const Operand& lo, const Operand& hi);
 
 // Tests, which return bool arrays.
-Array isfinite(const Array& x);
-Array isnan(const Array& x);
-Array isinf(const Array& x);
+Array isfinite(const Operand& x);
+Array isnan(const Operand& x);
+Array isinf(const Operand& x);
 
 // Logical operations, which return bool arrays. Nonzero counts as true.
-Array logical_and(const Array& a, const Array& b);
-Array logical_xor(const Array& a, const Array& b);
-Array logical_or(const Array& a, const Array& b);
-Array logical_not(const Array& x);
+Array logical_and(const Operand& a, const Operand& b);
+Array logical_xor(const Operand& a, const Operand& b);
+Array logical_or(const Operand& a, const Operand& b);
+Array logical_not(const Operand& x);
 
 // Converts the elements. To bool: nonzero is true. From float to integer: the fraction is dropped.
-Array astype(const Array& x, DType dtype);
+Array astype(const Operand& x, DType dtype);
 
 // max(x, 0), with gradient 0 at 0.
-Array relu(const Array& x);
+Array relu(const Operand& x);
 // x * Phi(x), where Phi is the normal distribution function: by the tanh approximation, and exactly by erf.
-Array gelu(const Array& x);
-Array gelu_exact(const Array& x);
+Array gelu(const Operand& x);
+Array gelu_exact(const Operand& x);
 // x * sigmoid(x).
-Array silu(const Array& x);
+Array silu(const Operand& x);
 // log(1 + exp(x)), and log(sigmoid(x)) = -softplus(-x), without overflow. Derivatives of every order are
 // exact, including at 0 and for large |x|.
-Array softplus(const Array& x);
-Array log_sigmoid(const Array& x);
+Array softplus(const Operand& x);
+Array log_sigmoid(const Operand& x);
 
 // Returns x and blocks its gradient.
-Array stop_gradient(const Array& x);
+Array stop_gradient(const Operand& x);
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -21,7 +22,7 @@ Array fix(const Array& x);
 // To nearest, ties to even. Integers become f32.
 Array rint(const Array& x);
 // To a number of decimals; negative: to tens, hundreds and so on. Throws Error for negative decimals of integers.
-Array round(const Array& x, int64_t decimals);
+Array round(const Operand& x, int64_t decimals);
 
 // ---- Arithmetic.
 
@@ -62,7 +63,7 @@ Array fmin(const Array& a, const Array& b);
 struct ClipBounds {
   Array min = {}, max = {};
 };
-Array clip(const Array& x, const ClipBounds& bounds);
+Array clip(const Operand& x, const ClipBounds& bounds);
 
 // ---- The representation of numbers.
 

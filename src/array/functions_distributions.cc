@@ -89,7 +89,7 @@ Array cauchy(const Array& key, const Shape& shape, DType dtype) {
   return sin(angle) / cos(angle);
 }
 
-Array logistic(const Array& key, const Shape& shape, DType dtype) {
+Array logistic(const Operand& key, const Shape& shape, DType dtype) {
   const Array u = uniform(key, shape, floating_limits(dtype).tiny, 1, dtype);
   return log(u) - log1p(-u);
 }

@@ -102,73 +102,73 @@ Division divide(Value a, Value b) {
 
 }  // namespace
 
-Array operator+(const Array& a, const Array& b) { return ring("add", a, b, add, bit_or); }
-Array operator-(const Array& a, const Array& b) { return arithmetic("subtract", a, b, sub); }
-Array operator*(const Array& a, const Array& b) { return ring("multiply", a, b, mul, bit_and); }
-Array operator/(const Array& a, const Array& b) {
+Array operator+(const Operand& a, const Operand& b) { return ring("add", a, b, add, bit_or); }
+Array operator-(const Operand& a, const Operand& b) { return arithmetic("subtract", a, b, sub); }
+Array operator*(const Operand& a, const Operand& b) { return ring("multiply", a, b, mul, bit_and); }
+Array operator/(const Operand& a, const Operand& b) {
   return binary_in("divide", detail::floating_of(common_dtype_of(a, b)), a, b, div);
 }
-Array operator%(const Array& a, const Array& b) {
+Array operator%(const Operand& a, const Operand& b) {
   return arithmetic("remainder", a, b, [](Value x, Value y) { return divide(x, y).remainder; });
 }
-Array operator-(const Array& x) { return numeric("negate", x, neg); }
-Array floor_divide(const Array& a, const Array& b) {
+Array operator-(const Operand& x) { return numeric("negate", x, neg); }
+Array floor_divide(const Operand& a, const Operand& b) {
   return arithmetic("floor_divide", a, b, [](Value x, Value y) { return divide(x, y).quotient; });
 }
 
-Array operator==(const Array& a, const Array& b) { return comparison("equal", a, b, eq); }
-Array operator!=(const Array& a, const Array& b) { return comparison("not_equal", a, b, ne); }
-Array operator<(const Array& a, const Array& b) { return comparison("less", a, b, lt); }
-Array operator<=(const Array& a, const Array& b) { return comparison("less_equal", a, b, le); }
-Array operator>(const Array& a, const Array& b) { return comparison("greater", a, b, gt); }
-Array operator>=(const Array& a, const Array& b) { return comparison("greater_equal", a, b, ge); }
+Array operator==(const Operand& a, const Operand& b) { return comparison("equal", a, b, eq); }
+Array operator!=(const Operand& a, const Operand& b) { return comparison("not_equal", a, b, ne); }
+Array operator<(const Operand& a, const Operand& b) { return comparison("less", a, b, lt); }
+Array operator<=(const Operand& a, const Operand& b) { return comparison("less_equal", a, b, le); }
+Array operator>(const Operand& a, const Operand& b) { return comparison("greater", a, b, gt); }
+Array operator>=(const Operand& a, const Operand& b) { return comparison("greater_equal", a, b, ge); }
 
-Array operator&(const Array& a, const Array& b) { return bitwise("bit_and", a, b, bit_and); }
-Array operator|(const Array& a, const Array& b) { return bitwise("bit_or", a, b, bit_or); }
-Array operator^(const Array& a, const Array& b) { return bitwise("bit_xor", a, b, bit_xor); }
-Array operator<<(const Array& a, const Array& b) { return shift("shift_left", a, b, shift_left); }
-Array operator>>(const Array& a, const Array& b) { return shift("shift_right", a, b, shift_right); }
-Array operator~(const Array& x) {
+Array operator&(const Operand& a, const Operand& b) { return bitwise("bit_and", a, b, bit_and); }
+Array operator|(const Operand& a, const Operand& b) { return bitwise("bit_or", a, b, bit_or); }
+Array operator^(const Operand& a, const Operand& b) { return bitwise("bit_xor", a, b, bit_xor); }
+Array operator<<(const Operand& a, const Operand& b) { return shift("shift_left", a, b, shift_left); }
+Array operator>>(const Operand& a, const Operand& b) { return shift("shift_right", a, b, shift_right); }
+Array operator~(const Operand& x) {
   if (is_inexact(x.dtype()))
     throw_error("bit_not: operand {}; bitwise operations need integers or bools: use astype(x, i32)",
                 to_string(x.type()));
   return apply1("bit_not", {x}, [](Builder&, const Values& v) { return bit_not(v[0]); });
 }
 
-Array maximum(const Array& a, const Array& b) { return comparison("maximum", a, b, maximum); }
-Array minimum(const Array& a, const Array& b) { return comparison("minimum", a, b, minimum); }
-Array pow(const Array& a, const Array& b) { return arithmetic("pow", a, b, pow); }
-Array logaddexp(const Array& a, const Array& b) {
+Array maximum(const Operand& a, const Operand& b) { return comparison("maximum", a, b, maximum); }
+Array minimum(const Operand& a, const Operand& b) { return comparison("minimum", a, b, minimum); }
+Array pow(const Operand& a, const Operand& b) { return arithmetic("pow", a, b, pow); }
+Array logaddexp(const Operand& a, const Operand& b) {
   return binary_in("logaddexp", detail::floating_of(common_dtype_of(a, b)), a, b, logaddexp);
 }
-Array square(const Array& x) {
+Array square(const Operand& x) {
   return numeric("square", x, [](Value v) { return mul(v, v); });
 }
-Array abs(const Array& x) { return numeric("abs", x, abs); }
-Array sign(const Array& x) { return numeric("sign", x, sign); }
+Array abs(const Operand& x) { return numeric("abs", x, abs); }
+Array sign(const Operand& x) { return numeric("sign", x, sign); }
 
-Array floor(const Array& x) { return rounding("floor", x, floor); }
-Array ceil(const Array& x) { return rounding("ceil", x, ceil); }
-Array round(const Array& x) { return rounding("round", x, round); }
+Array floor(const Operand& x) { return rounding("floor", x, floor); }
+Array ceil(const Operand& x) { return rounding("ceil", x, ceil); }
+Array round(const Operand& x) { return rounding("round", x, round); }
 
-Array exp(const Array& x) { return floating("exp", x, exp); }
-Array log(const Array& x) { return floating("log", x, log); }
-Array log1p(const Array& x) { return floating("log1p", x, log1p); }
-Array expm1(const Array& x) { return floating("expm1", x, expm1); }
-Array tanh(const Array& x) { return floating("tanh", x, tanh); }
-Array sigmoid(const Array& x) { return floating("sigmoid", x, logistic); }
-Array logistic(const Array& x) { return floating("logistic", x, logistic); }
-Array sqrt(const Array& x) { return floating("sqrt", x, sqrt); }
-Array rsqrt(const Array& x) { return floating("rsqrt", x, rsqrt); }
-Array erf(const Array& x) { return floating("erf", x, erf); }
-Array erf_inv(const Array& x) { return floating("erf_inv", x, erf_inv); }
-Array sin(const Array& x) { return floating("sin", x, sin); }
-Array cos(const Array& x) { return floating("cos", x, cos); }
+Array exp(const Operand& x) { return floating("exp", x, exp); }
+Array log(const Operand& x) { return floating("log", x, log); }
+Array log1p(const Operand& x) { return floating("log1p", x, log1p); }
+Array expm1(const Operand& x) { return floating("expm1", x, expm1); }
+Array tanh(const Operand& x) { return floating("tanh", x, tanh); }
+Array sigmoid(const Operand& x) { return floating("sigmoid", x, logistic); }
+Array logistic(const Operand& x) { return floating("logistic", x, logistic); }
+Array sqrt(const Operand& x) { return floating("sqrt", x, sqrt); }
+Array rsqrt(const Operand& x) { return floating("rsqrt", x, rsqrt); }
+Array erf(const Operand& x) { return floating("erf", x, erf); }
+Array erf_inv(const Operand& x) { return floating("erf_inv", x, erf_inv); }
+Array sin(const Operand& x) { return floating("sin", x, sin); }
+Array cos(const Operand& x) { return floating("cos", x, cos); }
 
-Array where(const Array& condition, const Array& a, const Array& b) {
+Array where(const Operand& condition, const Operand& a, const Operand& b) {
   const DType dtype = common_dtype_of(a, b);
   // Numbers among the arguments become constants of `dtype`; a numeric condition must not.
-  const Array chosen_by = condition.rank() == 0 && condition.dtype() != DType::boolean ? condition != 0 : condition;
+  const Array chosen_by = condition.rank() == 0 && condition.dtype() != DType::boolean ? condition != 0 : Array(condition);
   return apply1(
       "where", {chosen_by, a, b},
       [&](Builder&, const Values& v) {
@@ -180,7 +180,7 @@ Array where(const Array& condition, const Array& a, const Array& b) {
       dtype);
 }
 
-Array clip(const Array& x, const Array& lo, const Array& hi) {
+Array clip(const Operand& x, const Operand& lo, const Operand& hi) {
   const Array all[] = {x, lo, hi};
   const DType dtype = common_dtype(all);
   return apply1(
@@ -192,17 +192,17 @@ Array clip(const Array& x, const Array& lo, const Array& hi) {
       dtype);
 }
 
-Array isfinite(const Array& x) {
+Array isfinite(const Operand& x) {
   return apply1("isfinite", {x}, [](Builder&, const Values& v) {
     return is_inexact(v[0].dtype()) ? is_finite(v[0]) : constant(v[0], true);
   });
 }
-Array isnan(const Array& x) {
+Array isnan(const Operand& x) {
   return apply1("isnan", {x}, [](Builder&, const Values& v) {
     return is_inexact(v[0].dtype()) ? ne(v[0], v[0]) : constant(v[0], false);
   });
 }
-Array isinf(const Array& x) {
+Array isinf(const Operand& x) {
   return apply1("isinf", {x}, [](Builder&, const Values& v) {
     if (!is_inexact(v[0].dtype())) return constant(v[0], false);
     const Value size = abs(v[0]);
@@ -210,14 +210,14 @@ Array isinf(const Array& x) {
   });
 }
 
-Array logical_xor(const Array& a, const Array& b) { return logical("logical_xor", a, b, bit_xor); }
-Array logical_and(const Array& a, const Array& b) { return logical("logical_and", a, b, bit_and); }
-Array logical_or(const Array& a, const Array& b) { return logical("logical_or", a, b, bit_or); }
-Array logical_not(const Array& x) {
+Array logical_xor(const Operand& a, const Operand& b) { return logical("logical_xor", a, b, bit_xor); }
+Array logical_and(const Operand& a, const Operand& b) { return logical("logical_and", a, b, bit_and); }
+Array logical_or(const Operand& a, const Operand& b) { return logical("logical_or", a, b, bit_or); }
+Array logical_not(const Operand& x) {
   return apply1("logical_not", {x}, [](Builder&, const Values& v) { return bit_not(convert(v[0], DType::boolean)); });
 }
 
-Array astype(const Array& x, DType dtype) {
+Array astype(const Operand& x, DType dtype) {
   // A number is converted to a floating type directly, not via f32.
   // A complex number only to a complex type: another drops its imaginary part.
   const bool complex_number = is_complex(x.dtype()) && !is_complex(dtype);
@@ -226,16 +226,16 @@ Array astype(const Array& x, DType dtype) {
       "astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);
 }
 
-Array relu(const Array& x) { return numeric("relu", x, relu); }
-Array gelu(const Array& x) { return floating("gelu", x, gelu); }
-Array gelu_exact(const Array& x) { return floating("gelu_exact", x, gelu_exact); }
-Array silu(const Array& x) { return floating("silu", x, silu); }
-Array softplus(const Array& x) { return floating("softplus", x, softplus); }
-Array log_sigmoid(const Array& x) {
+Array relu(const Operand& x) { return numeric("relu", x, relu); }
+Array gelu(const Operand& x) { return floating("gelu", x, gelu); }
+Array gelu_exact(const Operand& x) { return floating("gelu_exact", x, gelu_exact); }
+Array silu(const Operand& x) { return floating("silu", x, silu); }
+Array softplus(const Operand& x) { return floating("softplus", x, softplus); }
+Array log_sigmoid(const Operand& x) {
   return floating("log_sigmoid", x, [](Value v) { return -softplus(-v); });
 }
 
-Array stop_gradient(const Array& x) {
+Array stop_gradient(const Operand& x) {
   return apply1("stop_gradient", {x}, [](Builder&, const Values& v) { return stop_gradient(v[0]); });
 }
 

@@ -54,14 +54,14 @@ Array trunc(const Array& x) {
 Array fix(const Array& x) { return trunc(x); }
 Array rint(const Array& x) { return round(floating_array(x)); }
 
-Array round(const Array& x, int64_t decimals) {
+Array round(const Operand& x, int64_t decimals) {
   if (decimals == 0) return round(x);
   if (!is_floating(x.dtype())) {
     if (decimals > 0) return x;
     throw_error("round: {} decimals of {}; convert it to a floating type first", decimals, to_string(x.type()));
   }
   const bool half = size_of(x.dtype()) < 4;
-  const Array wide = half ? astype(x, f32) : x;
+  const Array wide = half ? astype(x, f32) : Array(x);
   const double factor = std::pow(10.0, static_cast<double>(decimals));
   return astype(round(wide * factor) / factor, x.dtype());
 }
@@ -139,8 +139,8 @@ Array lcm(const Array& a, const Array& b) {
 Array fmax(const Array& a, const Array& b) { return where((a > b) | isnan(b), a, b); }
 Array fmin(const Array& a, const Array& b) { return where((a < b) | isnan(b), a, b); }
 
-Array clip(const Array& x, const ClipBounds& bounds) {
-  const Array above = bounds.min.defined() ? maximum(x, bounds.min) : x;
+Array clip(const Operand& x, const ClipBounds& bounds) {
+  const Array above = bounds.min.defined() ? maximum(x, bounds.min) : Array(x);
   return bounds.max.defined() ? minimum(above, bounds.max) : above;
 }
 

@@ -22,13 +22,13 @@ using detail::axis_of;
 bool has(const std::string& term, char letter) { return term.find(letter) != std::string::npos; }
 
 // A value and the letters of its dimensions.
-struct Operand {
+struct EinsumTerm {
   Value value;
   std::string term;
 };
 
 // A letter that occurs twice takes the diagonal of its two dimensions.
-Operand diagonal(Operand x) {
+EinsumTerm diagonal(EinsumTerm x) {
   for (size_t second = 0; second < x.term.size(); ++second) {
     const size_t first = x.term.find(x.term[second]);
     if (first == second) continue;
@@ -53,7 +53,7 @@ Operand diagonal(Operand x) {
 }
 
 // Sums over the letters that are not in `wanted`.
-Operand sum_others(const Operand& x, const std::string& wanted) {
+EinsumTerm sum_others(const EinsumTerm& x, const std::string& wanted) {
   Dims axes;
   std::string term;
   for (size_t d = 0; d < x.term.size(); ++d) {
@@ -62,17 +62,17 @@ Operand sum_others(const Operand& x, const std::string& wanted) {
     else
       axes.push_back(static_cast<int64_t>(d));
   }
-  return axes.empty() ? x : Operand{reduce_sum(x.value, axes), term};
+  return axes.empty() ? x : EinsumTerm{reduce_sum(x.value, axes), term};
 }
 
-Value ordered(const Operand& x, const std::string& out) {
+Value ordered(const EinsumTerm& x, const std::string& out) {
   Dims permutation;
   for (char letter : out) permutation.push_back(static_cast<int64_t>(x.term.find(letter)));
   return permutation == counting(0, x.value.rank()) ? x.value : transpose(x.value, permutation);
 }
 
-Value contract(const Operand& a, const Operand& b, const std::string& out) {
-  const Operand left = sum_others(a, b.term + out), right = sum_others(b, a.term + out);
+Value contract(const EinsumTerm& a, const EinsumTerm& b, const std::string& out) {
+  const EinsumTerm left = sum_others(a, b.term + out), right = sum_others(b, a.term + out);
   return einsum(left.term + "," + right.term + "->" + out, left.value, right.value);
 }
 
@@ -237,7 +237,7 @@ void check_fit(const char* what, const Array& a, int64_t axis_a, const Array& b,
 }
 
 // Removes leading dimensions of extent 1 that broadcast: the product need not repeat them.
-Operand without_broadcast_dims(Value x, const std::string& term, const Shape& batch, size_t own) {
+EinsumTerm without_broadcast_dims(Value x, const std::string& term, const Shape& batch, size_t own) {
   Dims gone;
   const size_t n = term.size() - own;
   for (size_t d = 0; d < n; ++d)
@@ -296,9 +296,9 @@ Array einsum(std::string_view spec, const std::vector<Array>& operands) {
     drop_broadcast_dims(terms, v);
     check_extents(spec, terms, v);
     auto operand = [&](size_t i) { return diagonal({detail::convert(v[i], dtype), terms.in[i]}); };
-    Operand product = operand(0);
+    EinsumTerm product = operand(0);
     for (size_t i = 1; i < v.size(); ++i) {
-      const Operand next = operand(i);
+      const EinsumTerm next = operand(i);
       std::string later = terms.out, out;
       for (size_t j = i + 1; j < v.size(); ++j) later += terms.in[j];
       for (char letter : product.term + next.term)

@@ -81,7 +81,7 @@ void check_plain(const char* what, const ReduceOptions& options) {
 
 // An extreme of the elements and of the initial value, which is needed if elements may be missing.
 Array extreme(const char* what, const Array& x, const Axes& axes, const ReduceOptions& options,
-              Value (*of)(Value, Dims), Value (*of_bools)(Value, Dims), Array (*of_two)(const Array&, const Array&)) {
+              Value (*of)(Value, Dims), Value (*of_bools)(Value, Dims), Array (*of_two)(const Operand&, const Operand&)) {
   check_initial(what, options);
   const bool open = options.initial.defined();
   if (options.where.defined() && !open)

@@ -27,7 +27,7 @@ void check_images(const char* model, const Array& images, const ImageShape& s) {
 }
 
 // `sizes` from the pixels to the classes.
-Model mlp(const char* name, const std::vector<int64_t>& sizes, Array (*activation)(const Array&),
+Model mlp(const char* name, const std::vector<int64_t>& sizes, Array (*activation)(const Operand&),
           Array (*weights)(const Array&, const Shape&, DType), const ImageShape& shape, double dropout) {
   const auto init = [=](const Array& key) {
     MlpParams params;

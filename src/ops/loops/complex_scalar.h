@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "ops/math.h"
+#include "ops/special.h"
 
 namespace lockstep::math {
 
@@ -60,24 +61,19 @@ LOCKSTEP_INLINE double copysign(double x, double sign) { return __builtin_copysi
 LOCKSTEP_INLINE bool is_infinite(float x) { return abs(x) == kInf; }
 LOCKSTEP_INLINE bool is_infinite(double x) { return abs(x) == __builtin_inf(); }
 
-LOCKSTEP_INLINE double atan2(double y, double x) { return __builtin_atan2(y, x); }
-LOCKSTEP_INLINE float atan2(float y, float x) {
-  return static_cast<float>(__builtin_atan2(static_cast<double>(y), static_cast<double>(x)));
-}
-
-LOCKSTEP_INLINE double hypot(double a, double b) {
+LOCKSTEP_INLINE double modulus(double a, double b) {
   const double x = abs(a), y = abs(b), most = x > y ? x : y, least = x > y ? y : x;
   if (is_infinite(a) || is_infinite(b)) return __builtin_inf();
   const double ratio = most == 0.0 ? 0.0 : least / most;
   return a != a || b != b ? a + b : most * sqrt(1.0 + ratio * ratio);
 }
-LOCKSTEP_INLINE float hypot(float a, float b) {
+LOCKSTEP_INLINE float modulus(float a, float b) {
   const double x = static_cast<double>(a), y = static_cast<double>(b);
   return is_infinite(a) || is_infinite(b) ? kInf : static_cast<float>(sqrt(x * x + y * y));
 }
 template <class R>
 LOCKSTEP_INLINE R abs(Complex<R> x) {
-  return hypot(x.re, x.im);
+  return modulus(x.re, x.im);
 }
 template <class R>
 LOCKSTEP_INLINE R angle(Complex<R> x) {
@@ -93,7 +89,7 @@ LOCKSTEP_INLINE Complex<R> sign(Complex<R> x) {
 LOCKSTEP_INLINE double log_hypot(double x, double y) {
   const double a = abs(x), b = abs(y), most = a > b ? a : b, least = a > b ? b : a;
   if (most > 0.5 && most < 2.0) return 0.5 * log1p((most - 1.0) * (most + 1.0) + least * least);
-  return log(hypot(x, y));
+  return log(modulus(x, y));
 }
 LOCKSTEP_INLINE float log_hypot(float x, float y) {
   return static_cast<float>(log_hypot(static_cast<double>(x), static_cast<double>(y)));
@@ -125,7 +121,7 @@ LOCKSTEP_INLINE Complex<R> expm1(Complex<R> x) {
 template <class R>
 LOCKSTEP_INLINE Complex<R> sqrt(Complex<R> x) {
   const R a = abs(x.re), b = abs(x.im);
-  const R t = sqrt(R(0.5) * a + R(0.5) * hypot(a, b));
+  const R t = sqrt(R(0.5) * a + R(0.5) * modulus(a, b));
   const R other = t == R(0) ? b : b / (t + t);
   const bool right = x.re >= R(0);
   const R re = is_infinite(b) ? b : right ? t : other, im = is_infinite(b) ? b : right ? other : t;

@@ -8,17 +8,17 @@
 namespace lockstep {
 namespace {
 
-std::string tangents(std::string_view text, const std::vector<bool>& wanted) {
+std::string tangent_text(std::string_view text, const std::vector<bool>& wanted) {
   return print(simplify(jvp(parse(text, all_ops()), wanted)));
 }
 
 TEST(Tangents, FollowTheOutputs) {
-  EXPECT_EQ(tangents(R"(program(%0:f32[4], %1:f32[4,3], %2:i32[]) {
+  EXPECT_EQ(tangent_text(R"(program(%0:f32[4], %1:f32[4,3], %2:i32[]) {
   %3:f32[3] = einsum[spec="i,ij->j"] %0 %1
   %4:f32[3] = sin %3
   return %4 %2
 })",
-                     {true, true, false}),
+                         {true, true, false}),
             R"(program(%0:f32[4], %1:f32[4,3], %2:i32[], %3:f32[4], %4:f32[4,3]) {
   %5:f32[3] = einsum[spec="i,ij->j"] %0 %1
   %6:f32[3] = einsum[spec="i,ij->j"] %3 %1
@@ -34,14 +34,14 @@ TEST(Tangents, FollowTheOutputs) {
 
 // Operands without a derivative stay.
 TEST(Tangents, OfLinearOpsAreTheSameOps) {
-  EXPECT_EQ(tangents(R"(program(%0:f32[2], %1:f32[2]) {
+  EXPECT_EQ(tangent_text(R"(program(%0:f32[2], %1:f32[2]) {
   %2:f32[4] = concatenate[axis=0] %0 %1
   %3:f32[2,2] = reshape[shape=[2,2]] %2
   %4:f32[2,2] = transpose[permutation=[1,0]] %3
   %5:f32[2] = reduce_sum[axes=[0]] %4
   return %5
 })",
-                     {true, false}),
+                         {true, false}),
             R"(program(%0:f32[2], %1:f32[2], %2:f32[2]) {
   %3:f32[4] = concatenate[axis=0] %0 %1
   %4:f32[2] = full[dtype=f32, shape=[2], value=0.0]
@@ -58,7 +58,7 @@ TEST(Tangents, OfLinearOpsAreTheSameOps) {
 }
 
 TEST(Tangents, OfOtherRowsAreTheTransposedGradient) {
-  EXPECT_EQ(tangents("program(%0:f32[2]) {\n  %1:bf16[2] = cast[dtype=bf16] %0\n  return %1\n}", {true}),
+  EXPECT_EQ(tangent_text("program(%0:f32[2]) {\n  %1:bf16[2] = cast[dtype=bf16] %0\n  return %1\n}", {true}),
             R"(program(%0:f32[2], %1:f32[2]) {
   %2:bf16[2] = cast[dtype=bf16] %0
   %3:bf16[2] = cast[dtype=bf16] %1
@@ -68,11 +68,11 @@ TEST(Tangents, OfOtherRowsAreTheTransposedGradient) {
 }
 
 TEST(Tangents, OfIndexedElementsHaveTheSameIndices) {
-  EXPECT_EQ(tangents(R"(program(%0:f32[3,2], %1:i32[2]) {
+  EXPECT_EQ(tangent_text(R"(program(%0:f32[3,2], %1:i32[2]) {
   %2:f32[2,2] = gather[axis=0, batch_dims=0] %0 %1
   return %2
 })",
-                     {true, false}),
+                         {true, false}),
             R"(program(%0:f32[3,2], %1:i32[2], %2:f32[3,2]) {
   %3:f32[2,2] = gather[axis=0, batch_dims=0] %0 %1
   %4:f32[2,2] = gather[axis=0, batch_dims=0] %2 %1
@@ -82,12 +82,12 @@ TEST(Tangents, OfIndexedElementsHaveTheSameIndices) {
 }
 
 TEST(Tangents, ThatAreZeroAreConstants) {
-  EXPECT_EQ(tangents(R"(program(%0:f32[2], %1:f32[2]) {
+  EXPECT_EQ(tangent_text(R"(program(%0:f32[2], %1:f32[2]) {
   %2:f32[2] = stop_gradient %0
   %3:f32[2] = mul %2 %1
   return %3
 })",
-                     {true, false}),
+                         {true, false}),
             R"(program(%0:f32[2], %1:f32[2], %2:f32[2]) {
   %3:f32[2] = stop_gradient %0
   %4:f32[2] = mul %3 %1
@@ -99,7 +99,7 @@ TEST(Tangents, ThatAreZeroAreConstants) {
 
 // One loop computes both. A carry has a tangent only if the tangents of the operands reach it.
 TEST(Tangents, OfALoopAreCarriedBeside) {
-  EXPECT_EQ(tangents(R"(program(%0:f32[], %1:f32[], %2:f32[3]) {
+  EXPECT_EQ(tangent_text(R"(program(%0:f32[], %1:f32[], %2:f32[3]) {
   %3:f32[], %4:f32[], %5:f32[3] = scan[body=program(%0:f32[], %1:f32[], %2:f32[]) {
       %3:f32[] = mul %0 %2
       %4:f32[] = sin %1
@@ -107,7 +107,7 @@ TEST(Tangents, OfALoopAreCarriedBeside) {
     }, carry=2, length=3, reverse=false, xs=1] %0 %1 %2
   return %3 %5
 })",
-                     {false, false, true}),
+                         {false, false, true}),
             R"(program(%0:f32[], %1:f32[], %2:f32[3], %3:f32[3]) {
   %4:f32[] = full[dtype=f32, shape=[], value=0.0]
   %5:f32[], %6:f32[], %7:f32[], %8:f32[3] = scan[body=program(%0:f32[], %1:f32[], %2:f32[], %3:f32[], %4:f32[]) {

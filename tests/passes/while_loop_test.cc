@@ -31,11 +31,11 @@ Program jvp_by_transposing(const Program& p, const std::vector<bool>& wanted) {
   return b.take(out);
 }
 
-Program parsed(std::string_view text) { return parse(text, all_ops()); }
+Program loop_program(std::string_view text) { return parse(text, all_ops()); }
 
 // Multiplies x by c until it is at least 10, and counts the rounds.
 Program power_program() {
-  return parsed(R"(
+  return loop_program(R"(
     program(%0:f64[], %1:f64[], %2:i32[], %3:f64[]) {
       %4:i32[], %5:f64[] = while_loop[body=program(%0:f64[], %1:i32[], %2:f64[]) {
         %3:i32[] = full[dtype=i32, shape=[], value=1]
@@ -125,8 +125,8 @@ TEST(WhileLoopRow, BatchOfTheConditionSelectsTheRunningExamples) {
 TEST(WhileLoopRow, ChecksItsTypes) {
   const auto loop = [](const char* cond, const char* body, const Type& carry) {
     Builder b;
-    return while_loop(b, std::make_shared<const Program>(parsed(cond)), std::make_shared<const Program>(parsed(body)),
-                      {}, {}, {b.input(carry)});
+    return while_loop(b, std::make_shared<const Program>(loop_program(cond)),
+                      std::make_shared<const Program>(loop_program(body)), {}, {}, {b.input(carry)});
   };
   const char* less = "program(%0:i32[]) {\n %1:bool[] = lt %0 %0\n return %1\n}";
   const char* same = "program(%0:i32[]) {\n return %0\n}";

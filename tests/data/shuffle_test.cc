@@ -93,7 +93,7 @@ TEST(Shuffle, AllOrdersOfSmallSetsAreEquallyLikely) {
     for (int64_t i = 0; i < 200 * orders; ++i) ++counts[order(n, static_cast<uint64_t>(i % 8), i / 8)];
     ASSERT_EQ(static_cast<int64_t>(counts.size()), orders);
     std::vector<int64_t> flat;
-    for (const auto& [_, count] : counts) flat.push_back(count);
+    for (const auto& [permutation, times] : counts) flat.push_back(times);
     EXPECT_LT(z_score(flat), kMaxZScore) << n;
   }
 }

@@ -10,9 +10,9 @@ namespace {
 
 NamedSharding divided(const PartitionSpec& spec) { return {make_mesh({{"data", 4}, {"model", 2}}), spec}; }
 
-using Function = Array (*)(const Array& x, const Array& i, const Array& v);
+using IndexFunction = Array (*)(const Array& x, const Array& i, const Array& v);
 
-const std::vector<std::pair<const char*, Function>> kFunctions = {
+const std::vector<std::pair<const char*, IndexFunction>> kIndexFunctions = {
     {"range", [](const Array& x, const Array&, const Array&) { return x(range(_, _, -2), range(1, -1)); }},
     {"integer", [](const Array& x, const Array&, const Array&) { return x(_, -1); }},
     {"scalar", [](const Array& x, const Array& i, const Array&) { return x(at(i, 0), new_axis); }},
@@ -38,7 +38,7 @@ const std::vector<std::pair<const char*, Function>> kFunctions = {
 TEST(IndexingOnLanes, EqualsWholeArrays) {
   const Array x = random::normal(random::key(1), {10, 6}), v = random::normal(random::key(2), {5, 6});
   const Array i = array({3, -1, 3, 12, 0});
-  for (const auto& [name, function] : kFunctions) {
+  for (const auto& [name, function] : kIndexFunctions) {
     const Array wanted = jit(function)(x, i, v);
     for (const PartitionSpec& spec : {P("data"), P({}, "model"), P("model", "data"), P({"data", "model"})})
       for (const PartitionSpec& values : {P(), P("data", "model")}) {

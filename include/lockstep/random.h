@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 
 #include "lockstep/array.h"
 #include "lockstep/rearrange.h"
@@ -73,5 +74,9 @@ struct CategoricalOptions {
 };
 // Draws an array of this shape, which ends with the shape of logits without `axis`.
 Array categorical(const Array& key, const Array& logits, const Shape& shape, const CategoricalOptions& options = {});
+inline Array categorical(const Array& key, const Array& logits, std::initializer_list<int64_t> shape,
+                         const CategoricalOptions& options = {}) {
+  return categorical(key, logits, Shape(shape), options);
+}
 
 }  // namespace lockstep::random

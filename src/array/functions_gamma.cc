@@ -255,7 +255,8 @@ Array multinomial(const Array& key, const Array& n, const Array& p, DType dtype)
   const DType wide = detail::floating_of(p.dtype());
   const Array chances = moveaxis(astype(p, wide), -1, 0), left = cumsum(chances, 0, true);
   const Array ratios = clip(chances / where(left == 0, 1, left), 0, 1);
-  const Shape batch(p.shape().begin(), p.shape().end() - 1);
+  const Shape shapes[] = {n.shape(), Shape(p.shape().begin(), p.shape().end() - 1)};
+  const Shape batch = detail::broadcast_shape("random::multinomial", shapes);
   const auto draw = [&](const Array& remaining, const std::pair<Array, Array>& x) {
     const Array drawn = binomial(x.second, remaining, x.first, batch, wide);
     return std::pair{remaining - drawn, drawn};

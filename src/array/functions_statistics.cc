@@ -94,7 +94,7 @@ Array quantiles(const char* what, const Array& x, const Array& q, const Axes& ax
 }
 
 // Where x is a number; undefined if all elements are.
-Array numbers_in(const Array& x) { return has_nan(x) ? !isnan(x) : Array(); }
+Array numbers_in(const Array& x) { return has_nan(x) ? ~isnan(x) : Array(); }
 
 Array and_mask(const Array& a, const Array& b) { return !a.defined() ? b : !b.defined() ? a : a & astype(b, boolean); }
 

@@ -33,8 +33,8 @@ Array resize(const Array& x, const Shape& shape);
 
 // ---- Joining.
 
-// Join along dimension 1, or 0 of vectors (hstack), along dimension 0 of matrices (vstack), along dimension 2 (dstack), or
-// vectors as columns (column_stack).
+// Join along dimension 1, or 0 of vectors (hstack), along dimension 0 of matrices (vstack), along dimension 2 (dstack),
+// or vectors as columns (column_stack).
 Array hstack(const std::vector<Array>& arrays);
 Array vstack(const std::vector<Array>& arrays);
 Array dstack(const std::vector<Array>& arrays);
@@ -53,7 +53,7 @@ Array delete_(const Array& x, const std::vector<int64_t>& indices, int64_t axis 
 
 // ---- Splitting.
 
-// Into `pieces` parts whose extents differ by at most 1, the longer ones first; or at positions: array_split(x, {2, 5}).
+// Into `pieces` parts whose extents differ by at most 1, longer ones first; or at positions: array_split(x, {2, 5}).
 std::vector<Array> array_split(const Array& x, int64_t pieces, int64_t axis = 0);
 std::vector<Array> array_split(const Array& x, const std::vector<int64_t>& positions, int64_t axis = 0);
 inline std::vector<Array> array_split(const Array& x, std::initializer_list<int64_t> positions, int64_t axis = 0) {
@@ -78,8 +78,8 @@ inline std::vector<Array> dsplit(const Array& x, std::initializer_list<int64_t> 
 
 // ---- Repeating, reversing, rotating.
 
-// Repeats element i along an axis repeats[i] times; without an axis, of the flattened array. Counts in an array need the
-// length of the result: elements beyond it are cut off, and the last one fills what is missing.
+// Repeats element i along an axis repeats[i] times; without an axis, of the flattened array. Counts in an array need
+// the length of the result: elements beyond it are cut off, and the last one fills what is missing.
 Array repeat(const Array& x, int64_t times);
 Array repeat(const Array& x, const std::vector<int64_t>& repeats, int64_t axis);
 Array repeat(const Array& x, const Array& repeats, int64_t axis, int64_t total_repeat_length);

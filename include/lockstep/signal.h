@@ -1,5 +1,5 @@
-// Sequences sampled from functions: interpolation, differences, convolution, integrals, polynomials. As in jax.numpy. Safe
-// to call from any thread.
+// Sequences sampled from functions: interpolation, differences, convolution, integrals, polynomials. As in jax.numpy.
+// Safe to call from any thread.
 //
 //   Array smooth = convolve(signal, full({5}, 0.2f), "same");
 //   Array y = interp(0.5, times, values);

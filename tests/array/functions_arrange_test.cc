@@ -49,10 +49,12 @@ TEST(Inserting, PutsValuesBeforePositions) {
   EXPECT_TEXT(insert(grid(), 1, array({7, 8}), 1), "i32[2,4] [[0, 7, 1, 2], [3, 8, 4, 5]]");
   EXPECT_TEXT(insert(grid(), 2, 9), "i32[3,3] [[0, 1, 2], [3, 4, 5], [9, 9, 9]]");
   EXPECT_TEXT(insert(arange(4), {3, 1}, array({8, 9})), "i32[6] [0, 9, 1, 2, 8, 3]");
-  EXPECT_THROWS(insert(arange(3), 4, 9), Error, "insert: index 4 is out of range for dimension 0 of [3]; valid indices: -3 to 3");
+  EXPECT_THROWS(insert(arange(3), 4, 9), Error,
+                "insert: index 4 is out of range for dimension 0 of [3]; valid indices: -3 to 3");
   EXPECT_TEXT(delete_(arange(4), 1), "i32[3] [0, 2, 3]");
   EXPECT_TEXT(delete_(grid(), {0, -1}, 1), "i32[2,1] [[1], [4]]");
-  EXPECT_THROWS(delete_(arange(3), 3), Error, "delete_: index 3 is out of range for dimension 0 of [3]; valid indices: -3 to 2");
+  EXPECT_THROWS(delete_(arange(3), 3), Error,
+                "delete_: index 3 is out of range for dimension 0 of [3]; valid indices: -3 to 2");
 }
 
 TEST(Splitting, MayBeUneven) {
@@ -104,7 +106,8 @@ TEST(Padding, HasEveryMode) {
   EXPECT_ELEMENTS(padded("mean"), {2, 2, 1, 2, 3, 4, 2, 2, 2}, 0);
   EXPECT_TEXT(pad(astype(x, f32), {{1, 0}}, "median"), "f32[5] [2.5, 1, 2, 3, 4]");
   EXPECT_ELEMENTS(padded("constant", {.constant_values = {{7, 8}}}), {7, 7, 1, 2, 3, 4, 8, 8, 8}, 0);
-  EXPECT_ELEMENTS(pad(array({2.0f, 6.0f}), {{2, 2}}, "linear_ramp", {.end_values = {{0, 10}}}), {0, 1, 2, 6, 8, 10}, 1e-6);
+  EXPECT_ELEMENTS(pad(array({2.0f, 6.0f}), {{2, 2}}, "linear_ramp", {.end_values = {{0, 10}}}), {0, 1, 2, 6, 8, 10},
+                  1e-6);
   EXPECT_ELEMENTS(padded("empty"), {0, 0, 1, 2, 3, 4, 0, 0, 0}, 0);
   EXPECT_TEXT(pad(array({5}), {{2, 2}}, "reflect"), "i32[5] [5, 5, 5, 5, 5]");
   EXPECT_ELEMENTS(pad(array({1, 2}), {{4, 4}}, "reflect"), {1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, 0);

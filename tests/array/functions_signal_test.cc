@@ -55,7 +55,8 @@ TEST(Differences, OfNeighbours) {
   EXPECT_ELEMENTS(gradient(places * places, 0, places), {1, 2, 6, 7}, 1e-5);
   EXPECT_EQ(gradient(zeros({3, 4})).size(), 2u);
   EXPECT_TEXT(gradient(array({1.0f, 3.0f}), 0), "f32[2] [2, 2]");
-  EXPECT_THROWS(gradient(array({1.0f}), 0), Error, "gradient: dimension 0 of [1] has 1 elements; at least 2 are needed");
+  EXPECT_THROWS(gradient(array({1.0f}), 0), Error,
+                "gradient: dimension 0 of [1] has 1 elements; at least 2 are needed");
 }
 
 TEST(Trapezoid, IntegratesLinesExactly) {

@@ -151,12 +151,15 @@ void add_cumulative(std::vector<Row>& out) {
       row.samples.push_back({{{{f32, {20, 5}}, special}}, {{"axis", int64_t{1}}, {"reverse", false}}, false});
     out.push_back(std::move(row));
   };
-  add(cumsum_op, [](Real a, Real b) { return a + b; }, plain, true);
-  add(cumprod_op, [](Real a, Real b) { return a * b; }, near_one, true);
+  add(
+      cumsum_op, [](Real a, Real b) { return a + b; }, plain, true);
+  add(
+      cumprod_op, [](Real a, Real b) { return a * b; }, near_one, true);
   out.back().samples.push_back({{{{f64, {4, 5}}, {Domain::ties}}}, {{"axis", int64_t{1}}, {"reverse", false}}});
   add(cummax_op, greater, distinct, true);
   add(cummin_op, lesser, distinct, true);
-  add(cumlogsumexp_op, [](Real a, Real b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }, plain,
+  add(
+      cumlogsumexp_op, [](Real a, Real b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }, plain,
       false);
 }
 

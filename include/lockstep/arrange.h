@@ -5,8 +5,10 @@
 //   auto [x, y] = std::pair{meshgrid({xs, ys})[0], meshgrid({xs, ys})[1]};
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -99,10 +101,19 @@ struct PadOptions {
   int64_t stat_length = 0;  // "maximum", "mean", "median", "minimum": how many elements at the edge count; 0: all
   bool odd = false;         // "reflect", "symmetric": twice the edge less the reflected value
 };
+// The name of a mode: text, never the number 0, which pads with a value.
+struct PadMode {
+  template <class T>
+  requires std::same_as<T, const char*> PadMode(T text) : name(text) {}  // NOLINT: reads as an argument
+  PadMode(std::string_view text) : name(text) {}                         // NOLINT
+  PadMode(const std::string& text) : name(text) {}                       // NOLINT
+
+  std::string_view name;
+};
 // Adds widths[d] = {before, after} elements at the ends of dimension d, or one pair for all dimensions. The modes are
 // "constant", "edge", "linear_ramp", "maximum", "mean", "median", "minimum", "reflect", "symmetric", "wrap" and "empty"
 // (zeros). Throws Error for another mode, negative widths, and an empty dimension that has no value to repeat.
-Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, std::string_view mode,
+Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, PadMode mode,
           const PadOptions& options = {});
 
 // ---- Grids and functions along axes.

@@ -113,6 +113,7 @@ TEST(Padding, HasEveryMode) {
   EXPECT_ELEMENTS(pad(array({1, 2}), {{4, 4}}, "reflect"), {1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, 0);
   EXPECT_TEXT(pad(array({{1, 2}}), {{0, 1}, {1, 0}}, "edge"), "i32[2,3] [[1, 1, 2], [1, 1, 2]]");
   EXPECT_ELEMENTS(grad([](const Array& v) { return sum(pad(v, {{2, 1}}, "edge")); })(array({1.0f, 2.0f})), {3, 2}, 0);
+  EXPECT_TEXT(pad(x, {{1, 0}}, 0), "i32[5] [0, 1, 2, 3, 4]");
   EXPECT_THROWS(padded("mirror"), Error, "pad: no mode is called \"mirror\"; use constant, edge");
   EXPECT_THROWS(pad(x, {{-1, 0}}, "edge"), Error, "pad: widths -1 and 0 of dimension 0; they must not be negative");
   EXPECT_THROWS(pad(zeros({0}), {{1, 0}}, "wrap"), Error, "pad: dimension 0 of [0] is empty");

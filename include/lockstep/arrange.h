@@ -5,8 +5,10 @@
 //   auto [x, y] = std::pair{meshgrid({xs, ys})[0], meshgrid({xs, ys})[1]};
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -33,8 +35,8 @@ Array resize(const Array& x, const Shape& shape);
 
 // ---- Joining.
 
-// Join along dimension 1, or 0 of vectors (hstack), along dimension 0 of matrices (vstack), along dimension 2 (dstack), or
-// vectors as columns (column_stack).
+// Join along dimension 1, or 0 of vectors (hstack), along dimension 0 of matrices (vstack), along dimension 2 (dstack),
+// or vectors as columns (column_stack).
 Array hstack(const std::vector<Array>& arrays);
 Array vstack(const std::vector<Array>& arrays);
 Array dstack(const std::vector<Array>& arrays);
@@ -53,7 +55,7 @@ Array delete_(const Array& x, const std::vector<int64_t>& indices, int64_t axis 
 
 // ---- Splitting.
 
-// Into `pieces` parts whose extents differ by at most 1, the longer ones first; or at positions: array_split(x, {2, 5}).
+// Into `pieces` parts whose extents differ by at most 1, longer ones first; or at positions: array_split(x, {2, 5}).
 std::vector<Array> array_split(const Array& x, int64_t pieces, int64_t axis = 0);
 std::vector<Array> array_split(const Array& x, const std::vector<int64_t>& positions, int64_t axis = 0);
 inline std::vector<Array> array_split(const Array& x, std::initializer_list<int64_t> positions, int64_t axis = 0) {
@@ -78,8 +80,8 @@ inline std::vector<Array> dsplit(const Array& x, std::initializer_list<int64_t> 
 
 // ---- Repeating, reversing, rotating.
 
-// Repeats element i along an axis repeats[i] times; without an axis, of the flattened array. Counts in an array need the
-// length of the result: elements beyond it are cut off, and the last one fills what is missing.
+// Repeats element i along an axis repeats[i] times; without an axis, of the flattened array. Counts in an array need
+// the length of the result: elements beyond it are cut off, and the last one fills what is missing.
 Array repeat(const Array& x, int64_t times);
 Array repeat(const Array& x, const std::vector<int64_t>& repeats, int64_t axis);
 Array repeat(const Array& x, const Array& repeats, int64_t axis, int64_t total_repeat_length);
@@ -99,10 +101,19 @@ struct PadOptions {
   int64_t stat_length = 0;  // "maximum", "mean", "median", "minimum": how many elements at the edge count; 0: all
   bool odd = false;         // "reflect", "symmetric": twice the edge less the reflected value
 };
+// The name of a mode: text, never the number 0, which pads with a value.
+struct PadMode {
+  template <class T>
+  requires std::same_as<T, const char*> PadMode(T text) : name(text) {}  // NOLINT: reads as an argument
+  PadMode(std::string_view text) : name(text) {}                         // NOLINT
+  PadMode(const std::string& text) : name(text) {}                       // NOLINT
+
+  std::string_view name;
+};
 // Adds widths[d] = {before, after} elements at the ends of dimension d, or one pair for all dimensions. The modes are
 // "constant", "edge", "linear_ramp", "maximum", "mean", "median", "minimum", "reflect", "symmetric", "wrap" and "empty"
 // (zeros). Throws Error for another mode, negative widths, and an empty dimension that has no value to repeat.
-Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, std::string_view mode,
+Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, PadMode mode,
           const PadOptions& options = {});
 
 // ---- Grids and functions along axes.

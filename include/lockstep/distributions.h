@@ -1,5 +1,5 @@
-// Random numbers of more distributions, with JAX's algorithms: those that transform uniform bits element by element equal
-// JAX's up to rounding of elementary functions. Parameters broadcast to `shape`. Safe to call from any thread.
+// Random numbers of more distributions, with JAX's algorithms: those that transform uniform bits element by element
+// equal JAX's up to rounding of elementary functions. Parameters broadcast to `shape`. Safe to call from any thread.
 //
 //   Array waits = random::exponential(key, {1000}) / rate;
 //   Array p = random::dirichlet(key, ones({5}), {100});      // [100, 5]
@@ -45,13 +45,14 @@ Array double_sided_maxwell(const Array& key, const Array& loc, const Array& scal
                            DType dtype = f32);
 // Inverse Gaussian with this mean and scale 1.
 Array wald(const Array& key, const Array& mean, const Shape& shape, DType dtype = f32);
-// Normal vectors with this mean [..., n] and covariance [..., n, n], of shape [shape..., n]. `shape` must broadcast with
-// the leading dimensions of both. NaN where the covariance is not positive definite.
+// Normal vectors with this mean [..., n] and covariance [..., n, n], of shape [shape..., n]. `shape` must broadcast
+// with the leading dimensions of both. NaN where the covariance is not positive definite.
 Array multivariate_normal(const Array& key, const Array& mean, const Array& cov, const Shape& shape = {});
 // A uniformly distributed matrix of n x m (default: n) with orthonormal columns, or rows if n < m.
 Array orthogonal(const Array& key, int64_t n, const Shape& shape = {}, DType dtype = f32, int64_t m = 0);
 
-// ---- By rejection, with a key for each element; without limit in JAX, here at most 64 rounds, which are never used up.
+// ---- By rejection, with a key for each element; without limit in JAX, here at most 64 rounds, which are never used
+// up.
 
 // Density x^(a - 1) e^-x / gamma(a), x > 0, and the logarithm of such a number, which does not underflow for small a.
 Array gamma(const Array& key, const Array& a, const Shape& shape, DType dtype = f32);

@@ -1,7 +1,7 @@
-// Initializers of weights, as in JAX. The last dimension of a weight is its outputs, the one before it the inputs, and all
-// others the positions of a filter: [5, 5, 32, 64] has fan_in 800 and fan_out 1600. The normal forms of he, glorot and
-// lecun are truncated at 2 standard deviations of the normal distribution, which is scaled so that the result has the
-// given standard deviation. Safe from any thread.
+// Initializers of weights, as in JAX. The last dimension of a weight is its outputs, the one before it the inputs, and
+// all others the positions of a filter: [5, 5, 32, 64] has fan_in 800 and fan_out 1600. The normal forms of he, glorot
+// and lecun are truncated at 2 standard deviations of the normal distribution, which is scaled so that the result has
+// the given standard deviation. Safe from any thread.
 #pragma once
 
 #include "lockstep/array.h"

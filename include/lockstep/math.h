@@ -5,7 +5,8 @@
 // Shapes broadcast as in NumPy: aligned at the last dimension, and a dimension of extent 1 is repeated.
 // Element types are promoted by promote(); C++ numbers take the element type of the array. bool counts as i32 in
 // arithmetic; but the sum and the product of two bools are bools: or, and. lockstep/complex.h says which functions take
-// complex arrays. Throws Error for shapes that do not broadcast. Safe to call from any thread.
+// complex arrays. Throws Error for shapes that do not
+// broadcast. Safe to call from any thread.
 #pragma once
 
 #include "lockstep/detail/no_logical_operators.h"

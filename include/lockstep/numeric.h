@@ -1,5 +1,6 @@
-// More elementwise functions of jax.numpy: rounding, division, signs and bits of numbers, comparisons within a tolerance,
-// selection among several arrays. Broadcasting and promotion are those of math.h. Safe to call from any thread.
+// More elementwise functions of jax.numpy: rounding, division, signs and bits of numbers, comparisons within a
+// tolerance, selection among several arrays. Broadcasting and promotion are those of math.h. Safe to call from any
+// thread.
 //
 //   auto [quotient, rest] = divmod(x, 7);
 //   Array y = select({x < 0, x < 10}, {-x, x * x}, 100);
@@ -119,8 +120,8 @@ Array array_equiv(const Array& a, const Array& b);
 // The element of the first choice whose condition is true, else of `otherwise`. Throws Error unless there are as many
 // choices as conditions, and at least one.
 Array select(const std::vector<Array>& conditions, const std::vector<Array>& choices, const Array& otherwise = 0);
-// The element of cases[which]; `which` is bool or integer and is clamped. The cases have one type; `which` is a scalar or
-// has their shape.
+// The element of cases[which]; `which` is bool or integer and is clamped. The cases have one type; `which` is a scalar
+// or has their shape.
 Array select_n(const Array& which, const std::vector<Array>& cases);
 // The element of the last function whose condition is true, applied to x. One more function than conditions: the last
 // applies where no condition is true; else 0.

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 
 #include "lockstep/array.h"
 #include "lockstep/rearrange.h"
@@ -53,8 +54,8 @@ Array gumbel(const Array& key, const Shape& shape, DType dtype = f32);
 // true with probability p, which broadcasts to `shape` (default: p's own shape).
 Array bernoulli(const Array& key, const Array& p);
 Array bernoulli(const Array& key, const Array& p, const Shape& shape);
-// Uniform integers in [lo, hi), of i32, u8, u32 or i64. The bounds broadcast to `shape`. Where hi <= lo the result is lo.
-// Bounds outside the range of the type are clamped to it.
+// Uniform integers in [lo, hi), of i32, u8, u32 or i64. The bounds broadcast to `shape`. Where hi <= lo the result is
+// lo. Bounds outside the range of the type are clamped to it.
 Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype = i32);
 // 0 .. n-1 in random order (i32), or the slices of x along its first dimension in random order.
 Array permutation(const Array& key, int64_t n);
@@ -73,5 +74,9 @@ struct CategoricalOptions {
 };
 // Draws an array of this shape, which ends with the shape of logits without `axis`.
 Array categorical(const Array& key, const Array& logits, const Shape& shape, const CategoricalOptions& options = {});
+inline Array categorical(const Array& key, const Array& logits, std::initializer_list<int64_t> shape,
+                         const CategoricalOptions& options = {}) {
+  return categorical(key, logits, Shape(shape), options);
+}
 
 }  // namespace lockstep::random

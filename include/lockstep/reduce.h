@@ -101,9 +101,9 @@ Array argmin(const Array& x, Options options) {
   return argmin(x, {}, options);
 }
 
-// Cumulative sum, product, maximum, minimum and log(cumsum(exp(x))) along an axis, from the end if `reverse`; without an
-// axis, of the flattened array. bool becomes i32. NaN propagates. The gradient of an extreme goes to the element that
-// first attained it.
+// Cumulative sum, product, maximum, minimum and log(cumsum(exp(x))) along an axis, from the end if `reverse`; without
+// an axis, of the flattened array. bool becomes i32. NaN propagates. The gradient of an extreme goes to the element
+// that first attained it.
 Array cumsum(const Array& x, int64_t axis, bool reverse = false);
 Array cumprod(const Array& x, int64_t axis, bool reverse = false);
 Array cummax(const Array& x, int64_t axis, bool reverse = false);

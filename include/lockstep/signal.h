@@ -1,10 +1,11 @@
-// Sequences sampled from functions: interpolation, differences, convolution, integrals, polynomials. As in jax.numpy. Safe
-// to call from any thread.
+// Sequences sampled from functions: interpolation, differences, convolution, integrals, polynomials. As in jax.numpy.
+// Safe to call from any thread.
 //
 //   Array smooth = convolve(signal, full({5}, 0.2f), "same");
 //   Array y = interp(0.5, times, values);
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,11 @@ Array ediff1d(const Array& x, const Array& to_end = {}, const Array& to_begin = 
 // of coordinates. Throws Error for fewer than two elements. Without an axis: of all axes.
 Array gradient(const Array& f, int64_t axis, const Array& spacing = 1);
 std::vector<Array> gradient(const Array& f, const Array& spacing = 1);
+// A floating number is a distance, not an axis.
+template <std::floating_point T>
+std::vector<Array> gradient(const Array& f, T spacing) {
+  return gradient(f, Array(spacing));
+}
 // The integral along an axis by the trapezoidal rule, at distances dx or coordinates x.
 Array trapezoid(const Array& y, double dx = 1, int64_t axis = -1);
 Array trapezoid(const Array& y, const Array& x, int64_t axis = -1);

@@ -1,5 +1,5 @@
-// Statistics: quantiles, reductions that ignore NaN, averages with weights, covariances; and orders of several keys. As in
-// jax.numpy. Safe to call from any thread.
+// Statistics: quantiles, reductions that ignore NaN, averages with weights, covariances; and orders of several keys. As
+// in jax.numpy. Safe to call from any thread.
 //
 //   Array m = median(x, 0);
 //   Array q = quantile(x, array({0.1f, 0.9f}), -1, {.method = "nearest"});
@@ -23,9 +23,9 @@ struct QuantileOptions {
   std::string_view method = "linear";  // "lower", "higher", "midpoint", "nearest", "inverted_cdf"
   bool keepdims = false;
 };
-// The q-quantiles, 0 <= q <= 1, of the elements along the axes; q is a scalar or a vector, whose dimension comes first in
-// the result. Integers become f32. NaN propagates; the nan forms ignore it. Throws Error for an unknown method and for
-// no elements.
+// The q-quantiles, 0 <= q <= 1, of the elements along the axes; q is a scalar or a vector, whose dimension comes first
+// in the result. Integers become f32. NaN propagates; the nan forms ignore it. Throws Error for an unknown method and
+// for no elements.
 Array quantile(const Array& x, const Array& q, const Axes& axes = {}, QuantileOptions = {});
 Array nanquantile(const Array& x, const Array& q, const Axes& axes = {}, QuantileOptions = {});
 // The same with q in percent.
@@ -64,10 +64,10 @@ Array count_nonzero(const Array& x, const Axes& axes = {}, ReduceOptions = {});
 std::pair<Array, Array> mean_and_var(const Array& x, const Axes& axes = {}, VarianceOptions = {});
 
 // Options without axes: nansum(x, {.keepdims = true}), nanvar(x, {.ddof = 1}).
-#define LOCKSTEP_OPTIONS_ALONE(function, Struct)                    \
-  template <std::same_as<Struct> Options = Struct>                  \
-  Array function(const Array& x, Options options) {                 \
-    return function(x, {}, options);                                \
+#define LOCKSTEP_OPTIONS_ALONE(function, Struct)    \
+  template <std::same_as<Struct> Options = Struct>  \
+  Array function(const Array& x, Options options) { \
+    return function(x, {}, options);                \
   }
 LOCKSTEP_OPTIONS_ALONE(median, ReduceOptions)
 LOCKSTEP_OPTIONS_ALONE(nanmedian, ReduceOptions)
@@ -85,11 +85,11 @@ LOCKSTEP_OPTIONS_ALONE(count_nonzero, ReduceOptions)
 #undef LOCKSTEP_OPTIONS_ALONE
 
 struct CovarianceOptions {
-  bool rowvar = true;              // rows are variables and columns observations
-  bool bias = false;               // divide by the number of observations n, not by n - 1
+  bool rowvar = true;                // rows are variables and columns observations
+  bool bias = false;                 // divide by the number of observations n, not by n - 1
   std::optional<int64_t> ddof = {};  // instead of `bias`: divide by n - ddof
-  Array fweights = {};             // how often each observation counts: integers
-  Array aweights = {};             // the importance of each observation
+  Array fweights = {};               // how often each observation counts: integers
+  Array aweights = {};               // the importance of each observation
 };
 // The covariances of the variables in x (and y), and their correlation coefficients.
 Array cov(const Array& x, const CovarianceOptions& options = {});
@@ -101,8 +101,8 @@ Array corrcoef(const Array& x, const Array& y, bool rowvar = true);
 
 // The i32 indices that sort by several keys: the last is the primary one. Stable.
 Array lexsort(const std::vector<Array>& keys, int64_t axis = -1);
-// The element that sorting would put at position `kth` of the axis is there; none before it is greater, none after it is
-// less. NaN is greatest. argpartition: the i32 indices.
+// The element that sorting would put at position `kth` of the axis is there; none before it is greater, none after it
+// is less. NaN is greatest. argpartition: the i32 indices.
 Array partition(const Array& x, int64_t kth, int64_t axis = -1);
 Array argpartition(const Array& x, int64_t kth, int64_t axis = -1);
 

@@ -148,7 +148,8 @@ Array insert(const Array& x, const std::vector<int64_t>& indices, const Array& v
   std::ranges::stable_sort(order, {}, [&](int64_t i) { return positions[at_axis(i)]; });
   Shape shape = x.shape();
   shape[at_axis(along)] = n;
-  const std::vector<Array> added = split(broadcast_to(astype(values, x.dtype()), shape), std::max<int64_t>(n, 1), along);
+  const std::vector<Array> added =
+      split(broadcast_to(astype(values, x.dtype()), shape), std::max<int64_t>(n, 1), along);
   std::vector<int64_t> cuts;
   for (int64_t i : order) cuts.push_back(positions[at_axis(i)]);
   const std::vector<Array> kept = split_at(x, cuts, along);
@@ -264,7 +265,8 @@ Array rot90(const Array& x, int64_t k, std::pair<int64_t, int64_t> axes) {
 
 Array roll(const Array& x, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes) {
   if (shifts.size() != axes.size() && shifts.size() != 1)
-    throw_error("roll: {} shifts and {} axes; pass one shift for each axis, or one for all", shifts.size(), axes.size());
+    throw_error("roll: {} shifts and {} axes; pass one shift for each axis, or one for all", shifts.size(),
+                axes.size());
   Array out = x;
   for (size_t i = 0; i < axes.size(); ++i) out = roll(out, shifts[shifts.size() == 1 ? 0 : i], axes[i]);
   return out;

@@ -126,7 +126,8 @@ std::pair<Array, Array> frexp(const Array& x) {
     const Value normal = select(tiny, wide * std::ldexp(1.0, static_cast<int>(lift)), wide);
     const Parts p = parts_of(normal);
     const Value exponent = shift_right(p.magnitude, integer(p.magnitude, f.fraction)) -
-                           integer(p.magnitude, f.bias - 1) - select(tiny, integer(p.magnitude, lift), zeros_like(p.magnitude));
+                           integer(p.magnitude, f.bias - 1) -
+                           select(tiny, integer(p.magnitude, lift), zeros_like(p.magnitude));
     const Value fraction = bit_and(p.magnitude, integer(p.magnitude, (int64_t{1} << f.fraction) - 1));
     const Value mantissa = bit_or(bit_or(p.sign, fraction), integer(p.sign, (f.bias - 1) << f.fraction));
     const Value special = bit_or(eq(wide, zeros_like(wide)), bit_not(is_finite(wide)));

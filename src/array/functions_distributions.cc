@@ -120,7 +120,8 @@ Array rademacher(const Array& key, const Shape& shape, DType dtype) {
 }
 
 Array geometric(const Array& key, const Array& p, const Shape& shape, DType dtype) {
-  if (!is_integer(dtype)) throw_error("random::geometric: dtype {} is not an integer; use an integer type", name(dtype));
+  if (!is_integer(dtype))
+    throw_error("random::geometric: dtype {} is not an integer; use an integer type", name(dtype));
   const DType wide = detail::floating_of(p.dtype());
   const Array u = uniform(key, shape, 0, 1, wide), safe = where(u == 0, 1, u);
   return astype(floor(log(safe) / log1p(-parameter("geometric", p, shape, wide))) + 1, dtype);
@@ -146,7 +147,8 @@ Array double_sided_maxwell(const Array& key, const Array& loc, const Array& scal
 
 Array wald(const Array& key, const Array& mean, const Shape& shape, DType dtype) {
   const auto [a, b] = split<2>(key);
-  const Array m = parameter("wald", mean, shape, dtype), v = normal(a, shape, dtype), u = uniform(b, shape, 0, 1, dtype);
+  const Array m = parameter("wald", mean, shape, dtype), v = normal(a, shape, dtype),
+              u = uniform(b, shape, 0, 1, dtype);
   const Array y = v * v, squared = m * m;
   const Array x = m + squared * y / 2 - m / 2 * sqrt(4 * m * y + squared * (y * y));
   return where(u <= m / (m + x), x, squared / x);
@@ -190,8 +192,7 @@ Array chosen(const Array& key, int64_t n, const Shape& shape, const ChoiceOption
     throw_error("random::choice: probabilities {} of {} elements; pass one for each", to_string(options.p.type()), n);
   const Array p = astype(options.p, detail::floating_of(options.p.dtype()));
   if (draws == 0) return zeros(shape, i32);
-  if (!options.replace)
-    return reshape(top_k(gumbel(key, {n}, p.dtype()) + log(p), draws).second, shape);
+  if (!options.replace) return reshape(top_k(gumbel(key, {n}, p.dtype()) + log(p), draws).second, shape);
   const Array sums = cumsum(p, 0);
   return detail::positions_in(sums, at(sums, -1) * (1 - uniform(key, shape, 0, 1, p.dtype())), false);
 }
@@ -204,7 +205,8 @@ Array choice(const Array& key, int64_t n, const Shape& shape, const ChoiceOption
 
 Array choice(const Array& key, const Array& x, const Shape& shape, const ChoiceOptions& options) {
   if (x.rank() == 0)
-    throw_error("random::choice: {} is a scalar; pass an array, or a plain number n for 0 to n - 1", to_string(x.type()));
+    throw_error("random::choice: {} is a scalar; pass an array, or a plain number n for 0 to n - 1",
+                to_string(x.type()));
   const int64_t along = detail::axis_of("random::choice", options.axis, x.shape());
   return take(x, chosen(key, x.shape(along), shape, options), along);
 }

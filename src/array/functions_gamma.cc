@@ -1,5 +1,5 @@
-// Distributions drawn by rejection: gamma (Marsaglia and Tsang, 2000) and what follows from it, poisson (Knuth; Hoermann,
-// 1993), binomial (geometric waiting times; Hoermann's BTRS). Rounds and keys are those of JAX.
+// Distributions drawn by rejection: gamma (Marsaglia and Tsang, 2000) and what follows from it, poisson (Knuth;
+// Hoermann, 1993), binomial (geometric waiting times; Hoermann's BTRS). Rounds and keys are those of JAX.
 #include <cmath>
 #include <numbers>
 
@@ -50,16 +50,16 @@ Array accepted_cubes(const Array& keys, const Array& d, const Array& c) {
     const Array &x = s[1], &v = s[2], &u = s[3];  // x is squared
     return (u >= 1 - 0.0331 * (x * x)) & (log(u) >= x * 0.5 + d * (1 - v + log(v)));
   };
-  return detail::bounded_while(
-      kRounds, refused,
-      [&](const Arrays& s) {
-        const Array open = refused(s), next = split_each(s[0], 3);
-        const Arrays candidate = positive_candidates(key_of_each(next, 1), c);
-        const Array &x = candidate[1], &v = candidate[2];
-        return Arrays{where(expand_dims(open, 1), key_of_each(next, 0), s[0]), where(open, x * x, s[1]),
-                      where(open, v * v * v, s[2]), where(open, uniform_of_each(key_of_each(next, 2), c.dtype()), s[3])};
-      },
-      {keys, zeros_like(c), ones_like(c), full_like(c, 2)})[2];
+  return detail::bounded_while(kRounds, refused,
+                               [&](const Arrays& s) {
+                                 const Array open = refused(s), next = split_each(s[0], 3);
+                                 const Arrays candidate = positive_candidates(key_of_each(next, 1), c);
+                                 const Array &x = candidate[1], &v = candidate[2];
+                                 return Arrays{where(expand_dims(open, 1), key_of_each(next, 0), s[0]),
+                                               where(open, x * x, s[1]), where(open, v * v * v, s[2]),
+                                               where(open, uniform_of_each(key_of_each(next, 2), c.dtype()), s[3])};
+                               },
+                               {keys, zeros_like(c), ones_like(c), full_like(c, 2)})[2];
 }
 
 Array parameter_of(const char* what, const Array& x, const Shape& shape, DType dtype) {
@@ -118,7 +118,8 @@ Array poisson_by_rejection(const Array& key, const Array& lam) {
         const Array k = floor((2 * a / from_edge + b) * u + lam + 0.43);
         const Array left = log(v * inverse_alpha / (a / (from_edge * from_edge) + b));
         const Array right = -lam + k * log(lam) - log_gamma_of(maximum(k, 0) + 1);
-        const Array surely = (from_edge >= 0.07) & (v <= v_r), never = (k < 0) | ((from_edge < 0.013) & (v > from_edge));
+        const Array surely = (from_edge >= 0.07) & (v <= v_r),
+                    never = (k < 0) | ((from_edge < 0.013) & (v > from_edge));
         const Array accepted = surely | (~never & (left <= right));
         return Arrays{where(accepted, k, s[0]), s[1] | accepted, rest};
       },
@@ -128,14 +129,14 @@ Array poisson_by_rejection(const Array& key, const Array& lam) {
 Array binomial_by_waiting(const Array& key, const Array& n, const Array& p) {
   const Array scale = log1p(-p);
   const auto running = [&](const Arrays& s) { return s[1] <= n; };
-  const Arrays end = detail::bounded_while(
-      128, running,
-      [&](const Arrays& s) {
-        const auto [own, rest] = split<2>(s[2]);
-        const Array wait = ceil(log(uniform(own, p.shape(), 0, 1, p.dtype())) / scale);
-        return Arrays{where(running(s), s[0] + 1, s[0]), s[1] + wait, rest};
-      },
-      {zeros_like(p), zeros_like(p), key});
+  const Arrays end = detail::bounded_while(128, running,
+                                           [&](const Arrays& s) {
+                                             const auto [own, rest] = split<2>(s[2]);
+                                             const Array wait =
+                                                 ceil(log(uniform(own, p.shape(), 0, 1, p.dtype())) / scale);
+                                             return Arrays{where(running(s), s[0] + 1, s[0]), s[1] + wait, rest};
+                                           },
+                                           {zeros_like(p), zeros_like(p), key});
   return end[0] - 1;
 }
 
@@ -158,11 +159,11 @@ Array binomial_by_rejection(const Array& key, const Array& n, const Array& p) {
       kRounds, [](const Arrays& s) { return ~s[1]; },
       [&](const Arrays& s) {
         const auto [rest, key_u, key_v] = split<3>(s[2]);
-        const Array u = uniform(key_u, p.shape(), 0, 1, p.dtype()) - 0.5, v = uniform(key_v, p.shape(), 0, 1, p.dtype());
+        const Array u = uniform(key_u, p.shape(), 0, 1, p.dtype()) - 0.5,
+                    v = uniform(key_v, p.shape(), 0, 1, p.dtype());
         const Array us = 0.5 - abs(u), k = floor((2 * a / us + b) * u + c);
         const Array left = log(v * alpha / (a / (us * us) + b));
-        const Array right = (m + 0.5) * log((m + 1) / (r * (n - m + 1))) +
-                            (n + 1) * log((n - m + 1) / (n - k + 1)) +
+        const Array right = (m + 0.5) * log((m + 1) / (r * (n - m + 1))) + (n + 1) * log((n - m + 1) / (n - k + 1)) +
                             (k + 0.5) * log(r * (n - k + 1) / (k + 1)) + stirling_rest(m) + stirling_rest(n - m) -
                             stirling_rest(k) - stirling_rest(n - k);
         const Array accepted = ((us >= 0.07) & (v <= v_r)) | (~((k < 0) | (k > n)) & (left <= right));
@@ -188,8 +189,7 @@ Array beta(const Array& key, const Array& a, const Array& b, const Shape& shape,
 }
 
 Array dirichlet(const Array& key, const Array& alpha, const Shape& shape, DType dtype) {
-  if (alpha.rank() < 1)
-    throw_error("random::dirichlet: alpha is {}; pass [..., k]", to_string(alpha.type()));
+  if (alpha.rank() < 1) throw_error("random::dirichlet: alpha is {}; pass [..., k]", to_string(alpha.type()));
   Shape points = shape.empty() ? Shape(alpha.shape().begin(), alpha.shape().end() - 1) : shape;
   points.push_back(alpha.shape(-1));
   return softmax(loggamma(key, alpha, points, dtype), -1);
@@ -255,7 +255,8 @@ Array multinomial(const Array& key, const Array& n, const Array& p, DType dtype)
   const DType wide = detail::floating_of(p.dtype());
   const Array chances = moveaxis(astype(p, wide), -1, 0), left = cumsum(chances, 0, true);
   const Array ratios = clip(chances / where(left == 0, 1, left), 0, 1);
-  const Shape batch(p.shape().begin(), p.shape().end() - 1);
+  const Shape shapes[] = {n.shape(), Shape(p.shape().begin(), p.shape().end() - 1)};
+  const Shape batch = detail::broadcast_shape("random::multinomial", shapes);
   const auto draw = [&](const Array& remaining, const std::pair<Array, Array>& x) {
     const Array drawn = binomial(x.second, remaining, x.first, batch, wide);
     return std::pair{remaining - drawn, drawn};

@@ -23,9 +23,7 @@ Array row_numbers(int64_t rows) { return expand_dims(arange(rows), 1); }
 Array column_numbers(int64_t columns) { return expand_dims(arange(columns), 0); }
 
 // Which elements of a matrix lie on the k-th diagonal.
-Array on_diagonal(int64_t rows, int64_t columns, int64_t k) {
-  return column_numbers(columns) - row_numbers(rows) == k;
-}
+Array on_diagonal(int64_t rows, int64_t columns, int64_t k) { return column_numbers(columns) - row_numbers(rows) == k; }
 
 void check_count(const char* what, int64_t n) {
   if (n < 0) throw_error("{}: {} elements requested; the number must not be negative", what, n);
@@ -51,7 +49,8 @@ Array diagonal(const Array& x, int64_t offset, int64_t axis1, int64_t axis2) {
   const int64_t first = axis_of("diagonal", axis1, x.shape()), second = axis_of("diagonal", axis2, x.shape());
   if (first == second) throw_error("diagonal: axis {} is given twice; give two different axes", first);
   const int64_t rows = x.shape(first), columns = x.shape(second);
-  const int64_t n = std::max<int64_t>(0, std::min(rows + std::min<int64_t>(offset, 0), columns - std::max<int64_t>(offset, 0)));
+  const int64_t n =
+      std::max<int64_t>(0, std::min(rows + std::min<int64_t>(offset, 0), columns - std::max<int64_t>(offset, 0)));
   const Array matrices = moveaxis(x, {first, second}, {-2, -1});
   Shape flat(matrices.shape().begin(), matrices.shape().end() - 2);
   flat.push_back(rows * columns);
@@ -69,8 +68,7 @@ Array trace(const Array& x, int64_t offset, int64_t axis1, int64_t axis2) {
 }
 
 Array fill_diagonal(const Array& x, const Array& value) {
-  if (x.rank() < 2)
-    throw_error("fill_diagonal: {} has fewer than two dimensions; pass a matrix", to_string(x.shape()));
+  if (x.rank() < 2) throw_error("fill_diagonal: {} has fewer than two dimensions; pass a matrix", to_string(x.shape()));
   const Array inside = on_diagonal(x.shape(-2), x.shape(-1), 0);
   const Array filling = astype(value, x.dtype());
   return where(inside, filling.rank() == 1 ? expand_dims(resize(filling, {x.shape(-2)}), 1) : filling, x);

@@ -153,7 +153,8 @@ Array nan_to_num(const Array& x, const NanToNumOptions& options) {
   const auto in_type = [&](const Array& value, double otherwise) {
     return value.defined() ? astype(value, x.dtype()) : astype(otherwise, x.dtype());
   };
-  const Array finite = where(isposinf(x), in_type(options.posinf, most), where(isneginf(x), in_type(options.neginf, -most), x));
+  const Array finite =
+      where(isposinf(x), in_type(options.posinf, most), where(isneginf(x), in_type(options.neginf, -most), x));
   return where(isnan(x), in_type(options.nan, 0), finite);
 }
 
@@ -213,8 +214,9 @@ Array piecewise(const Array& x, const std::vector<Array>& conditions,
                 const std::vector<std::function<Array(const Array&)>>& functions) {
   const size_t n = conditions.size();
   if (functions.size() != n && functions.size() != n + 1)
-    throw_error("piecewise: {} conditions and {} functions; pass one function for each condition, and one more for none",
-                n, functions.size());
+    throw_error(
+        "piecewise: {} conditions and {} functions; pass one function for each condition, and one more for none", n,
+        functions.size());
   Array out = functions.size() > n ? astype(functions[n](x), x.dtype()) : zeros_like(x);
   for (size_t i = 0; i < n; ++i) out = where(conditions[i], astype(functions[i](x), x.dtype()), out);
   return out;

@@ -68,8 +68,7 @@ Array reflected(const Array& x, int64_t axis, Ends ends, int64_t gap, bool odd) 
 // Between `outermost` and the edge, which is not included.
 Array ramp_to(const Array& edge, int64_t axis, double outermost, int64_t n, bool before) {
   std::vector<float> weight;
-  for (int64_t i = 0; i < n; ++i)
-    weight.push_back(static_cast<float>(before ? i : n - 1 - i) / static_cast<float>(n));
+  for (int64_t i = 0; i < n; ++i) weight.push_back(static_cast<float>(before ? i : n - 1 - i) / static_cast<float>(n));
   const Array wide = is_floating(edge.dtype()) ? edge : astype(edge, f32);
   return astype(outermost + along_axis(weight, wide, axis) * (wide - outermost), edge.dtype());
 }
@@ -117,7 +116,8 @@ Array padded_along(const Array& x, int64_t axis, Ends ends, std::string_view mod
     return at_places(x, axis, std::move(places));
   }
   if (mode == "wrap") return periodic(x, axis, ends, n, [](int64_t i) { return i; });
-  if (mode == "reflect" || mode == "symmetric") return reflected(x, axis, ends, mode == "symmetric" ? 1 : 0, options.odd);
+  if (mode == "reflect" || mode == "symmetric")
+    return reflected(x, axis, ends, mode == "symmetric" ? 1 : 0, options.odd);
   return with_ends(x, axis, [&](bool before) {
     if (mode == "linear_ramp")
       return ramp_to(piece_of(x, axis, before ? 0 : n - 1, before ? 1 : n), axis,
@@ -138,13 +138,15 @@ const T& for_dimension(const char* what, const std::vector<T>& pairs, size_t d, 
 
 }  // namespace
 
-Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, std::string_view mode,
+Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, PadMode given,
           const PadOptions& options) {
-  static constexpr std::string_view kModes[] = {"constant", "edge",      "empty",   "linear_ramp", "maximum", "mean",
-                                                "median",   "minimum",   "reflect", "symmetric",   "wrap"};
+  const std::string_view mode = given.name;
+  static constexpr std::string_view kModes[] = {"constant", "edge",    "empty",   "linear_ramp", "maximum", "mean",
+                                                "median",   "minimum", "reflect", "symmetric",   "wrap"};
   if (std::ranges::find(kModes, mode) == std::end(kModes))
     throw_error(
-        "pad: no mode is called \"{}\"; use constant, edge, empty, linear_ramp, maximum, mean, median, minimum, reflect, "
+        "pad: no mode is called \"{}\"; use constant, edge, empty, linear_ramp, maximum, mean, median, minimum, "
+        "reflect, "
         "symmetric or wrap",
         mode);
   if (options.stat_length < 0) throw_error("pad: the stat_length is {}; it must not be negative", options.stat_length);

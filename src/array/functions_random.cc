@@ -220,7 +220,9 @@ Array fold_in(const Array& key, const Array& data) {
 Array bits(const Array& key, const Shape& shape, DType dtype) {
   check_key("bits", key);
   if (dtype != u32 && dtype != u8) throw_error("random::bits: dtype {}; use u32 or u8", name(dtype));
-  return apply1("random::bits", {key}, [&](Builder&, const Values& v) { return convert(random_words(v[0], shape, integer_format(dtype)), dtype); });
+  return apply1("random::bits", {key}, [&](Builder&, const Values& v) {
+    return convert(random_words(v[0], shape, integer_format(dtype)), dtype);
+  });
 }
 
 Array uniform(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype) {

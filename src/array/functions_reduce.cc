@@ -87,11 +87,11 @@ Array extreme(const char* what, const Array& x, const Axes& axes, const ReduceOp
   if (options.where.defined() && !open)
     throw_error("{}: a mask of elements without an initial value; pass both, for example {{.where = m, .initial = 0}}",
                 what);
-  const Array y = reduce(what, selected(x, options.where, options.initial), axes, options.keepdims,
-                         [&](Value v, const Dims& over) {
-                           if (!open) check_not_empty(what, v, over);
-                           return v.dtype() == boolean ? of_bools(v, over) : of(v, over);
-                         });
+  const Array y =
+      reduce(what, selected(x, options.where, options.initial), axes, options.keepdims, [&](Value v, const Dims& over) {
+        if (!open) check_not_empty(what, v, over);
+        return v.dtype() == boolean ? of_bools(v, over) : of(v, over);
+      });
   return open ? astype(of_two(y, options.initial), y.dtype()) : y;
 }
 
@@ -228,8 +228,9 @@ Array cumprod(const Array& x, int64_t axis, bool reverse) { return cumulative("c
 Array cummax(const Array& x, int64_t axis, bool reverse) { return cumulative("cummax", x, axis, reverse, cummax); }
 Array cummin(const Array& x, int64_t axis, bool reverse) { return cumulative("cummin", x, axis, reverse, cummin); }
 Array cumlogsumexp(const Array& x, int64_t axis, bool reverse) {
-  return cumulative("cumlogsumexp", x, axis, reverse,
-                    [](Value v, int64_t along, bool back) { return cumlogsumexp(detail::to_floating(v), along, back); });
+  return cumulative("cumlogsumexp", x, axis, reverse, [](Value v, int64_t along, bool back) {
+    return cumlogsumexp(detail::to_floating(v), along, back);
+  });
 }
 Array cumsum(const Array& x) { return cumsum(ravel(x), 0); }
 Array cumprod(const Array& x) { return cumprod(ravel(x), 0); }

@@ -76,7 +76,8 @@ Array quantiles(const char* what, const Array& x, const Array& q, const Axes& ax
   if (q.rank() > 1) throw_error("{}: q is {}; it must be a scalar or a vector", what, to_string(q.type()));
   const Array numbers = floating_numbers(x), lines = lines_of(what, numbers, axes);
   const int64_t n = lines.shape(-1);
-  if (n == 0) throw_error("{}: {} has no elements along the axes; reduce over nonempty dimensions", what, to_string(x.shape()));
+  if (n == 0)
+    throw_error("{}: {} has no elements along the axes; reduce over nonempty dimensions", what, to_string(x.shape()));
   const Array sorted = sort(lines, -1);
   // How many elements of each line count, and the places among them, computed with the digits of f32 at least.
   const DType wide = numbers.dtype() == f64 ? f64 : f32;
@@ -94,7 +95,7 @@ Array quantiles(const char* what, const Array& x, const Array& q, const Axes& ax
 }
 
 // Where x is a number; undefined if all elements are.
-Array numbers_in(const Array& x) { return has_nan(x) ? !isnan(x) : Array(); }
+Array numbers_in(const Array& x) { return has_nan(x) ? ~isnan(x) : Array(); }
 
 Array and_mask(const Array& a, const Array& b) { return !a.defined() ? b : !b.defined() ? a : a & astype(b, boolean); }
 
@@ -125,7 +126,8 @@ Array nan_place(const Array& x, std::optional<int64_t> axis, ReduceOptions optio
 }
 
 Array row_of_variables(const Array& x, bool rowvar) {
-  if (x.rank() > 2) throw_error("cov: {} has more than two dimensions; pass a vector or a matrix", to_string(x.shape()));
+  if (x.rank() > 2)
+    throw_error("cov: {} has more than two dimensions; pass a vector or a matrix", to_string(x.shape()));
   const Array rows = atleast_2d(floating_numbers(x));
   return rowvar || x.rank() < 2 ? rows : transpose(rows);
 }
@@ -251,7 +253,8 @@ Array lexsort(const std::vector<Array>& keys, int64_t axis) {
   if (keys.empty()) throw_error("lexsort: no keys given; pass at least one");
   for (const Array& key : keys)
     if (key.shape() != keys[0].shape())
-      throw_error("lexsort: keys {} and {}; all must have one shape", to_string(keys[0].shape()), to_string(key.shape()));
+      throw_error("lexsort: keys {} and {}; all must have one shape", to_string(keys[0].shape()),
+                  to_string(key.shape()));
   // Stable sorts, from the least important key to the primary one.
   Array order = argsort(keys[0], axis);
   for (size_t i = 1; i < keys.size(); ++i)
@@ -267,8 +270,8 @@ Array argpartition(const Array& x, int64_t kth, int64_t axis) {
   const int64_t along = axis_of("argpartition", axis, x.shape()), n = x.shape(along);
   const int64_t k = kth < 0 ? kth + n : kth;
   if (k < 0 || k >= n)
-    throw_error("argpartition: position {} is out of range for dimension {} of {}; valid positions: {} to {}", kth, along,
-                to_string(x.shape()), -n, n - 1);
+    throw_error("argpartition: position {} is out of range for dimension {} of {}; valid positions: {} to {}", kth,
+                along, to_string(x.shape()), -n, n - 1);
   return argsort(x, along);
 }
 

@@ -43,7 +43,9 @@ int64_t dimension(const char* what, int64_t axis, const Shape& shape) {
 
 double fan_of(const VarianceScaling& options, const Shape& shape) {
   if (shape.size() < 2) static_cast<void>(fans(shape));  // throws
-  const auto extent = [&](int64_t axis) { return shape[static_cast<size_t>(dimension("variance_scaling", axis, shape))]; };
+  const auto extent = [&](int64_t axis) {
+    return shape[static_cast<size_t>(dimension("variance_scaling", axis, shape))];
+  };
   const int64_t in = extent(options.in_axis), out = extent(options.out_axis);
   const double positions = static_cast<double>(count(shape)) / std::max(1.0, static_cast<double>(in * out));
   const double fan_in = positions * static_cast<double>(in), fan_out = positions * static_cast<double>(out);

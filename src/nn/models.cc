@@ -106,8 +106,7 @@ Model find_model(std::string_view name, const ImageShape& shape, const ModelOpti
   if (name != "vit" && (options.layers != 0 || options.heads != 0 || options.width != 0))
     throw_error("find_model: {} has no layers, heads or width to choose; leave them 0", name);
   const int64_t pixels = shape.rows * shape.cols * shape.channels;
-  if (name == "mlp")
-    return mlp("mlp", {pixels, 256, 128, shape.classes}, relu, plain_he_normal, shape, dropout);
+  if (name == "mlp") return mlp("mlp", {pixels, 256, 128, shape.classes}, relu, plain_he_normal, shape, dropout);
   if (name == "mlp1024")
     return mlp("mlp1024", {pixels, 1024, 1024, shape.classes}, tanh, plain_glorot_normal, shape, dropout);
   if (name == "cnn") return cnn(shape, dropout);

@@ -64,8 +64,7 @@ Vit create_vit(const VitConfig& c, const Array& key) {
   const auto at_index = [&](int64_t index) { return random::fold_in(key, index); };
   const bool has_class_token = c.pool == VitConfig::Pool::class_token;
   Vit vit;
-  vit.patch_embedding = {plain_lecun_normal(at_index(0), {c.patch * c.patch * c.channels, c.width}),
-                         zeros({c.width})};
+  vit.patch_embedding = {plain_lecun_normal(at_index(0), {c.patch * c.patch * c.channels, c.width}), zeros({c.width})};
   if (has_class_token) vit.class_token = initializers::normal(at_index(1), {c.width}, kVitDeviation);
   vit.position_embedding =
       initializers::normal(at_index(2), {patch_count(c) + (has_class_token ? 1 : 0), c.width}, kVitDeviation);

@@ -86,7 +86,8 @@ Grads cumprod_vjp(const Vjp& v) {
   const bool backwards = v.attrs.get<bool>("reverse");
   const auto turned = [&](Value x) { return backwards ? reverse(x, {axis}) : x; };
   const Value x = turned(v.in[0]);
-  const Value first = eq(iota(x.builder(), {DType::i32, x.shape()}, axis), full(x.builder(), {DType::i32, x.shape()}, 0));
+  const Value first =
+      eq(iota(x.builder(), {DType::i32, x.shape()}, axis), full(x.builder(), {DType::i32, x.shape()}, 0));
   const Value before = select(first, ones_like(x), moved_along(turned(v.y()), axis, 1));
   return {turned(before * linear_recurrence(moved_along(x, axis, -1), turned(v.ct()), axis))};
 }

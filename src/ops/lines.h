@@ -1,5 +1,5 @@
-// Lines: an array as lines along one axis, for rows that process the axis in order. Pure functions; for_columns() runs on
-// the threads of a Pool.
+// Lines: an array as lines along one axis, for rows that process the axis in order. Pure functions; for_columns() runs
+// on the threads of a Pool.
 #pragma once
 
 #include <algorithm>

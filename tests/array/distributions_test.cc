@@ -73,9 +73,8 @@ TEST(Distributions, OfTransformedNormalNumbers) {
     const double r = 1 / std::sqrt(x);
     return normal_cdf(r * (x - 1)) + std::exp(2.0) * normal_cdf(-r * (x + 1));
   });
-  expect_distribution(random::truncated_normal(a_key(), array({-1.0f}), array({2.0f}), n), [](double x) {
-    return (normal_cdf(x) - normal_cdf(-1)) / (normal_cdf(2) - normal_cdf(-1));
-  });
+  expect_distribution(random::truncated_normal(a_key(), array({-1.0f}), array({2.0f}), n),
+                      [](double x) { return (normal_cdf(x) - normal_cdf(-1)) / (normal_cdf(2) - normal_cdf(-1)); });
 }
 
 // Values of JAX for elementwise functions of the uniform numbers that random.json checks.
@@ -92,8 +91,7 @@ TEST(Distributions, FollowJaxElementByElement) {
 TEST(Gamma, HasItsDistribution) {
   const Shape n{kDraws};
   expect_distribution(random::gamma(a_key(), 1.0f, n), [](double x) { return -std::expm1(-x); });
-  expect_distribution(random::gamma(a_key(), 3.0f, n),
-                      [](double x) { return 1 - std::exp(-x) * (1 + x + x * x / 2); });
+  expect_distribution(random::gamma(a_key(), 3.0f, n), [](double x) { return 1 - std::exp(-x) * (1 + x + x * x / 2); });
   expect_distribution(random::gamma(a_key(), 0.5f, n), [](double x) { return std::erf(std::sqrt(x)); });
   expect_distribution(exp(random::loggamma(a_key(), 0.5f, n)), [](double x) { return std::erf(std::sqrt(x)); });
   const Array tiny = random::loggamma(a_key(), 1e-4f, {100});

@@ -49,10 +49,12 @@ TEST(Inserting, PutsValuesBeforePositions) {
   EXPECT_TEXT(insert(grid(), 1, array({7, 8}), 1), "i32[2,4] [[0, 7, 1, 2], [3, 8, 4, 5]]");
   EXPECT_TEXT(insert(grid(), 2, 9), "i32[3,3] [[0, 1, 2], [3, 4, 5], [9, 9, 9]]");
   EXPECT_TEXT(insert(arange(4), {3, 1}, array({8, 9})), "i32[6] [0, 9, 1, 2, 8, 3]");
-  EXPECT_THROWS(insert(arange(3), 4, 9), Error, "insert: index 4 is out of range for dimension 0 of [3]; valid indices: -3 to 3");
+  EXPECT_THROWS(insert(arange(3), 4, 9), Error,
+                "insert: index 4 is out of range for dimension 0 of [3]; valid indices: -3 to 3");
   EXPECT_TEXT(delete_(arange(4), 1), "i32[3] [0, 2, 3]");
   EXPECT_TEXT(delete_(grid(), {0, -1}, 1), "i32[2,1] [[1], [4]]");
-  EXPECT_THROWS(delete_(arange(3), 3), Error, "delete_: index 3 is out of range for dimension 0 of [3]; valid indices: -3 to 2");
+  EXPECT_THROWS(delete_(arange(3), 3), Error,
+                "delete_: index 3 is out of range for dimension 0 of [3]; valid indices: -3 to 2");
 }
 
 TEST(Splitting, MayBeUneven) {
@@ -69,7 +71,7 @@ TEST(Splitting, MayBeUneven) {
 }
 
 TEST(Repeating, TakesCounts) {
-  EXPECT_TEXT(repeat(grid(), 2), "i32[12] [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]");
+  EXPECT_ELEMENTS(repeat(grid(), 2), {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5}, 0);
   EXPECT_TEXT(repeat(grid(), std::vector<int64_t>{2, 0, 1}, 1), "i32[2,3] [[0, 0, 2], [3, 3, 5]]");
   const Array x = array({10, 20, 30}), counts = array({1, 0, 3});
   EXPECT_TEXT(repeat(x, counts, 0, 4), "i32[4] [10, 30, 30, 30]");
@@ -93,23 +95,25 @@ TEST(Turning, FollowsNumpy) {
 TEST(Padding, HasEveryMode) {
   const Array x = arange(4) + 1;
   const auto padded = [&](const char* mode, const PadOptions& options = {}) { return pad(x, {{2, 3}}, mode, options); };
-  EXPECT_TEXT(padded("edge"), "i32[9] [1, 1, 1, 2, 3, 4, 4, 4, 4]");
-  EXPECT_TEXT(padded("reflect"), "i32[9] [3, 2, 1, 2, 3, 4, 3, 2, 1]");
-  EXPECT_TEXT(padded("symmetric"), "i32[9] [2, 1, 1, 2, 3, 4, 4, 3, 2]");
-  EXPECT_TEXT(padded("reflect", {.odd = true}), "i32[9] [-1, 0, 1, 2, 3, 4, 5, 6, 7]");
-  EXPECT_TEXT(padded("symmetric", {.odd = true}), "i32[9] [0, 1, 1, 2, 3, 4, 4, 5, 6]");
-  EXPECT_TEXT(padded("wrap"), "i32[9] [3, 4, 1, 2, 3, 4, 1, 2, 3]");
-  EXPECT_TEXT(padded("maximum"), "i32[9] [4, 4, 1, 2, 3, 4, 4, 4, 4]");
-  EXPECT_TEXT(padded("minimum", {.stat_length = 2}), "i32[9] [1, 1, 1, 2, 3, 4, 3, 3, 3]");
-  EXPECT_TEXT(padded("mean"), "i32[9] [2, 2, 1, 2, 3, 4, 2, 2, 2]");
+  EXPECT_ELEMENTS(padded("edge"), {1, 1, 1, 2, 3, 4, 4, 4, 4}, 0);
+  EXPECT_ELEMENTS(padded("reflect"), {3, 2, 1, 2, 3, 4, 3, 2, 1}, 0);
+  EXPECT_ELEMENTS(padded("symmetric"), {2, 1, 1, 2, 3, 4, 4, 3, 2}, 0);
+  EXPECT_ELEMENTS(padded("reflect", {.odd = true}), {-1, 0, 1, 2, 3, 4, 5, 6, 7}, 0);
+  EXPECT_ELEMENTS(padded("symmetric", {.odd = true}), {0, 1, 1, 2, 3, 4, 4, 5, 6}, 0);
+  EXPECT_ELEMENTS(padded("wrap"), {3, 4, 1, 2, 3, 4, 1, 2, 3}, 0);
+  EXPECT_ELEMENTS(padded("maximum"), {4, 4, 1, 2, 3, 4, 4, 4, 4}, 0);
+  EXPECT_ELEMENTS(padded("minimum", {.stat_length = 2}), {1, 1, 1, 2, 3, 4, 3, 3, 3}, 0);
+  EXPECT_ELEMENTS(padded("mean"), {2, 2, 1, 2, 3, 4, 2, 2, 2}, 0);
   EXPECT_TEXT(pad(astype(x, f32), {{1, 0}}, "median"), "f32[5] [2.5, 1, 2, 3, 4]");
-  EXPECT_TEXT(padded("constant", {.constant_values = {{7, 8}}}), "i32[9] [7, 7, 1, 2, 3, 4, 8, 8, 8]");
-  EXPECT_ELEMENTS(pad(array({2.0f, 6.0f}), {{2, 2}}, "linear_ramp", {.end_values = {{0, 10}}}), {0, 1, 2, 6, 8, 10}, 1e-6);
-  EXPECT_TEXT(padded("empty"), "i32[9] [0, 0, 1, 2, 3, 4, 0, 0, 0]");
+  EXPECT_ELEMENTS(padded("constant", {.constant_values = {{7, 8}}}), {7, 7, 1, 2, 3, 4, 8, 8, 8}, 0);
+  EXPECT_ELEMENTS(pad(array({2.0f, 6.0f}), {{2, 2}}, "linear_ramp", {.end_values = {{0, 10}}}), {0, 1, 2, 6, 8, 10},
+                  1e-6);
+  EXPECT_ELEMENTS(padded("empty"), {0, 0, 1, 2, 3, 4, 0, 0, 0}, 0);
   EXPECT_TEXT(pad(array({5}), {{2, 2}}, "reflect"), "i32[5] [5, 5, 5, 5, 5]");
-  EXPECT_TEXT(pad(array({1, 2}), {{4, 4}}, "reflect"), "i32[10] [1, 2, 1, 2, 1, 2, 1, 2, 1, 2]");
+  EXPECT_ELEMENTS(pad(array({1, 2}), {{4, 4}}, "reflect"), {1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, 0);
   EXPECT_TEXT(pad(array({{1, 2}}), {{0, 1}, {1, 0}}, "edge"), "i32[2,3] [[1, 1, 2], [1, 1, 2]]");
   EXPECT_ELEMENTS(grad([](const Array& v) { return sum(pad(v, {{2, 1}}, "edge")); })(array({1.0f, 2.0f})), {3, 2}, 0);
+  EXPECT_TEXT(pad(x, {{1, 0}}, 0), "i32[5] [0, 1, 2, 3, 4]");
   EXPECT_THROWS(padded("mirror"), Error, "pad: no mode is called \"mirror\"; use constant, edge");
   EXPECT_THROWS(pad(x, {{-1, 0}}, "edge"), Error, "pad: widths -1 and 0 of dimension 0; they must not be negative");
   EXPECT_THROWS(pad(zeros({0}), {{1, 0}}, "wrap"), Error, "pad: dimension 0 of [0] is empty");

@@ -92,7 +92,8 @@ TEST(Promotion, ArraysPromoteToTheWiderType) {
     for (DType b : types) {
       const DType common = promote(a, b);
       SCOPED_TRACE(testing::Message() << name(a) << " and " << name(b));
-      EXPECT_EQ((ones({2}, a) + ones({2}, b)).dtype(), common == boolean ? i32 : common);
+      EXPECT_EQ((ones({2}, a) + ones({2}, b)).dtype(), common);
+      EXPECT_EQ((ones({2}, a) - ones({2}, b)).dtype(), common == boolean ? i32 : common);
       EXPECT_EQ(maximum(ones({2}, a), ones({2}, b)).dtype(), common);
       EXPECT_EQ((ones({2}, a) / ones({2}, b)).dtype(), is_floating(common) ? common : f32);
     }

@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-constexpr float kNumericInf = std::numeric_limits<float>::infinity(), kNumericNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNumericInf = std::numeric_limits<float>::infinity(),
+                kNumericNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(Rounding, GoesInEveryDirection) {
   const Array x = array({-1.5f, -0.5f, 0.5f, 1.5f, 2.5f});
@@ -147,7 +148,8 @@ TEST(NanToNum, ReplacesWhatIsNotFinite) {
 }
 
 TEST(Isclose, HasRelativeAndAbsoluteTolerance) {
-  const Array a = array({1.0f, 1.0f, kNumericInf, kNumericInf, kNumericNan, 0.0f}), b = array({1.000001f, 1.1f, kNumericInf, -kNumericInf, kNumericNan, 1e-9f});
+  const Array a = array({1.0f, 1.0f, kNumericInf, kNumericInf, kNumericNan, 0.0f}),
+              b = array({1.000001f, 1.1f, kNumericInf, -kNumericInf, kNumericNan, 1e-9f});
   EXPECT_TEXT(isclose(a, b), "bool[6] [true, false, true, false, false, true]");
   EXPECT_TEXT(isclose(a, b, {.rtol = 0.2, .equal_nan = true}), "bool[6] [true, true, true, false, true, true]");
   EXPECT_TEXT(allclose(array({1, 2}), array({1, 2})), "bool[] true");
@@ -165,8 +167,9 @@ TEST(Select, TakesTheFirstTrueCondition) {
   EXPECT_TEXT(select_n(array({0, 2, 1}), {array({1, 2, 3}), array({4, 5, 6}), array({7, 8, 9})}), "i32[3] [1, 8, 6]");
   EXPECT_TEXT(select_n(array({5, -1, 1}), {array({1, 2, 3}), array({4, 5, 6})}), "i32[3] [4, 2, 6]");
   const auto f = [](const Array& v) {
-    return piecewise(v, {v < 0, v > 1}, {[](const Array& u) { return -u; }, [](const Array& u) { return u * u; },
-                                         [](const Array& u) { return u; }});
+    return piecewise(
+        v, {v<0, v> 1},
+        {[](const Array& u) { return -u; }, [](const Array& u) { return u * u; }, [](const Array& u) { return u; }});
   };
   const Array y = array({-2.0f, 0.5f, 3.0f});
   EXPECT_TEXT(f(y), "f32[3] [2, 0.5, 9]");

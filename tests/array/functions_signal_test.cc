@@ -54,8 +54,10 @@ TEST(Differences, OfNeighbours) {
   const Array places = array({0.0f, 1.0f, 3.0f, 4.0f});
   EXPECT_ELEMENTS(gradient(places * places, 0, places), {1, 2, 6, 7}, 1e-5);
   EXPECT_EQ(gradient(zeros({3, 4})).size(), 2u);
+  EXPECT_ELEMENTS(gradient(x, 2.0f)[0], {1.5, 2, 3, 3.5}, 1e-6);
   EXPECT_TEXT(gradient(array({1.0f, 3.0f}), 0), "f32[2] [2, 2]");
-  EXPECT_THROWS(gradient(array({1.0f}), 0), Error, "gradient: dimension 0 of [1] has 1 elements; at least 2 are needed");
+  EXPECT_THROWS(gradient(array({1.0f}), 0), Error,
+                "gradient: dimension 0 of [1] has 1 elements; at least 2 are needed");
 }
 
 TEST(Trapezoid, IntegratesLinesExactly) {

@@ -15,9 +15,12 @@
 namespace lockstep {
 namespace {
 
-constexpr float kStatisticsNan = std::numeric_limits<float>::quiet_NaN(), kStatisticsInf = std::numeric_limits<float>::infinity();
+constexpr float kStatisticsNan = std::numeric_limits<float>::quiet_NaN(),
+                kStatisticsInf = std::numeric_limits<float>::infinity();
 
-Array with_nan() { return array({{1.0f, kStatisticsNan, 3.0f}, {kStatisticsNan, kStatisticsNan, kStatisticsNan}, {4.0f, 5.0f, 6.0f}}); }
+Array with_nan() {
+  return array({{1.0f, kStatisticsNan, 3.0f}, {kStatisticsNan, kStatisticsNan, kStatisticsNan}, {4.0f, 5.0f, 6.0f}});
+}
 Array table() { return array({{3.0f, 1.0f, 2.0f, 10.0f}, {8.0f, 6.0f, 4.0f, 2.0f}}); }
 
 TEST(Quantile, HasSixMethods) {
@@ -99,7 +102,9 @@ TEST(Logsumexp, TakesFactors) {
   EXPECT_ELEMENTS(logsumexp(x, {.where = array({true, false, false})}), {1000}, 1e-3);
   EXPECT_ELEMENTS(logsumexp(array({kStatisticsInf, 0.0f}), {.b = array({0.0f, 1.0f})}), {0}, 1e-6);
   EXPECT_EQ(logsumexp(x, {.where = array({false, false, false})}).item<float>(), -kStatisticsInf);
-  EXPECT_ELEMENTS(grad([&](const Array& v) { return logsumexp(v, {.b = array({1.0f, 3.0f})}); })(zeros({2})),
+  EXPECT_ELEMENTS(grad([&](const Array& v) {
+                    return logsumexp(v, {.b = array({1.0f, 3.0f})});
+                  })(zeros({2})),
                   {0.25, 0.75}, 1e-6);
 }
 

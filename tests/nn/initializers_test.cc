@@ -55,11 +55,13 @@ TEST(VarianceScaling, HasThreeDistributions) {
   };
   EXPECT_EQ(scaled(2, FanMode::in, Distribution::normal),
             (random::normal(key, {20, 30}) * static_cast<float>(std::sqrt(2.0 / 20))).to_vector<float>());
-  EXPECT_EQ(scaled(3, FanMode::out, Distribution::truncated_normal),
-            (random::truncated_normal(key, -2, 2, {20, 30}) * (std::sqrt(0.1) / .87962566103423978)).to_vector<float>());
+  EXPECT_EQ(
+      scaled(3, FanMode::out, Distribution::truncated_normal),
+      (random::truncated_normal(key, -2, 2, {20, 30}) * (std::sqrt(0.1) / .87962566103423978)).to_vector<float>());
   EXPECT_EQ(scaled(1, FanMode::average, Distribution::uniform),
             (random::uniform(key, {20, 30}, -1, 1) * std::sqrt(3.0 / 25)).to_vector<float>());
-  EXPECT_EQ(scaled(2, FanMode::in, Distribution::truncated_normal), initializers::he_normal(key, {20, 30}).to_vector<float>());
+  EXPECT_EQ(scaled(2, FanMode::in, Distribution::truncated_normal),
+            initializers::he_normal(key, {20, 30}).to_vector<float>());
   EXPECT_ERROR(initializers::variance_scaling(key, {2, 3}, {.in_axis = 2}),
                "initializers::variance_scaling: axis 2 is out of range for [2, 3]; valid axes: -2 to 1");
 }
@@ -74,7 +76,8 @@ TEST(Orthogonal, WeightsHaveOrthonormalColumns) {
   const Array middle = at(at(filters, 1), 1);
   EXPECT_ELEMENTS(matmul(middle, transpose(middle)), eye(4).to_vector<double>(), 1e-5);
   EXPECT_NEAR(sum(filters * filters).item<float>(), 4, 1e-4);
-  EXPECT_ERROR(initializers::delta_orthogonal(random::key(2), {3, 3, 5, 4}), "initializers::delta_orthogonal: [3, 3, 5, 4]");
+  EXPECT_ERROR(initializers::delta_orthogonal(random::key(2), {3, 3, 5, 4}),
+               "initializers::delta_orthogonal: [3, 3, 5, 4]");
 }
 
 TEST(Initializers, LowPrecisionIsRoundedF32) {
@@ -92,7 +95,8 @@ TEST(Initializers, NormalHasTheGivenStandardDeviation) {
 }
 
 TEST(Initializers, UniformAndTruncatedNormal) {
-  const Array u = initializers::uniform(random::key(1), {1000}, 0.5), t = initializers::truncated_normal(random::key(1), {1000}, 0.1);
+  const Array u = initializers::uniform(random::key(1), {1000}, 0.5),
+              t = initializers::truncated_normal(random::key(1), {1000}, 0.1);
   EXPECT_GE(min(u).item<float>(), 0);
   EXPECT_LT(max(u).item<float>(), 0.5f);
   EXPECT_LE(max(abs(t)).item<float>(), 0.2f);

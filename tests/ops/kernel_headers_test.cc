@@ -53,6 +53,8 @@ struct Lines {
   static constexpr uint64_t kN = 5000, kInner = 3, kLines = 6, kKept = 10;
   static constexpr uint32_t kThreads = 256, kStretch = 2048, kStretches = 3, kPadded = 2048, kTogether = 1, kTiles = 3;
   static constexpr bool kReverse = false, kDescending = true;
+  static Sum none() { return 0; }
+  static Sum both(Sum a, Sum b) { return a + b; }
 };
 )";
   static const std::string attention = R"(

@@ -348,7 +348,9 @@ TEST(Reduce, ErrorsNameTheFactAndTheRemedy) {
       {[&] { reduce_sum(flags, {0}); }, "reduce_sum: bool[2] has no arithmetic; cast it to i32 first"},
       {[&] { cumsum(flags, 0); }, "cumsum: bool[2] has no arithmetic; cast it to i32 first"},
       {[&] { cumprod(flags, 1); }, "cumprod: axis 1 is out of range for [2]; valid axes: 0 to 0"},
-      {[&] { cumlogsumexp(iota(b, {i32, {3}}, 0), 0); },
+      {[&] {
+         cumlogsumexp(iota(b, {i32, {3}}, 0), 0);
+       },
        "cumlogsumexp: i32[3] is not floating; cast it to f32 first"},
       {[&] { argmax(none, 0); }, "argmax: axis 0 of [0, 3] is empty; it must have at least one element"},
       {[&] { argmin(x, -1); }, "argmin: axis -1 is out of range for [2, 3]; valid axes: 0 to 1"},

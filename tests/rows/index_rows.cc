@@ -133,7 +133,8 @@ std::vector<size_t> sorted_order(const std::vector<Real>& key, bool descending) 
   std::vector<size_t> order(key.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (std::isnan(key[a]) || std::isnan(key[b])) return std::isnan(key[descending ? a : b]) && !std::isnan(key[descending ? b : a]);
+    if (std::isnan(key[a]) || std::isnan(key[b]))
+      return std::isnan(key[descending ? a : b]) && !std::isnan(key[descending ? b : a]);
     return descending ? key[a] > key[b] : key[a] < key[b];
   });
   return order;

@@ -382,8 +382,9 @@ Array by_shard_map(const Assigned& a, const detail::Arrays& args) {
 
 TEST(ShardMapOfRows, EqualsUnsharded) {
   int runs = 0;
-  for (const Op* op : {&add_op, &tanh_op, &broadcast_op, &reshape_op, &slice_op, &reduce_sum_op, &reduce_max_op,
-                       &reduce_and_op, &cumsum_op, &cummax_op, &gather_op, &einsum_op, &conv2d_op, &conv2d_filter_grad_op}) {
+  for (const Op* op :
+       {&add_op, &tanh_op, &broadcast_op, &reshape_op, &slice_op, &reduce_sum_op, &reduce_max_op, &reduce_and_op,
+        &cumsum_op, &cummax_op, &gather_op, &einsum_op, &conv2d_op, &conv2d_filter_grad_op}) {
     for (const Sample& sample : row_of(*op).samples) {
       if (!is_small(sample)) continue;
       SCOPED_TRACE(sample.text(*op));

@@ -1,7 +1,7 @@
 // Cumulative results on the GPU: sums, products, extremes, log(sum(exp)). If there are many adjacent lines, a thread
-// processes each. Otherwise a thread block processes a range of a line; the results of the preceding ranges are computed
-// first. The order of the combinations depends only on the shape. As on the CPU, floats are combined in double and
-// integers wrap.
+// processes each. Otherwise a thread block processes a range of a line; the results of the preceding ranges are
+// computed first. The order of the combinations depends only on the shape. As on the CPU, floats are combined in double
+// and integers wrap.
 #include <algorithm>
 
 #include "lane/cuda/code.h"
@@ -47,9 +47,11 @@ Combination combination(CumulativeKind kind, DType dtype) {
     case CumulativeKind::prod:
       return {"a * b", "1"};
     case CumulativeKind::max:
-      return {"a > b || a != a ? a : b", floating ? kMinusInfinity : is_signed(dtype) ? "int64_t(uint64_t(1) << 63)" : "0"};
+      return {"a > b || a != a ? a : b", floating           ? kMinusInfinity
+                                         : is_signed(dtype) ? "int64_t(uint64_t(1) << 63)"
+                                                            : "0"};
     case CumulativeKind::min:
-      return {"a < b || a != a ? a : b", floating            ? kInfinity
+      return {"a < b || a != a ? a : b", floating           ? kInfinity
                                          : is_signed(dtype) ? "int64_t(~uint64_t(0) >> 1)"
                                                             : "~uint64_t(0)"};
     case CumulativeKind::logsumexp:
@@ -87,11 +89,11 @@ using Sum = Lines::Sum;
 extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{ Scan<Lines>::{call}; }}
 )",
       fmt::arg("name", kernel_name("cumulative")), fmt::arg("memory", memory_type(dtype)),
-      fmt::arg("number", register_name(dtype)), fmt::arg("sum", combined_type(kind, dtype)),
-      fmt::arg("n", l.n), fmt::arg("inner", l.inner), fmt::arg("lines", l.lines), fmt::arg("threads", kScanThreads),
+      fmt::arg("number", register_name(dtype)), fmt::arg("sum", combined_type(kind, dtype)), fmt::arg("n", l.n),
+      fmt::arg("inner", l.inner), fmt::arg("lines", l.lines), fmt::arg("threads", kScanThreads),
       fmt::arg("stretch", kScanStretch), fmt::arg("stretches", l.stretches()),
-      fmt::arg("reverse", spec.attrs.get<bool>("reverse")), fmt::arg("none", combine.none), fmt::arg("both", combine.both),
-      fmt::arg("parameters", parameters), fmt::arg("call", call));
+      fmt::arg("reverse", spec.attrs.get<bool>("reverse")), fmt::arg("none", combine.none),
+      fmt::arg("both", combine.both), fmt::arg("parameters", parameters), fmt::arg("call", call));
 }
 
 }  // namespace
@@ -99,7 +101,8 @@ extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{ 
 std::vector<std::string> cumulative_texts(CumulativeKind kind, const KernelSpec& spec) {
   const ScanLines l(spec);
   if (l.walked) return {scan_text(l, kind, spec, "const T* in, T* out", "lines(in, out)")};
-  std::vector<std::string> out = {scan_text(l, kind, spec, "const T* in, const Sum* sums, T* out", "ranges(in, sums, out)")};
+  std::vector<std::string> out = {
+      scan_text(l, kind, spec, "const T* in, const Sum* sums, T* out", "ranges(in, sums, out)")};
   if (l.stretches() > 1) {
     out.push_back(scan_text(l, kind, spec, "const T* in, Sum* sums", "range_sums(in, sums)"));
     out.push_back(scan_text(l, kind, spec, "Sum* sums", "sums_before(sums)"));

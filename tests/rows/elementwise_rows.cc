@@ -374,7 +374,7 @@ void add_special_functions(std::vector<Row>& out) {
   const auto add_two = [&](const Op& op, Binary f, Domain a, Domain b) {
     Row row{&op, binary(f), {}, false};
     for (DType t : kFloats) row.samples.push_back({{{{t, {2, 3}}, a, false}, {{t, {2, 3}}, b}}, {}});
-    for (const Shape& s : {Shape{}, Shape{0, 3}, Shape{3, 700}})
+    for (const Shape& s : {Shape{}, Shape{0, 3}, Shape{12, 4}, Shape{3, 700}})
       row.samples.push_back({{{{f32, s}, a, false}, {{f32, s}, b}}, {}});
     out.push_back(std::move(row));
   };

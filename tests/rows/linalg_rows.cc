@@ -264,6 +264,7 @@ void add_triangular_solve(std::vector<Row>& out) {
   };
   for (int bits = 0; bits < 16; ++bits) add(bits % 3 == 0 ? f64 : f32, {}, 3, 2, bits);
   add(f32, {2, 3}, 4, 1, 3);
+  add(f32, {12, 4}, 2, 12, 3);
   add(f64, {2}, 1, 4, 6);
   add(f32, {}, 3, 0, 3);
   add(f32, {2, 0}, 3, 2, 1);
@@ -275,8 +276,9 @@ void add_triangular_solve(std::vector<Row>& out) {
 }  // namespace
 
 void add_linalg_rows(std::vector<Row>& out) {
-  const std::vector<Type> square = {{f32, {4, 4}},       {f64, {3, 3}}, {f32, {2, 3, 3}},    {f64, {1, 1}},
-                                    {f32, {2, 0, 3, 3}}, {f32, {0, 0}}, {f64, {2, 2, 2, 2}}, {f32, {17, 17}}};
+  const std::vector<Type> square = {{f32, {4, 4}}, {f64, {3, 3}},       {f32, {2, 3, 3}},
+                                    {f64, {1, 1}}, {f32, {2, 0, 3, 3}}, {f32, {12, 4, 2, 2}},
+                                    {f32, {0, 0}}, {f64, {2, 2, 2, 2}}, {f32, {17, 17}}};
   std::vector<Type> all = square;
   for (const Type& type : {Type{f32, {4, 3}}, Type{f64, {3, 4}}, Type{f32, {2, 5, 2}}, Type{f64, {2, 2, 5}},
                            Type{f32, {3, 1}}, Type{f64, {1, 3}}})

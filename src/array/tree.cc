@@ -25,7 +25,7 @@ std::string TreeStructure::text_of_real(double value) { return fmt::format("{}",
 
 std::string TreeStructure::to_string() const {
   std::string out;
-  for (const auto& [path, what] : entries_) out += path.empty() ? what + "\n" : path + ": " + what + "\n";
+  for (const auto& [where, what] : entries_) out += where.empty() ? what + "\n" : where + ": " + what + "\n";
   return out;
 }
 

@@ -298,7 +298,7 @@ BENCHMARK(conv_by_type)
     ->Iterations(7)
     ->UseManualTime();
 
-// Depthwise convolutions of 32 images, 3 x 3, in GFLOP/s: args direction, extent, channels. Compare with copying x and y.
+// Depthwise convolutions of 32 images, 3 x 3, in GFLOP/s: args direction, extent, channels.
 void depthwise_conv(benchmark::State& state) {
   const int64_t direction = state.range(0), extent = state.range(1), channels = state.range(2);
   const Conv conv = Conv::prepare({.batch = 32,
@@ -316,8 +316,8 @@ void depthwise_conv(benchmark::State& state) {
     if (direction == kInputGradient) conv.input_gradient(pool(), y.data(), w.data(), x.data());
     if (direction == kFilterGradient) conv.filter_gradient(pool(), x.data(), y.data(), w.data());
   }
-  state.counters["GFLOPS"] = benchmark::Counter(18e-9 * static_cast<double>(elements),
-                                                benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOPS"] =
+      benchmark::Counter(18e-9 * static_cast<double>(elements), benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(depthwise_conv)
     ->ArgNames({"direction", "extent", "channels"})

@@ -1,5 +1,6 @@
-// A small network of depthwise separable convolutions, as in MobileNet: each block convolves every channel by itself and
+// A small network of depthwise separable convolutions, as in MobileNet: each block convolves every channel by itself,
 // then mixes the channels of each pixel. It learns the direction of stripes in noisy images.
+#include <lockstep/initializers.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/losses.h>
 #include <lockstep/nn.h>

@@ -85,7 +85,8 @@ struct ConvGeneralOptions {
   ConvDimensionNumbers dimension_numbers = {};
 };
 
-// Cross-correlates lhs with the filters rhs in zero to three spatial dimensions. Throws Error when the shapes do not fit.
+// Cross-correlates lhs with the filters rhs in zero to three spatial dimensions. Throws Error when the shapes do not
+// fit.
 Array conv_general_dilated(const Array& lhs, const Array& rhs, const ConvGeneralOptions& options = {});
 
 // The same with the default dimension numbers.

@@ -16,9 +16,9 @@ namespace lockstep {
 // A number for each dimension that windows slide over, or one number for all of them. Empty: 1.
 struct WindowExtents {
   WindowExtents() = default;
-  WindowExtents(int64_t all) : values{all} {}                                       // NOLINT: reads as an argument
-  WindowExtents(std::initializer_list<int64_t> each) : values(each) {}              // NOLINT
-  WindowExtents(std::vector<int64_t> each) : values(std::move(each)) {}             // NOLINT
+  WindowExtents(int64_t all) : values{all} {}                            // NOLINT: reads as an argument
+  WindowExtents(std::initializer_list<int64_t> each) : values(each) {}   // NOLINT
+  WindowExtents(std::vector<int64_t> each) : values(std::move(each)) {}  // NOLINT
 
   std::vector<int64_t> values;
 };
@@ -32,9 +32,9 @@ struct WindowPadding {
   enum class Kind : uint8_t { valid, same, same_lower, explicit_widths };
   using Widths = std::vector<std::pair<int64_t, int64_t>>;
 
-  WindowPadding(const char* name) : WindowPadding(std::string_view(name)) {}        // NOLINT: reads as an argument
-  WindowPadding(std::string_view name);                                             // NOLINT; throws Error for others
-  WindowPadding(std::initializer_list<std::pair<int64_t, int64_t>> each)            // NOLINT
+  WindowPadding(const char* name) : WindowPadding(std::string_view(name)) {}  // NOLINT: reads as an argument
+  WindowPadding(std::string_view name);                                       // NOLINT; throws Error for others
+  WindowPadding(std::initializer_list<std::pair<int64_t, int64_t>> each)      // NOLINT
       : kind(Kind::explicit_widths), widths(each) {}
   WindowPadding(Widths each) : kind(Kind::explicit_widths), widths(std::move(each)) {}  // NOLINT
 

@@ -43,7 +43,8 @@ ConvPlacesOf conv_places(const char* what, ConvDimensionNumbers given, size_t ra
   };
   if (!fits(given.lhs, "NC" + spatial) || !fits(given.rhs, "OI" + spatial) || !fits(given.out, "NC" + spatial))
     throw_error(
-        "{}: the dimension numbers are \"{}\", \"{}\", \"{}\" for arrays of rank {}; each needs {} letters: N and C, in "
+        "{}: the dimension numbers are \"{}\", \"{}\", \"{}\" for arrays of rank {}; each needs {} letters: N and C, "
+        "in "
         "the filters O and I, and the same letters for the spatial dimensions",
         what, given.lhs, given.rhs, given.out, rank, rank);
   return {letters_in(given.lhs, "N" + spatial + "C"), letters_in(given.rhs, spatial + "IO"),
@@ -82,7 +83,8 @@ void check_channels(const char* what, const Shape& x, const Shape& w, const Conv
         what, x[0], made, batches);
   if (channels != taken * groups || made % groups != 0)
     throw_error(
-        "{}: input {} does not fit filters {} with {} group{}: the input has {} channels, the filters take {} per group "
+        "{}: input {} does not fit filters {} with {} group{}: the input has {} channels, the filters take {} per "
+        "group "
         "and produce {}; filters must be [window..., channels / groups, a multiple of groups], in canonical order",
         what, to_string(x), to_string(w), groups, groups == 1 ? "" : "s", channels, taken, made);
 }
@@ -98,9 +100,9 @@ CheckedConv checked_conv(const char* what, const Shape& lhs, const Shape& rhs, c
   c.places = conv_places(what, o.dimension_numbers, lhs.size(), channels_first);
   const Shape x = picked(lhs, c.places.lhs), w = picked(rhs, c.places.rhs);
   check_channels(what, x, w, o);
-  c.dims = detail::window_dims(what, spatial_of(x),
-                               {std::vector<int64_t>(w.begin(), w.end() - 2), o.window_strides, o.padding,
-                                o.lhs_dilation, o.rhs_dilation});
+  c.dims = detail::window_dims(
+      what, spatial_of(x),
+      {std::vector<int64_t>(w.begin(), w.end() - 2), o.window_strides, o.padding, o.lhs_dilation, o.rhs_dilation});
   c.feature_groups = o.feature_group_count;
   c.batch_groups = o.batch_group_count;
   return c;
@@ -143,12 +145,12 @@ Array conv_nd(const char* what, const Array& x, const Array& w, const ConvOption
     throw_error("{}: the input is {} and the filters are {}; both must have {} dimensions: use expand_dims to add some",
                 what, to_string(x.shape()), to_string(w.shape()), spatial + 2);
   return run_conv(what, x, w,
-             checked_conv(what, x.shape(), w.shape(),
-                          {.window_strides = o.stride,
-                           .padding = o.padding,
-                           .rhs_dilation = o.dilation,
-                           .feature_group_count = groups,
-                           .dimension_numbers = channels_last(spatial)}));
+                  checked_conv(what, x.shape(), w.shape(),
+                               {.window_strides = o.stride,
+                                .padding = o.padding,
+                                .rhs_dilation = o.dilation,
+                                .feature_group_count = groups,
+                                .dimension_numbers = channels_last(spatial)}));
 }
 
 // The padding of a transposed convolution with a window that spans k, and the stride s.
@@ -204,8 +206,9 @@ Array conv_general_dilated(const Array& lhs, const Array& rhs, const ConvGeneral
 }
 
 Array conv(const Array& lhs, const Array& rhs, const WindowExtents& window_strides, const WindowPadding& padding) {
-  return run_conv("conv", lhs, rhs,
-             checked_conv("conv", lhs.shape(), rhs.shape(), {.window_strides = window_strides, .padding = padding}));
+  return run_conv(
+      "conv", lhs, rhs,
+      checked_conv("conv", lhs.shape(), rhs.shape(), {.window_strides = window_strides, .padding = padding}));
 }
 
 Array conv_with_general_padding(const Array& lhs, const Array& rhs, const WindowExtents& window_strides,
@@ -213,11 +216,11 @@ Array conv_with_general_padding(const Array& lhs, const Array& rhs, const Window
                                 const WindowExtents& rhs_dilation) {
   constexpr const char* kWhat = "conv_with_general_padding";
   return run_conv(kWhat, lhs, rhs,
-             checked_conv(kWhat, lhs.shape(), rhs.shape(),
-                          {.window_strides = window_strides,
-                           .padding = padding,
-                           .lhs_dilation = lhs_dilation,
-                           .rhs_dilation = rhs_dilation}));
+                  checked_conv(kWhat, lhs.shape(), rhs.shape(),
+                               {.window_strides = window_strides,
+                                .padding = padding,
+                                .lhs_dilation = lhs_dilation,
+                                .rhs_dilation = rhs_dilation}));
 }
 
 Array conv_transpose(const Array& lhs, const Array& rhs, const WindowExtents& strides, const WindowPadding& padding,
@@ -232,12 +235,13 @@ Array conv_transpose(const Array& lhs, const Array& rhs, const WindowExtents& st
   const size_t n = lhs.shape().size() - 2;
   ConvPlacesOf places = conv_places(kWhat, options.dimension_numbers, n + 2, false);
   const std::vector<int64_t> steps = detail::extents_of(kWhat, "the stride", strides, n),
-                             dilation = detail::extents_of(kWhat, "the dilation of the window", options.rhs_dilation, n);
+                             dilation =
+                                 detail::extents_of(kWhat, "the dilation of the window", options.rhs_dilation, n);
   WindowPadding::Widths widths = padding.widths;
   if (padding.kind != Kind::explicit_widths)
     for (size_t d = 0; d < n; ++d)
-      widths.push_back(transposed_padding((rhs.shape(places.rhs[d]) - 1) * dilation[d] + 1, steps[d],
-                                          padding.kind == Kind::same));
+      widths.push_back(
+          transposed_padding((rhs.shape(places.rhs[d]) - 1) * dilation[d] + 1, steps[d], padding.kind == Kind::same));
   Array filter = rhs;
   if (options.transpose_kernel) {
     const std::vector<int64_t> spatial(places.rhs.begin(), places.rhs.end() - 2);

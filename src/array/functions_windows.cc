@@ -148,7 +148,9 @@ Value window_sizes(Builder& b, DType dtype, const Shape& x, const std::vector<Wi
 }  // namespace
 
 WindowPadding::WindowPadding(std::string_view name)
-    : kind(name == "SAME" ? Kind::same : name == "SAME_LOWER" ? Kind::same_lower : Kind::valid) {
+    : kind(name == "SAME"         ? Kind::same
+           : name == "SAME_LOWER" ? Kind::same_lower
+                                  : Kind::valid) {
   if (name != "SAME" && name != "SAME_LOWER" && name != "VALID")
     throw_error(
         "padding: \"{}\" is neither \"SAME\", \"SAME_LOWER\" nor \"VALID\"; use one of these, or widths {{{{before, "
@@ -158,13 +160,12 @@ WindowPadding::WindowPadding(std::string_view name)
 
 Array reduce_window(const Array& x, const Array& init, WindowOp op, const ReduceWindowOptions& options) {
   constexpr const char* kWhat = "reduce_window";
-  if (init.rank() != 0)
-    throw_error("{}: the initial value is {}; it must be a scalar", kWhat, to_string(init.shape()));
+  if (init.rank() != 0) throw_error("{}: the initial value is {}; it must be a scalar", kWhat, to_string(init.shape()));
   const WindowKind kind = kind_of(op);
-  const std::vector<WindowDim> dims = detail::window_dims(
-      kWhat, x.shape(),
-      {detail::extents_of(kWhat, "the window", options.window_dimensions, x.shape().size()), options.window_strides,
-       options.padding, options.base_dilation, options.window_dilation});
+  const std::vector<WindowDim> dims =
+      detail::window_dims(kWhat, x.shape(),
+                          {detail::extents_of(kWhat, "the window", options.window_dimensions, x.shape().size()),
+                           options.window_strides, options.padding, options.base_dilation, options.window_dilation});
   const Array both[] = {x, init};
   const DType dtype = detail::common_dtype(both);
   if (dtype == DType::boolean && (op == WindowOp::add || op == WindowOp::mul))
@@ -198,8 +199,8 @@ Array avg_pool(const Array& x, const PoolOptions& options) {
   return detail::apply1("avg_pool", {x}, [&](Builder& b, const Values& v) {
     const Value images = detail::to_floating(v[0]), sums = window_reduce(images, WindowKind::add, dims);
     if (!options.count_padding)
-      return sums / detail::broadcast_value("avg_pool", window_sizes(b, images.dtype(), images.shape(), dims),
-                                            sums.shape());
+      return sums /
+             detail::broadcast_value("avg_pool", window_sizes(b, images.dtype(), images.shape(), dims), sums.shape());
     double size = 1;
     for (const WindowDim& dim : dims) size *= static_cast<double>(dim.window);
     return sums / size;

@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-// The windows of a dimension: x has (extent - 1) * base_dilation + 1 elements once base_dilation - 1 elements of padding
-// are inserted between adjacent ones, then `low` and `high` elements around it; negative ones are cut off. Windows begin
-// `stride` apart and have `window` elements, window_dilation apart.
+// The windows of a dimension: x has (extent - 1) * base_dilation + 1 elements once base_dilation - 1 elements of
+// padding are inserted between adjacent ones, then `low` and `high` elements around it; negative ones are cut off.
+// Windows begin `stride` apart and have `window` elements, window_dilation apart.
 struct WindowDim {
   int64_t window = 1, stride = 1, low = 0, high = 0, base_dilation = 1, window_dilation = 1;
 

@@ -26,10 +26,11 @@ Value pool_pair(Value x, WindowKind kind, size_t d, const WindowDim& h, const Wi
   const WindowDim one;
   const WindowDim& v = w ? *w : one;
   const auto at = static_cast<int64_t>(d), next = at + (w ? 2 : 1);
-  const Value images = reshape(x, {extent(shape, 0, at), shape[d], w ? shape[d + 1] : 1, extent(shape, next, x.rank())});
-  const Value y = pooled(images, kind,
-                         {.window = {h.window, v.window}, .stride = {h.stride, v.stride},
-                          .pad = {h.low, h.high, v.low, v.high}});
+  const Value images =
+      reshape(x, {extent(shape, 0, at), shape[d], w ? shape[d + 1] : 1, extent(shape, next, x.rank())});
+  const Value y =
+      pooled(images, kind,
+             {.window = {h.window, v.window}, .stride = {h.stride, v.stride}, .pad = {h.low, h.high, v.low, v.high}});
   shape[d] = y.shape()[1];
   if (w) shape[d + 1] = y.shape()[2];
   return reshape(y, shape);

@@ -28,8 +28,8 @@ struct SlidingWindow {
 };
 
 // Makes the dimension of x with factor `from` and that of y with factor `to` one factor `from` that may be sharded.
-// Operands with x's dimension have a halo if `x_has_halo`, those with y's if `y_has_halo`; an empty halo still says that
-// no shard may be empty.
+// Operands with x's dimension have a halo if `x_has_halo`, those with y's if `y_has_halo`; an empty halo still says
+// that no shard may be empty.
 inline void share_factor(Rule& rule, char from, char to, const SlidingWindow& w, bool x_has_halo, bool y_has_halo) {
   if (w.stride > 1) {  // otherwise there may be no steps at all
     rule.in_step.resize(rule.in.size());

@@ -154,8 +154,7 @@ LocalEqn local_eqn(const Op& op, Types in, const Attrs& attrs, const FactorRange
         }
     return types;
   };
-  LocalEqn local{attrs, with_halos(local_types(in, rule.in, rule.in_step)),
-                 local_types(out, rule.out, rule.out_step)};
+  LocalEqn local{attrs, with_halos(local_types(in, rule.in, rule.in_step)), local_types(out, rule.out, rule.out_step)};
   if (op.local) local.attrs = op.local({attrs, in, out, rule, ranges, local.in, local.out});
   const std::vector<Type> made = infer_types(op, local.in, local.attrs);
   for (size_t k = 0; k < made.size(); ++k)

@@ -62,7 +62,7 @@ struct Rule {
   Steps in_step = {};
   Steps out_step = {};
   // A factor with a halo also depends on the position: it belongs in `position_dependent`. It is sharded only if every
-  // shard is as large as the halo of its neighbors. The `local` column sets the attributes for operands with their halos.
+  // shard is as large as the halo of its neighbors. The `local` column sets the attributes for operands with halos.
   Halos in_halo = {};
 };
 

@@ -116,9 +116,8 @@ TEST(ConvGeneral, MatchesItsDefinitionInEveryOrderOfDimensions) {
     std::vector<double> wanted(static_cast<size_t>(count(c.result())), 0);
     c.for_products([&](size_t i, size_t k, size_t o) { wanted[o] += xs[i] * ws[k]; });
     const ConvDimensionNumbers numbers = shuffled(dims, random);
-    const Array y =
-        conv_general_dilated(reordered(x, kLast[dims].lhs, numbers.lhs), reordered(w, kLast[dims].rhs, numbers.rhs),
-                             options_of(c, numbers));
+    const Array y = conv_general_dilated(reordered(x, kLast[dims].lhs, numbers.lhs),
+                                         reordered(w, kLast[dims].rhs, numbers.rhs), options_of(c, numbers));
     const Array last = reordered(y, numbers.out, kLast[dims].lhs);
     ASSERT_EQ(last.shape(), c.result());
     EXPECT_EQ(last.to_vector<double>(), wanted);
@@ -131,9 +130,8 @@ TEST(ConvGeneral, GradientsMatchTheTransposedLoops) {
     SCOPED_TRACE(c.geometry.text());
     const ConvGeneralOptions options = options_of(c, kLast[c.geometry.in.size()]);
     const Array x = random.integers(c.lhs()), w = random.integers(c.rhs()), ct = random.integers(c.result());
-    const auto [dx, dw] = grad<0, 1>([&](const Array& a, const Array& b) {
-      return sum(conv_general_dilated(a, b, options) * ct);
-    })(x, w);
+    const auto [dx, dw] =
+        grad<0, 1>([&](const Array& a, const Array& b) { return sum(conv_general_dilated(a, b, options) * ct); })(x, w);
     const std::vector<double> xs = x.to_vector<double>(), ws = w.to_vector<double>(), cts = ct.to_vector<double>();
     std::vector<double> wanted_x(xs.size(), 0), wanted_w(ws.size(), 0);
     c.for_products([&](size_t i, size_t k, size_t o) {
@@ -216,9 +214,8 @@ TEST(ConvTranspose, IsTheGradientOfAConvolution) {
         const Array x = conv_transpose(y, w, s, padding, {.transpose_kernel = true});
         EXPECT_EQ(x.shape(), (Shape{2, same ? 5 * s : 5 * s + std::max<int64_t>(k - s, 0), 3}));
         if (k < s) continue;  // the padding is not that of the convolution
-        const Array dx = grad([&](const Array& a) {
-          return sum(conv1d(a, w, {.stride = s, .padding = padding}) * y);
-        })(zeros(x.shape(), f64));
+        const Array dx = grad([&](const Array& a) { return sum(conv1d(a, w, {.stride = s, .padding = padding}) * y); })(
+            zeros(x.shape(), f64));
         EXPECT_EQ(x.to_vector<double>(), dx.to_vector<double>()) << "stride " << s << " window " << k;
       }
 }
@@ -266,9 +263,10 @@ TEST(ConvLocal, HasFiltersForEachPlace) {
 
 TEST(ConvGeneral, RejectsMismatchedOperands) {
   const Array x = zeros({2, 4, 5, 5}), w = zeros({6, 4, 3, 3});
-  EXPECT_THROWS(conv_general_dilated(x, zeros({6, 3, 3, 3})), Error,
-                "conv_general_dilated: input [2, 5, 5, 4] does not fit filters [3, 3, 3, 6] with 1 group: the input has 4 "
-                "channels, the filters take 3 per group and produce 6;");
+  EXPECT_THROWS(
+      conv_general_dilated(x, zeros({6, 3, 3, 3})), Error,
+      "conv_general_dilated: input [2, 5, 5, 4] does not fit filters [3, 3, 3, 6] with 1 group: the input has 4 "
+      "channels, the filters take 3 per group and produce 6;");
   EXPECT_THROWS(conv_general_dilated(x, zeros({5, 2, 3, 3}), {.feature_group_count = 2}), Error,
                 "with 2 groups: the input has 4 channels, the filters take 2 per group and produce 5;");
   EXPECT_THROWS(conv_general_dilated(x, w, {.batch_group_count = 4}), Error,
@@ -277,17 +275,23 @@ TEST(ConvGeneral, RejectsMismatchedOperands) {
                 "both are at least 1 and one of them is 1");
   EXPECT_THROWS(conv_general_dilated(x, zeros({6, 4, 7, 3})), Error,
                 "the window [7, 3] spans 7 along dimension 0 of [5, 5], which has 5 with padding; pad more");
-  EXPECT_THROWS(conv_general_dilated(x, zeros({6, 4, 3})), Error, "the input is [2, 4, 5, 5] and the filters are [6, 4, 3]");
-  for (const ConvDimensionNumbers& wrong : {ConvDimensionNumbers{"NHWC", "HWIO", "NHW"}, {"NHWC", "HWIO", "NHXC"},
-                                            {"NHHC", "HHIO", "NHHC"}, {"NHWC", "HWIC", "NHWC"}})
-    EXPECT_THROWS(conv_general_dilated(x, w, {.dimension_numbers = wrong}), Error,
-                  "each needs 4 letters: N and C, in the filters O and I, and the same letters for the spatial dimensions");
+  EXPECT_THROWS(conv_general_dilated(x, zeros({6, 4, 3})), Error,
+                "the input is [2, 4, 5, 5] and the filters are [6, 4, 3]");
+  for (const ConvDimensionNumbers& wrong : {ConvDimensionNumbers{"NHWC", "HWIO", "NHW"},
+                                            {"NHWC", "HWIO", "NHXC"},
+                                            {"NHHC", "HHIO", "NHHC"},
+                                            {"NHWC", "HWIC", "NHWC"}})
+    EXPECT_THROWS(
+        conv_general_dilated(x, w, {.dimension_numbers = wrong}), Error,
+        "each needs 4 letters: N and C, in the filters O and I, and the same letters for the spatial dimensions");
   EXPECT_THROWS(conv_general_dilated(x, w, {.window_strides = {1, 2, 3}}), Error,
                 "the stride is [1, 2, 3], for 2 dimensions; give a number for each, or one for all");
   EXPECT_THROWS(conv_general_dilated(x, w, {.window_strides = 0}), Error, "each number must be at least 1");
-  EXPECT_THROWS(conv_general_dilated(x, w, {.padding = {{1, 1}}}), Error, "padding has 1 pairs of widths for 2 dimensions");
+  EXPECT_THROWS(conv_general_dilated(x, w, {.padding = {{1, 1}}}), Error,
+                "padding has 1 pairs of widths for 2 dimensions");
   EXPECT_THROWS(conv_general_dilated(x, w, {.padding = "SAME", .lhs_dilation = 2}), Error, "or use conv_transpose");
-  EXPECT_THROWS(conv1d(x, w), Error, "conv1d: the input is [2, 4, 5, 5] and the filters are [6, 4, 3, 3]; both must have 3");
+  EXPECT_THROWS(conv1d(x, w), Error,
+                "conv1d: the input is [2, 4, 5, 5] and the filters are [6, 4, 3, 3]; both must have 3");
   EXPECT_THROWS(depthwise_conv(x, w), Error, "depthwise_conv: input [2, 4, 5, 5] does not fit filters [6, 4, 3, 3]");
   EXPECT_THROWS(conv_transpose(x, w, 1, "SAME_LOWER"), Error, "padding is \"SAME_LOWER\"");
   EXPECT_THROWS(conv_transpose(x, zeros({3}), 1, "SAME"), Error, "both must have the same number of dimensions");

@@ -46,7 +46,8 @@ TEST(Pools, TakeMaximaAndMeans) {
   const Array ones3 = ones({1, 3, 3, 1});
   EXPECT_ELEMENTS(avg_pool(ones3, {.padding = "SAME"}), {1, 0.5, 0.5, 0.25}, 1e-6);
   EXPECT_ELEMENTS(avg_pool(ones3, {.padding = "SAME", .count_padding = false}), {1, 1, 1, 1}, 1e-6);
-  EXPECT_THROWS(max_pool(zeros({4, 4})), Error, "max_pool: the images are [4, 4]; they must be [n, w, c], [n, h, w, c] or");
+  EXPECT_THROWS(max_pool(zeros({4, 4})), Error,
+                "max_pool: the images are [4, 4]; they must be [n, w, c], [n, h, w, c] or");
   EXPECT_THROWS(avg_pool(image(), {.window = {0, 2}}), Error,
                 "avg_pool: the window is [0, 2]; each number must be at least 1");
 }

@@ -121,8 +121,7 @@ TEST(ReduceWindow, BatchesAsALoop) {
     const Array x = stack({random.integers(g.in), random.integers(g.in), random.integers(g.in)}, 1);
     const auto f = [&](const Array& a) { return reduce_window(a, identity_of(op), op, options_of(g)); };
     const Array y = vmap(f, {.in_axes = {1}})(x);
-    for (int64_t k = 0; k < 3; ++k)
-      EXPECT_EQ(at(y, k).to_vector<double>(), f(at(x, k, 1)).to_vector<double>());
+    for (int64_t k = 0; k < 3; ++k) EXPECT_EQ(at(y, k).to_vector<double>(), f(at(x, k, 1)).to_vector<double>());
   }
 }
 
@@ -152,14 +151,16 @@ TEST(ReduceWindow, SupportsEveryElementType) {
 
 TEST(ReduceWindow, EmptyArraysHaveEmptyResults) {
   EXPECT_EQ(reduce_window(zeros({0, 5}), 0, WindowOp::add, {.window_dimensions = {1, 2}}).shape(), (Shape{0, 4}));
-  EXPECT_ELEMENTS(reduce_window(zeros({0}), 0, WindowOp::add, {.window_dimensions = 2, .padding = {{2, 1}}}), {0, 0}, 0);
+  EXPECT_ELEMENTS(reduce_window(zeros({0}), 0, WindowOp::add, {.window_dimensions = 2, .padding = {{2, 1}}}), {0, 0},
+                  0);
   EXPECT_EQ(reduce_window(Array(3.0f) * ones({}), 0, WindowOp::add, {}).shape(), Shape());
 }
 
 TEST(ReduceWindow, RejectsInvalidWindows) {
   const Array x = zeros({4, 5});
-  EXPECT_THROWS(reduce_window(x, 0, WindowOp::add, {.window_dimensions = {2, 6}}), Error,
-                "reduce_window: the window [2, 6] spans 6 along dimension 1 of [4, 5], which has 5 with padding; pad more");
+  EXPECT_THROWS(
+      reduce_window(x, 0, WindowOp::add, {.window_dimensions = {2, 6}}), Error,
+      "reduce_window: the window [2, 6] spans 6 along dimension 1 of [4, 5], which has 5 with padding; pad more");
   EXPECT_THROWS(reduce_window(x, 0, WindowOp::add, {.window_dimensions = {2, 2, 2}}), Error,
                 "reduce_window: the window is [2, 2, 2], for 2 dimensions; give a number for each, or one for all");
   EXPECT_THROWS(reduce_window(x, x, WindowOp::add, {.window_dimensions = 2}), Error, "it must be a scalar");
@@ -237,7 +238,8 @@ TEST(Resize, RejectsShapesThatDoNotFit) {
                 "image::resize: [4, 4] has 2 dimensions and the new shape [4] has 1; both must have the same number");
   EXPECT_THROWS(image::resize(zeros({4, 0}), {4, 2}, Method::linear), Error, "dimension 1 of [4, 0] is empty");
   EXPECT_THROWS(image::resize(zeros({4}), {-1}, Method::linear), Error, "extents must not be negative");
-  EXPECT_THROWS(image::scale_and_translate(zeros({4}), {4}, {0}, {1}, {0}, Method::nearest), Error, "the method is nearest");
+  EXPECT_THROWS(image::scale_and_translate(zeros({4}), {4}, {0}, {1}, {0}, Method::nearest), Error,
+                "the method is nearest");
   EXPECT_THROWS(image::scale_and_translate(zeros({4}), {4}, {0}, {1, 2}, {0}, Method::linear), Error,
                 "1 dimensions, 2 scales and 1 translations");
   EXPECT_THROWS(image::scale_and_translate(zeros({4, 4}), {4, 2}, {0}, {1}, {0}, Method::linear), Error,

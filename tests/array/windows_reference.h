@@ -34,9 +34,7 @@ struct Geometry {
   WindowPadding::Widths pad;
 
   int64_t span(size_t d) const { return (window[d] - 1) * dilation[d] + 1; }
-  int64_t padded(size_t d) const {
-    return (in[d] == 0 ? 0 : (in[d] - 1) * base[d] + 1) + pad[d].first + pad[d].second;
-  }
+  int64_t padded(size_t d) const { return (in[d] == 0 ? 0 : (in[d] - 1) * base[d] + 1) + pad[d].first + pad[d].second; }
   bool fits() const {
     for (size_t d = 0; d < in.size(); ++d)
       if (span(d) > padded(d)) return false;

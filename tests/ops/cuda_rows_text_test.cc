@@ -259,8 +259,14 @@ TEST(CudaRowTexts, ConvolutionsCompile) {
 
 TEST(CudaRowTexts, ConvolutionsOfSmallGroupsCompile) {
   LOCKSTEP_SKIP_WITHOUT_CUDA_COMPILER();
-  ConvSpec depthwise{.batch = 4, .in = {14, 13}, .in_channels = 24, .out_channels = 24, .kernel = {3, 3},
-                     .pad_lo = {1, 1}, .pad_hi = {1, 1}, .groups = 24};
+  ConvSpec depthwise{.batch = 4,
+                     .in = {14, 13},
+                     .in_channels = 24,
+                     .out_channels = 24,
+                     .kernel = {3, 3},
+                     .pad_lo = {1, 1},
+                     .pad_hi = {1, 1},
+                     .groups = 24};
   ConvSpec several = depthwise;
   several.out_channels = 24;
   several.groups = 8;

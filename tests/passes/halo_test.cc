@@ -57,10 +57,10 @@ TEST(Halo, NeighborsExchangeBordersAndTilesNeedNone) {
 }
 
 TEST(Halo, CornersComeWithTheSecondDimension) {
-  EXPECT_EQ(work_of(conv_and_pool(), kSquare, {kByBoth, kReplicated}, {}, 3),
-            Lines({"lane_all_to_all f32[18]", "lane_all_to_all f32[30]",
-                   "conv2d f32[2,5,4,3] f32[3,3,3,4] pad [0, 1, 0, 1]", "lane_all_gather f32[3,2,4,4]",
-                   "max_pool f32[2,4,6,4] pad [0, 0, 0, 0]"}));
+  EXPECT_EQ(
+      work_of(conv_and_pool(), kSquare, {kByBoth, kReplicated}, {}, 3),
+      Lines({"lane_all_to_all f32[18]", "lane_all_to_all f32[30]", "conv2d f32[2,5,4,3] f32[3,3,3,4] pad [0, 1, 0, 1]",
+             "lane_all_gather f32[3,2,4,4]", "max_pool f32[2,4,6,4] pad [0, 0, 0, 0]"}));
 }
 
 // Windows whose shards do not have the boundaries of x, or that reach beyond the neighbor, are gathered as before.
@@ -125,8 +125,7 @@ TEST(Halo, GradientsNeedNoGathers) {
   EXPECT_EQ(work_of(p, kTwoLanes, {kByRows, kReplicated, kByRows}, {kByRows, kByRows, kReplicated}, 0),
             Lines({"lane_all_to_all f32[36]", "conv2d f32[2,5,6,3] f32[3,3,3,4] pad [1, 0, 1, 1]",
                    "lane_all_to_all f32[48]", "conv2d_input_grad f32[2,5,6,4] f32[3,3,3,4] pad [1, 2, 1, 1]",
-                   "conv2d_filter_grad f32[2,5,6,3] f32[2,4,6,4] pad [1, 0, 1, 1]",
-                   "lane_all_reduce f32[3,3,3,4]"}));
+                   "conv2d_filter_grad f32[2,5,6,3] f32[2,4,6,4] pad [1, 0, 1, 1]", "lane_all_reduce f32[3,3,3,4]"}));
 }
 
 }  // namespace

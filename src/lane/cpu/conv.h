@@ -76,7 +76,7 @@ class Conv {
   int64_t chunk_pixels_ =
       0;                     // output pixels summed into one partial filter gradient, a multiple of filter_tile_.pixels
   int64_t task_images_ = 1;  // images per task of the input's gradient
-  bool direct_ = false;         // computed by conv_direct.h
+  bool direct_ = false;      // computed by conv_direct.h
   bool columns_are_x_ = false;  // a window of one pixel: the columns matrix is x itself
 
   void choose_tiles();

@@ -102,8 +102,8 @@ class DirectRun {
     const S* const filter = filter_of(w, held);
     pool_.parallel_for(pixels == 0 ? 0 : s_.batch * tiles, [&](int64_t task, int thread) {
       const int64_t n = task / tiles, first = task % tiles * step, last = std::min(first + step, pixels);
-      const Places from = converted_outputs(dy + n * out_[0] * out_[1] * s_.out_channels, outputs_over(first, last),
-                                            thread);
+      const Places from =
+          converted_outputs(dy + n * out_[0] * out_[1] * s_.out_channels, outputs_over(first, last), thread);
       for (int64_t p = first; p < last; ++p)
         gather_gradient(p, from, filter, dx + (n * pixels + p) * s_.in_channels, thread);
     });
@@ -303,8 +303,8 @@ class DirectRun {
     const int64_t channels = s_.out_channels, first = oy * out_[1];
     if (out_[1] == 0) return;
     const T* const row_of_dy = dy + (n * out_[0] * out_[1] + first) * channels;
-    const Places from = expanded_inputs(x + n * s_.in[0] * s_.in[1] * s_.in_channels,
-                                        inputs_of(first, first + out_[1]), thread);
+    const Places from =
+        expanded_inputs(x + n * s_.in[0] * s_.in[1] * s_.in_channels, inputs_of(first, first + out_[1]), thread);
     const S* sent;
     if constexpr (kHalf) {
       S* const wide = scratch<S>(thread, kBSlot, out_[1] * channels);
@@ -319,8 +319,7 @@ class DirectRun {
       for (int64_t b = 0; b < s_.kernel[1]; ++b) {
         const Span o = outputs_of(s_, out_, 1, b);
         if (o.begin >= o.end) continue;
-        const S* const pixel =
-            from.at(row, o.begin * s_.stride[1] - s_.pad_lo[1] + b * s_.kernel_dilation[1]);
+        const S* const pixel = from.at(row, o.begin * s_.stride[1] - s_.pad_lo[1] + b * s_.kernel_dilation[1]);
         for (int64_t i = 0; i < group_in_; ++i)
           loops_.add_products(pixel + i * channels, s_.stride[1] * from.pixel_step, sent + o.begin * channels, channels,
                               o.end - o.begin, channels, sums + (a * s_.kernel[1] + b) * width_ + i * channels);

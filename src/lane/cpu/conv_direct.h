@@ -1,6 +1,6 @@
-// Convolutions with groups of a few channels, such as depthwise ones, on one CPU lane: sums over the taps for many channels
-// at once, since products of such small matrices waste most of their time. Stateless functions, safe from any thread;
-// results do not depend on the number of threads.
+// Convolutions with groups of a few channels, such as depthwise ones, on one CPU lane: sums over the taps for many
+// channels at once, since products of such small matrices waste most of their time. Stateless functions, safe from any
+// thread; results do not depend on the number of threads.
 #pragma once
 
 #include "lane/cpu/conv.h"

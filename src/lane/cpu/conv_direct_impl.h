@@ -66,8 +66,8 @@ void direct_add_products(const T* x, int64_t x_step, const T* y, int64_t y_step,
     for (int k = 0; k < kBlock; ++k) sum[k] = Lanes::load(sums + c + k * Lanes::kCount);
     for (int64_t p = 0; p < pixels; ++p)
       for (int k = 0; k < kBlock; ++k)
-        sum[k] += Lanes::load(x + p * x_step + c + k * Lanes::kCount) *
-                  Lanes::load(y + p * y_step + c + k * Lanes::kCount);
+        sum[k] +=
+            Lanes::load(x + p * x_step + c + k * Lanes::kCount) * Lanes::load(y + p * y_step + c + k * Lanes::kCount);
     for (int k = 0; k < kBlock; ++k) Lanes::store(sum[k], sums + c + k * Lanes::kCount);
   });
 }

@@ -1,5 +1,5 @@
-// The vectorized loops of convolutions of small groups (conv_direct.h), compiled once per instruction set, with the same
-// bits for each. Immutable tables, safe from any thread.
+// The vectorized loops of convolutions of small groups (conv_direct.h), compiled once per instruction set, with the
+// same bits for each. Immutable tables, safe from any thread.
 #pragma once
 
 #include <cstdint>

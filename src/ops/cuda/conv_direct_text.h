@@ -1,5 +1,5 @@
-// Convolutions on the GPU with groups of a few channels, such as depthwise ones: without products of matrices, whose tiles
-// would be mostly empty. Pure functions, safe from any thread.
+// Convolutions on the GPU with groups of a few channels, such as depthwise ones: without products of matrices, whose
+// tiles would be mostly empty. Pure functions, safe from any thread.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ bool has_direct_conv(const ConvSpec&);
 // The layout of the kernel: results, splits (only of the filter's gradient), blocks and threads.
 ConvLayout conv_direct_layout(ConvPass, const ConvSpec&);
 
-// The text of a kernel f(A's array, B's array, C's array), as conv_text(). REQUIRES: has_direct_conv(spec), and no operand
-// and no result is empty.
+// The text of a kernel f(A's array, B's array, C's array), as conv_text(). REQUIRES: has_direct_conv(spec), and no
+// operand and no result is empty.
 std::string conv_direct_text(ConvPass, const ConvSpec&);
 
 // The forward convolution followed by `body` of each result, as one kernel. Returns nullopt if the program needs other

@@ -1,12 +1,14 @@
-// Convolutions with groups of a few channels, such as depthwise ones: a thread adds up kV adjacent results over the taps.
+// Convolutions with groups of a few channels, such as depthwise ones: a thread adds up kV adjacent results over the
+// taps.
 #pragma once
 #include "elements.cuh"
 
 namespace lockstep {
 
-// S describes the convolution as in conv_places.cuh, without dilation of x, and with kKH, the rows of a window. T is the
-// element in memory, R in registers, Out that of the results. kV > 1 only if each group has one channel of x and of y.
-// A thread of the filter's gradient adds up one of kSplits ranges of kEach pixels of y. kThreads: of a thread block.
+// S describes the convolution as in conv_places.cuh, without dilation of x, and with kKH, the rows of a window. T is
+// the element in memory, R in registers, Out that of the results. kV > 1 only if each group has one channel of x and
+// of y. A thread of the filter's gradient adds up one of kSplits ranges of kEach pixels of y. kThreads: of a thread
+// block.
 template <class S>
 struct ConvDirect {
   using T = typename S::T;

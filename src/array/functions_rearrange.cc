@@ -336,7 +336,7 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
     if (by[d] < 1)
       throw_error("slice: the stride of dimension {} is {}; strides must be positive: use flip to reverse", d, by[d]);
   }
-  if (by == Dims(rank, 1)) {
+  if (std::all_of(by.begin(), by.end(), [](int64_t stride) { return stride == 1; })) {
     Shape shape;
     for (size_t d = 0; d < rank; ++d) shape.push_back(to[d] - from[d]);
     if (std::optional<Array> out = box_of(x, from, to, shape)) return *out;

@@ -19,8 +19,10 @@ class Operand : public Array {
  public:
   Operand(const Array& array, SourceLine at = SourceLine::here()) : Array(array), line_(at) {}        // NOLINT
   Operand(Array&& array, SourceLine at = SourceLine::here()) : Array(std::move(array)), line_(at) {}  // NOLINT
+  // Numbers, real and complex.
   template <class T>
-  requires std::is_arithmetic_v<T> Operand(T value, SourceLine at = SourceLine::here())  // NOLINT
+  requires(std::is_convertible_v<T, Array> && !std::is_base_of_v<Array, T>)
+      Operand(T value, SourceLine at = SourceLine::here())  // NOLINT
       : Array(value), line_(at) {}
   // A copy says nothing of lines.
   Operand(const Operand& other) : Array(other), line_({}) {}

@@ -10,6 +10,7 @@
 #include "lockstep/jit.h"
 #include "lockstep/math.h"
 #include "lockstep/numeric.h"
+#include "lockstep/rearrange.h"
 #include "lockstep/vmap.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 Array m22() { return doubles({{1.0, 2.0}, {3.0, 4.0}}); }
 
@@ -17,8 +17,8 @@ TEST(MatrixFunctions, NormsOfVectors) {
   EXPECT_NEAR(number(linalg::norm(v)), 5, 1e-14);
   EXPECT_NEAR(number(linalg::norm(v, 2)), 5, 1e-14);
   EXPECT_EQ(number(linalg::norm(v, 1)), 7);
-  EXPECT_EQ(number(linalg::norm(v, kInfinity)), 4);
-  EXPECT_EQ(number(linalg::norm(v, -kInfinity)), 0);
+  EXPECT_EQ(number(linalg::norm(v, kUnbounded)), 4);
+  EXPECT_EQ(number(linalg::norm(v, -kUnbounded)), 0);
   EXPECT_EQ(number(linalg::norm(v, 0)), 2);
   EXPECT_NEAR(number(linalg::norm(v, 3)), std::cbrt(91), 1e-13);
   EXPECT_TEXT(linalg::norm(array({{3, 4}, {6, 8}}), {}, {.axis = 1}), "f32[2] [5, 10]");
@@ -35,8 +35,8 @@ TEST(MatrixFunctions, NormsOfMatrices) {
   EXPECT_NEAR(number(linalg::norm(a, "nuc")), 5.464985704219043 + 0.365966190626258, 1e-13);
   EXPECT_EQ(number(linalg::norm(a, 1)), 6);
   EXPECT_EQ(number(linalg::norm(a, -1)), 4);
-  EXPECT_EQ(number(linalg::norm(a, kInfinity)), 7);
-  EXPECT_EQ(number(linalg::norm(a, -kInfinity)), 3);
+  EXPECT_EQ(number(linalg::norm(a, kUnbounded)), 7);
+  EXPECT_EQ(number(linalg::norm(a, -kUnbounded)), 3);
   EXPECT_EQ(number(linalg::norm(a, 1, {.axis = Axes(1, 0)})), 7);
   EXPECT_EQ(linalg::norm(zeros({2, 3, 4}), "fro", {.axis = Axes(0, -1), .keepdims = true}).shape(), (Shape{1, 3, 1}));
   EXPECT_THROWS(linalg::norm(a, 3), Error, "linalg::norm: order 3 is not defined for matrices");

@@ -38,7 +38,7 @@ Array clone(const Array& key);
 // Derives a new key from a key and an integer scalar, for example a step or layer index.
 Array fold_in(const Array& key, const Array& data);
 
-// Uniform random integers: u32, or u8.
+// Uniform random integers: u8, u16, u32 or u64.
 Array bits(const Array& key, const Shape& shape = {}, DType dtype = u32);
 // Uniform in [lo, hi). The bounds broadcast to `shape`.
 Array uniform(const Array& key, const Shape& shape, const Array& lo = 0, const Array& hi = 1, DType dtype = f32);
@@ -54,7 +54,7 @@ Array gumbel(const Array& key, const Shape& shape, DType dtype = f32);
 // true with probability p, which broadcasts to `shape` (default: p's own shape).
 Array bernoulli(const Array& key, const Array& p);
 Array bernoulli(const Array& key, const Array& p, const Shape& shape);
-// Uniform integers in [lo, hi), of i32, u8, u32 or i64. The bounds broadcast to `shape`. Where hi <= lo the result is
+// Uniform integers in [lo, hi), of any integer type. The bounds broadcast to `shape`. Where hi <= lo the result is
 // lo. Bounds outside the range of the type are clamped to it.
 Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype = i32);
 // 0 .. n-1 in random order (i32), or the slices of x along its first dimension in random order.

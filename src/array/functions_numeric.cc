@@ -16,7 +16,7 @@ namespace {
 
 using detail::apply1;
 
-Array floating_array(const Array& x) { return is_floating(x.dtype()) ? x : astype(x, f32); }
+Array floating_array(const Array& x) { return is_inexact(x.dtype()) ? x : astype(x, f32); }
 
 // Both arrays in their common type, which is floating if `inexact`.
 std::pair<Array, Array> in_common_type(const Array& a, const Array& b, bool inexact) {
@@ -113,7 +113,7 @@ Array sinc(const Array& x) {
 
 Array heaviside(const Array& x, const Array& at_zero) {
   const auto [number, otherwise] = in_common_type(x, at_zero, true);
-  return where(number < 0, 0, where(number > 0, 1, otherwise));
+  return where(number < 0, 0, where(number > 0, 1, where(number == 0, otherwise, number)));  // NaN stays NaN
 }
 
 Array gcd(const Array& a, const Array& b) {

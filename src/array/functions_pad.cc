@@ -69,8 +69,10 @@ Array reflected(const Array& x, int64_t axis, Ends ends, int64_t gap, bool odd) 
 Array ramp_to(const Array& edge, int64_t axis, double outermost, int64_t n, bool before) {
   std::vector<float> weight;
   for (int64_t i = 0; i < n; ++i) weight.push_back(static_cast<float>(before ? i : n - 1 - i) / static_cast<float>(n));
-  const Array wide = is_floating(edge.dtype()) ? edge : astype(edge, f32);
-  return astype(outermost + along_axis(weight, wide, axis) * (wide - outermost), edge.dtype());
+  const bool floating = is_floating(edge.dtype());
+  const Array wide = floating ? edge : astype(edge, f32);
+  const Array ramp = outermost + along_axis(weight, wide, axis) * (wide - outermost);
+  return floating ? ramp : astype(floor(ramp), edge.dtype());
 }
 
 Array statistic(std::string_view mode, const Array& x, int64_t axis) {

@@ -106,23 +106,19 @@ Value gumbel_noise(Value key, Type type) {
   return -log(-log(uniform_between(key, std::move(type), tiny, 1.0)));
 }
 
-// How random integers of a type are computed: in the unsigned numbers of `bits` bits, which i64 holds for 64.
+// How random integers of a type are computed: in the unsigned numbers of `bits` bits, which i64 holds for 64. Types of
+// fewer than 32 bits use 32, as in JAX, so that their numbers are as even as those of i32.
 struct IntegerFormat {
   DType words;
   int bits;
   int64_t least, most;
 };
 IntegerFormat integer_format(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-      return {u32, 8, 0, 255};
-    case DType::u32:
-      return {u32, 32, 0, int64_t{0xffffffff}};
-    case DType::i64:
-      return {i64, 64, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
-    default:
-      return {u32, 32, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-  }
+  const int bits = static_cast<int>(8 * size_of(dtype));
+  const int64_t half = bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << (bits - 1)) - 1;
+  const bool is_wide = bits == 64;
+  if (is_signed(dtype)) return {is_wide ? i64 : u32, std::max(bits, 32), -half - 1, half};
+  return {is_wide ? i64 : u32, std::max(bits, 32), 0, is_wide ? half : 2 * half + 1};
 }
 
 // x modulo n of unsigned words. Those of 64 bits are halved first, so that signed division is right; n >= 2^63 or 0
@@ -161,9 +157,7 @@ Integers integers_between(Value lo, Value hi, const IntegerFormat& f) {
 
 // Random words of a format, with `bits` bits.
 Value random_words(Value key, const Shape& shape, const IntegerFormat& f) {
-  if (f.bits == 64) return wide_bits(key, shape);
-  const Value bits = random_bits(key, shape);
-  return f.bits == 32 ? bits : bit_and(bits, word(bits, (int64_t{1} << f.bits) - 1));
+  return f.bits == 64 ? wide_bits(key, shape) : random_bits(key, shape);
 }
 
 // The elements of each line along an axis in random order: sorted by random words, often enough that collisions do not
@@ -219,7 +213,9 @@ Array fold_in(const Array& key, const Array& data) {
 
 Array bits(const Array& key, const Shape& shape, DType dtype) {
   check_key("bits", key);
-  if (dtype != u32 && dtype != u8) throw_error("random::bits: dtype {}; use u32 or u8", name(dtype));
+  if (!is_integer(dtype) || is_signed(dtype))
+    throw_error("random::bits: dtype {}; use u8, u16, u32 or u64", name(dtype));
+  // Conversions of integers keep their low bits.
   return apply1("random::bits", {key}, [&](Builder&, const Values& v) {
     return convert(random_words(v[0], shape, integer_format(dtype)), dtype);
   });
@@ -291,21 +287,18 @@ Array randint(const Array& key, const Shape& shape, const Array& lo, const Array
   check_key("randint", key);
   if (!is_integer(lo.dtype()) || !is_integer(hi.dtype()))
     throw_error("random::randint: bounds {} and {}; they must be integers", to_string(lo.type()), to_string(hi.type()));
-  if (dtype != i32 && dtype != u8 && dtype != u32 && dtype != i64)
-    throw_error("random::randint: dtype {}; use i32, u8, u32 or i64, and astype for others", name(dtype));
+  if (!is_integer(dtype)) throw_error("random::randint: dtype {}; use a type of integers", name(dtype));
   return apply1("random::randint", {key, lo, hi}, [&](Builder&, const Values& v) {
     const IntegerFormat f = integer_format(dtype);
     const auto [least, span] = integers_between(v[1], v[2], f);
-    const Value mask = f.bits == 8 ? word(span, 255) : Value();
-    const auto narrow = [&](Value x) { return mask ? bit_and(x, word(x, 255)) : x; };
     // 2^bits modulo the span: the weight of the higher of two random words.
     const Value root = unsigned_rem(word(span, int64_t{1} << (f.bits / 2)), span);
-    const Value weight = unsigned_rem(narrow(root * root), span);
+    const Value weight = unsigned_rem(root * root, span);
     auto stretched = [&](Value x) { return detail::broadcast_value("random::randint", x, shape); };
     const Value keys = split_key(v[0], 2), modulus = stretched(span);
     const Value higher = unsigned_rem(random_words(row_of(keys, 0), shape, f), modulus);
     const Value lower = unsigned_rem(random_words(row_of(keys, 1), shape, f), modulus);
-    const Value offset = unsigned_rem(narrow(higher * stretched(weight) + lower), modulus);
+    const Value offset = unsigned_rem(higher * stretched(weight) + lower, modulus);
     return stretched(convert(least, dtype)) + convert(offset, dtype);
   });
 }

@@ -35,7 +35,7 @@ Value is_zero(Value x) { return eq(x, zeros_like(x)); }
 // x f(y), and 0 for x = 0 even where f(y) is not finite. The gradient at x = 0 is f(y) elsewhere.
 template <Value (*f)(Value)>
 Value times_log(Value x, Value y) {
-  const Value undefined = bit_not(is_finite(f(y)));
+  const Value undefined = bit_and(bit_not(is_finite(f(y))), eq(y, y));  // but NaN stays NaN
   const Value ignored = bit_and(is_zero(x), undefined);
   return x * f(select(ignored, ones_like(y), y));
 }

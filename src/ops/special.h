@@ -202,10 +202,11 @@ inline constexpr double kTiny = 0x1p-53;  // a term this much smaller than its s
 // log |gamma(x)|. The C library also sets signgam, which nothing reads.
 LOCKSTEP_INLINE double lgamma(double x) { return __builtin_lgamma(x); }
 
-// The derivative of lgamma. NaN at the poles: zero and the negative integers.
+// The derivative of lgamma. NaN at the negative integers, -infinity at zero.
 LOCKSTEP_INLINE double digamma(double x) {
   double sum = 0.0, y = x;
   if (x <= 0.0) {
+    if (x == 0.0) return -__builtin_inf();
     const double off = x - nearest(x);
     if (!(off != 0.0)) return __builtin_nan("");
     sum = -kPi / tan(kPi * off);

@@ -37,6 +37,7 @@ const std::vector<WrongVariable>& wrong_variables() {
       {"LOCKSTEP_INITIALIZATION_TIMEOUT", "0"},
       {"LOCKSTEP_HEARTBEAT_TIMEOUT", "nan"},
       {"LOCKSTEP_COLLECTIVE_TIMEOUT", "1e7"},
+      {"LOCKSTEP_DEBUG_NANS", "yes", {"train", "--no-save", "--dataset", "synthetic", "--steps", "1"}},
       {"LOCKSTEP_VERBOSE", "yes", {"train", "--no-save", "--dataset", "synthetic", "--steps", "1"}},
       {"LOCKSTEP_LOG_LIMIT", "10", {"apply", "-f", "job.yaml"}},
   };
@@ -116,7 +117,8 @@ TEST(VariableCheck, LaunchReportsThemOnceBeforeAnyProcessStarts) {
                                     {"LOCKSTEP_MPI_THREADS", "many", devices},
                                     {"LOCKSTEP_LOCAL_DEVICE_IDS", "x", devices},
                                     {"LOCKSTEP_TLS", "maybe", {"launch", "-n", "2", "--", "/bin/true"}},
-                                    {"LOCKSTEP_VERBOSE", "yes", {"launch", "-n", "2", "--", "train", "--no-save"}}})
+                                    {"LOCKSTEP_DEBUG_NANS", "yes", {"train", "--no-save", "--dataset", "synthetic", "--steps", "1"}},
+      {"LOCKSTEP_VERBOSE", "yes", {"launch", "-n", "2", "--", "train", "--no-save"}}})
     expect_variable_refused(each);
 }
 

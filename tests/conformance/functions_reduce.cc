@@ -59,7 +59,7 @@ Functions reduce_functions() {
       FUNCTION("jnp.corrcoef", corrcoef(x)),
       FUNCTION("jnp.interp", interp(x, y, z)),
       FUNCTION("jnp.histogram", histogram(x, bins)),
-      FUNCTION("jnp.trapezoid", trapezoid(y, dx)),
+      FUNCTION("jnp.trapezoid", trapezoid(x, dx)),
       FUNCTION("jnp.bincount", bincount(x, {.length = length})),
       FUNCTION("jnp.bincount weights", bincount(x, {.weights = y, .length = length})),
       FUNCTION("jax.ops.segment_sum", segment_sum(x, y, num_segments)),

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "lockstep/random.h"
@@ -66,6 +67,19 @@ std::string Case::to_string() const {
   std::string text = function + "(";
   for (const std::string& key : inputs) text += (text.back() == '(' ? "" : ", ") + key;
   return text + ")" + (attrs.empty() ? "" : " " + attrs.dump());
+}
+
+// A key is the type, the shape in brackets, the domain, and a number.
+bool has_domain(const Case& c, const char* domain) {
+  return std::any_of(c.inputs.begin(), c.inputs.end(), [&](const std::string& key) {
+    const std::string rest = key.substr(key.find(']') + 1);
+    return rest.substr(0, rest.find_first_of("0123456789")) == domain;
+  });
+}
+
+bool has_type(const Case& c, const char* type) {
+  return std::any_of(c.inputs.begin(), c.inputs.end(),
+                     [&](const std::string& key) { return key.substr(0, key.find('[')) == type; });
 }
 
 Call::Call(const Case& c, Arrays operands) : xs(std::move(operands)), attrs(c.attrs) {

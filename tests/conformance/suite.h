@@ -96,6 +96,10 @@ Arrays results(std::pair<A, B> xs) {
   }
 #define FUNCTION(name, ...) DIFFERS(name, (__VA_ARGS__), "", nullptr)
 
+// Cases whose operands include one of this domain or type.
+bool has_domain(const Case&, const char* domain);
+bool has_type(const Case&, const char* type);
+
 using Functions = std::vector<Function>;
 Functions math_functions();
 Functions reduce_functions();

@@ -14,10 +14,10 @@
 namespace lockstep {
 namespace {
 
-const LaneGrid kTwoLanes{{{"rows", 2, 1}}};
+const LaneGrid kHaloLanes{{{"rows", 2, 1}}};
 const LaneGrid kFourLanes{{{"rows", 4, 1}}};
 const LaneGrid kSquare{{{"rows", 2, 1}, {"columns", 2, 1}}};
-const LaneSpec kByRows{{}, {"rows"}, {}, {}}, kByBoth{{}, {"rows"}, {"columns"}, {}}, kReplicated{{}, {}, {}, {}};
+const LaneSpec kByRows{{}, {"rows"}, {}, {}}, kByBoth{{}, {"rows"}, {"columns"}, {}}, kUncut{{}, {}, {}, {}};
 
 using Lines = std::vector<std::string>;
 
@@ -44,21 +44,21 @@ Program conv_and_pool() {
 }
 
 TEST(Halo, NeighborsExchangeBordersAndTilesNeedNone) {
-  EXPECT_EQ(work_of(conv_and_pool(), kTwoLanes, {kByRows, kReplicated}, {kByRows}, 0),
+  EXPECT_EQ(work_of(conv_and_pool(), kHaloLanes, {kByRows, kUncut}, {kByRows}, 0),
             Lines({"lane_all_to_all f32[36]", "conv2d f32[2,5,6,3] f32[3,3,3,4] pad [1, 0, 1, 1]",
                    "max_pool f32[2,4,6,4] pad [0, 0, 0, 0]"}));
-  EXPECT_EQ(work_of(conv_and_pool(), kTwoLanes, {kByRows, kReplicated}, {kByRows}, 1),
+  EXPECT_EQ(work_of(conv_and_pool(), kHaloLanes, {kByRows, kUncut}, {kByRows}, 1),
             Lines({"lane_all_to_all f32[36]", "conv2d f32[2,5,6,3] f32[3,3,3,4] pad [0, 1, 1, 1]",
                    "max_pool f32[2,4,6,4] pad [0, 0, 0, 0]"}));
   // Lanes in the middle have two neighbors.
-  EXPECT_EQ(work_of(conv_and_pool(), kFourLanes, {kByRows, kReplicated}, {kByRows}, 1),
+  EXPECT_EQ(work_of(conv_and_pool(), kFourLanes, {kByRows, kUncut}, {kByRows}, 1),
             Lines({"lane_all_to_all f32[72]", "conv2d f32[2,4,6,3] f32[3,3,3,4] pad [0, 0, 1, 1]",
                    "max_pool f32[2,2,6,4] pad [0, 0, 0, 0]"}));
 }
 
 TEST(Halo, CornersComeWithTheSecondDimension) {
   EXPECT_EQ(
-      work_of(conv_and_pool(), kSquare, {kByBoth, kReplicated}, {}, 3),
+      work_of(conv_and_pool(), kSquare, {kByBoth, kUncut}, {}, 3),
       Lines({"lane_all_to_all f32[18]", "lane_all_to_all f32[30]", "conv2d f32[2,5,4,3] f32[3,3,3,4] pad [0, 1, 0, 1]",
              "lane_all_gather f32[3,2,4,4]", "max_pool f32[2,4,6,4] pad [0, 0, 0, 0]"}));
 }
@@ -68,13 +68,13 @@ TEST(Halo, OtherWindowsAreGathered) {
   Builder b;
   const Value x = b.input({f32, {1, 8, 4, 1}}), w = b.input({f32, {3, 1, 1, 1}}), wide = b.input({f32, {7, 1, 1, 1}});
   const Program valid = b.finish(Values{conv2d(x, w, {})});
-  EXPECT_EQ(work_of(valid, kTwoLanes, {kByRows, kReplicated, kReplicated}, {kReplicated}, 0),
+  EXPECT_EQ(work_of(valid, kHaloLanes, {kByRows, kUncut, kUncut}, {kUncut}, 0),
             Lines({"lane_all_gather f32[4,1,4,1]", "conv2d f32[1,8,4,1] f32[3,1,1,1] pad [0, 0, 0, 0]"}));
   const Program far = b.finish(Values{conv2d(x, wide, {.pad = {3, 3, 0, 0}})});
-  EXPECT_EQ(work_of(far, kFourLanes, {kByRows, kReplicated, kReplicated}, {kReplicated}, 0)[0],
+  EXPECT_EQ(work_of(far, kFourLanes, {kByRows, kUncut, kUncut}, {kUncut}, 0)[0],
             "lane_all_gather f32[2,1,4,1]");
   const Program strided = b.finish(Values{conv2d(x, w, {.stride = {2, 1}, .pad = {1, 0, 0, 0}})});
-  EXPECT_EQ(work_of(strided, kTwoLanes, {kByRows, kReplicated, kReplicated}, {kByRows}, 1),
+  EXPECT_EQ(work_of(strided, kHaloLanes, {kByRows, kUncut, kUncut}, {kByRows}, 1),
             Lines({"lane_all_to_all f32[0]", "conv2d f32[1,5,4,1] f32[3,1,1,1] pad [0, 0, 0, 0]"}));
 }
 
@@ -110,8 +110,8 @@ TEST(Halo, ResultsAndGradientsEqualThoseOfOneLane) {
     SCOPED_TRACE(rows);
     const Program forward = stack_of_windows(rows), both = joint(forward, {true, true, true});
     for (const Program& p : {forward, both}) {
-      LaneConstraints in{kByRows, kReplicated, kReplicated};
-      for (const LaneGrid& grid : {kTwoLanes, kFourLanes}) expect_same_on_lanes(p, grid, in);
+      LaneConstraints in{kByRows, kUncut, kUncut};
+      for (const LaneGrid& grid : {kHaloLanes, kFourLanes}) expect_same_on_lanes(p, grid, in);
       in[0] = kByBoth;
       expect_same_on_lanes(p, kSquare, in);
     }
@@ -122,7 +122,7 @@ TEST(Halo, GradientsNeedNoGathers) {
   Builder b;
   const Value x = b.input({f32, {2, 8, 6, 3}}), w = b.input({f32, {3, 3, 3, 4}});
   const Program p = joint(b.take(Values{conv2d(x, w, {.pad = {1, 1, 1, 1}})}), {true, true});
-  EXPECT_EQ(work_of(p, kTwoLanes, {kByRows, kReplicated, kByRows}, {kByRows, kByRows, kReplicated}, 0),
+  EXPECT_EQ(work_of(p, kHaloLanes, {kByRows, kUncut, kByRows}, {kByRows, kByRows, kUncut}, 0),
             Lines({"lane_all_to_all f32[36]", "conv2d f32[2,5,6,3] f32[3,3,3,4] pad [1, 0, 1, 1]",
                    "lane_all_to_all f32[48]", "conv2d_input_grad f32[2,5,6,4] f32[3,3,3,4] pad [1, 2, 1, 1]",
                    "conv2d_filter_grad f32[2,5,6,3] f32[2,4,6,4] pad [1, 0, 1, 1]", "lane_all_reduce f32[3,3,3,4]"}));

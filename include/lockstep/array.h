@@ -37,6 +37,8 @@ inline constexpr bool is_index =
     (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, Array> || requires {
   typename T::IndexTag;
 };
+template <class T>
+concept IndexLike = is_index<T>;
 void retain(Node*);
 void release(Node*);
 Node* literal_node(bool);
@@ -110,12 +112,11 @@ class Array {
 
   // Elements by NumPy's indexing: x(0), x(_, -1), x(ellipsis, range(0, _, 2), new_axis), x(rows, columns).
   // Defined in lockstep/index.h, which has the rules.
-  template <class... I>
-  requires(detail::is_index<I>&&...) Array operator()(const I&... index) const;
+  template <detail::IndexLike... I>
+  Array operator()(const I&... index) const;
   // The same elements, to update them: x.at(i).add(v) is x with v added at index i.
-  template <class... I>
-  requires(detail::is_index<I>&&...) IndexedArray at(const I&... index)
-  const;
+  template <detail::IndexLike... I>
+  IndexedArray at(const I&... index) const;
 
   // How the array is distributed over devices: the sharding set by device_put or a compiled function; without
   // one, a single-device sharding on the first local device. For a traced array, the sharding known so far.

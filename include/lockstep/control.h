@@ -162,6 +162,9 @@ template <class T, class E, class... Args>
 auto cond(const Array& predicate, const T& if_true, const E& if_false, const Args&... passed) {
   return detail::with_parameters<T>(
       [&](const auto&... operands) {
+        static_assert(std::is_same_v<detail::ResultOf<T, std::decay_t<decltype(operands)>...>,
+                                     detail::ResultOf<E, std::decay_t<decltype(operands)>...>>,
+                      "cond, switch_case: the branches return different types");
         detail::check_predicate(predicate);
         const auto run = [&](std::span<const detail::Traced> branches, const detail::Arrays& arrays) {
           return detail::cond(predicate, branches[0], branches[1], arrays);

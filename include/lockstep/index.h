@@ -149,13 +149,14 @@ std::array<Index, sizeof...(I)> index_list(const I&... index) {
 }
 }  // namespace detail
 
-template <class... I>
-requires(detail::is_index<I>&&...) Array Array::operator()(const I&... index) const {
+template <detail::IndexLike... I>
+Array Array::operator()(const I&... index) const {
   return detail::indexed(*this, detail::index_list(index...));
 }
 
-template <class... I>
-requires(detail::is_index<I>&&...) IndexedArray Array::at(const I&... index)
-const { return {*this, detail::index_list(index...)}; }
+template <detail::IndexLike... I>
+IndexedArray Array::at(const I&... index) const {
+  return {*this, detail::index_list(index...)};
+}
 
 }  // namespace lockstep

@@ -121,9 +121,9 @@ Grads cond_vjp(const Vjp& v) {
 
 JvpResult cond_jvp(const Jvp& v) {
   const std::vector<bool> wanted = present(v.tangents.subspan(1));
-  return results_and_tangents(v,
-                              cond(v.in[0], tangent_body(v.attrs.program("if_true"), wanted, v.passes),
-                                   tangent_body(v.attrs.program("if_false"), wanted, v.passes), with_tangents(v, 1)));
+  std::vector<ProgramPtr> branches = branches_of(v.attrs);
+  for (ProgramPtr& branch : branches) branch = tangent_body(*branch, wanted, v.passes);
+  return results_and_tangents(v, cond_of(v.in[0], branches, with_tangents(v, 1)));
 }
 
 Batched cond_batch(const Batch& b) {

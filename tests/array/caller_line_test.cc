@@ -26,17 +26,18 @@ void expect_start(const std::string& text, const std::string& start) {
 TEST(CallerLine, IsThatOfTheOperation) {
   const Array a = zeros({7, 3}), b = zeros({4});
   const int line = __LINE__ + 1;
-  expect_start(message_of([&] { return a + b; }), here(line) + "add: [7, 3] and [4] do not broadcast");
+  expect_start(message_of([&] { return a + b; }), here(line) + "add: shapes [7, 3] and [4] do not broadcast");
 }
 
-TEST(CallerLine, IsThatOfTheLastOperandInACallOfSeveralLines) {
+TEST(CallerLine, IsThatOfAnOperandInACallOfSeveralLines) {
   const Array a = zeros({7, 3}), b = zeros({4});
-  const int line = __LINE__ + 3;
+  const int line = __LINE__ + 2;
   const std::string text = message_of([&] {
     return maximum(a * 2,
                    b);
   });
-  expect_start(text, here(line));
+  // Compilers evaluate the operands in different orders.
+  EXPECT_TRUE(text.starts_with(here(line)) || text.starts_with(here(line + 1))) << text;
 }
 
 TEST(CallerLine, IsThatInsideTransformedFunctions) {

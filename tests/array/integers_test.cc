@@ -60,7 +60,7 @@ TEST(NarrowIntegers, ReduceSortAndMultiply) {
   EXPECT_TEXT(sort(a), "i8[4] [-100, 100, 100, 127]");
   EXPECT_TEXT(argmax(a), "i32[] 2");
   EXPECT_TEXT(dot(a, a), "i8[] 49");  // 46129 modulo 256
-  EXPECT_TEXT(cumsum(array({200, 200}, u16), 0), "i32[2] [200, 400]");
+  EXPECT_TEXT(cumsum(array({200, 200}, u16), 0), "u16[2] [200, 400]");
   EXPECT_TEXT(scatter_add(zeros({2}, u64), array({1, 1}), array({3, 4}, u64)), "u64[2] [0, 7]");
   EXPECT_TEXT(take(array({10, 20, 30}), array({-1, 1}, i8)), "i32[2] [30, 20]");
   EXPECT_TEXT(arange(3, i8), "i8[3] [0, 1, 2]");

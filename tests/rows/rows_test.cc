@@ -117,7 +117,7 @@ double forward_derivative(const Program& one, HostArrays inputs, const std::vect
   double sum = 0;
   for (size_t k = 0; k < cts.size(); ++k) {
     const HostArray& tangent = results.at(one.outputs.size() + k);
-    for (int64_t i = 0; i < tangent.size(); ++i) sum += cts[k].get(i) * tangent.get(i);
+    for (int64_t i = 0; i < tangent.size(); ++i) sum += pairing_sign(tangent, i) * cts[k].get(i) * tangent.get(i);
   }
   return sum;
 }

@@ -33,9 +33,20 @@ template <class R>
 LOCKSTEP_INLINE Complex<R> sub(Complex<R> a, Complex<R> b) {
   return {a.re - b.re, a.im - b.im};
 }
+// x, which is rounded before it is added to something. g++ 12 vectorizes pairs of a sum and a difference of products with
+// fused instructions, also without contraction; results would then depend on where in a vector an element is.
+template <class R>
+LOCKSTEP_INLINE R rounded(R x) {
+#if defined(__x86_64__) && !defined(__CUDACC__)
+  asm("" : "+x"(x));
+#elif defined(__aarch64__) && !defined(__CUDACC__)
+  asm("" : "+w"(x));
+#endif
+  return x;
+}
 template <class R>
 LOCKSTEP_INLINE Complex<R> mul(Complex<R> a, Complex<R> b) {
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  return {a.re * b.re - rounded(a.im * b.im), a.re * b.im + rounded(a.im * b.re)};
 }
 // Smith's algorithm: divides by the larger part of the divisor first, so that no square overflows.
 template <class R>
@@ -44,8 +55,8 @@ LOCKSTEP_INLINE Complex<R> div(Complex<R> a, Complex<R> b) {
   const R large = wide ? b.re : b.im, small = wide ? b.im : b.re;
   const R ratio = large == R(0) ? R(0) : small / large;
   const R scale = large + small * ratio;
-  const R re = wide ? a.re + a.im * ratio : a.re * ratio + a.im;
-  const R im = wide ? a.im - a.re * ratio : a.im * ratio - a.re;
+  const R re = wide ? a.re + rounded(a.im * ratio) : rounded(a.re * ratio) + a.im;
+  const R im = wide ? a.im - rounded(a.re * ratio) : rounded(a.im * ratio) - a.re;
   return {re / scale, im / scale};
 }
 template <class R>

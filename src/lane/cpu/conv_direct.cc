@@ -16,16 +16,16 @@ extern const DirectConvTables kDirectConvAvx512;
 #endif
 
 const DirectConvTables& direct_conv_tables() {
-  static const DirectConvTables& best = []() -> const DirectConvTables& {
+  static const DirectConvTables* const best = [] {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl"))
-      return kDirectConvAvx512;
-    if (__builtin_cpu_supports("avx2")) return kDirectConvAvx2;
+      return &kDirectConvAvx512;
+    if (__builtin_cpu_supports("avx2")) return &kDirectConvAvx2;
 #endif
-    return kDirectConvBaseline;
+    return &kDirectConvBaseline;
   }();
-  return best;
+  return *best;
 }
 
 namespace {

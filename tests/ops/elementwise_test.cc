@@ -484,7 +484,7 @@ TEST(Elementwise, ErrorsNameTheRemedy) {
             "add: operands are f32[2,3] and f32[3]; broadcast them to one shape");
   EXPECT_EQ(message(add_op, {{f32, {3}}, {i32, {3}}}), "add: operands are f32[3] and i32[3]; cast one of them");
   EXPECT_EQ(message(add_op, {{f32, {3}}}), "add: takes 2 operands and got 1");
-  EXPECT_EQ(message(tanh_op, {{i32, {3}}}), "tanh: the operand is i32[3] and the op takes floats; cast it");
+  EXPECT_EQ(message(tanh_op, {{i32, {3}}}), "tanh: the operand is i32[3] and the op takes floats and complex numbers; cast it");
   EXPECT_EQ(message(select_op, {{i32, {3}}, {f32, {3}}, {f32, {3}}}),
             "select: the predicate is i32[3]; compare it with something, or cast it to bool");
   EXPECT_EQ(message(select_op, {{boolean, {2}}, {f32, {3}}, {f32, {3}}}),

@@ -367,11 +367,27 @@ struct Tables {
   static constexpr uint64_t kLists = 2, kPre = 3, kN = 1000, kPost = 72, kPlaces = 500;
   static constexpr int kVector = 8;
   static constexpr uint32_t kThreads = 512;
+  static float combined(float a, float b) { return a + b; }
 };
 extern "C" __global__ void f(const SortItem<uint32_t>* items, const int32_t* at, const bf16* x, const bf16* updates,
                              float* partial, bf16* out) {
-  Scatter<Tables<bf16>>::add_runs(items, at, x, updates, partial, out);
-  Scatter<Tables<bf16>>::add_parts(items, at, x, partial, out);
+  Scatter<Tables<bf16>>::combine_runs(items, at, x, updates, partial, out);
+  Scatter<Tables<bf16>>::combine_parts(items, at, x, partial, out);
+})"},
+      {"conv_direct.cuh", R"(
+struct Conv {
+  using T = bf16;
+  using R = float;
+  using Out = bf16;
+  using I = int32_t;
+  using U = uint32_t;
+  static constexpr int kV = 8, kThreads = 256;
+  static constexpr U kResults = 2 * 14 * 14 * 64, kPixels = 2 * 14 * 14, kSplits = 1, kEach = 2 * 14 * 14;
+  static constexpr U kH = 14, kW = 14, kOH = 14, kOW = 14, kKH = 3, kKW = 3, kCI = 1, kCO = 1;
+  static constexpr I kC = 64, kO = 64, kSH = 1, kSW = 1, kDH = 1, kDW = 1, kPH = 1, kPW = 1;
+};
+extern "C" __global__ void f(const bf16* a, const bf16* b, bf16* out) {
+  ConvDirect<Conv>::forward(a, b, out), ConvDirect<Conv>::input_grad(a, b, out), ConvDirect<Conv>::filter_grad(a, b, out);
 })"},
       {"cross_entropy.cuh", R"(
 template <class Element, class Wide, uint32_t kCount, uint32_t kThreadsOfRow, bool kWhole>

@@ -40,10 +40,12 @@ Grads complex_vjp(const Vjp& v) {
 }
 Grads real_vjp(const Vjp& v) { return {complex(v.ct(), zeros_like(v.ct()))}; }
 Grads imag_vjp(const Vjp& v) { return {complex(zeros_like(v.ct()), neg(v.ct()))}; }
-// The derivative of |x| is the real part of conj(x) / |x|, and 0 at 0.
+// The derivative of |x| is the real part of conj(x) / |x|, and 0 at 0. Not written with sign(), which has no gradient.
 Grads complex_abs_vjp(const Vjp& v) {
-  const Value direction = sign(v.in[0]);
-  return {complex(v.ct() * real(direction), -(v.ct() * imag(direction)))};
+  const Value zero = eq(v.y(), zeros_like(v.y()));
+  const Value share = div(v.ct(), select(zero, ones_like(v.y()), v.y()));
+  const Value re = mul(share, real(v.in[0]));
+  return {complex(re, neg(mul(share, imag(v.in[0]))))};
 }
 // The derivative of the angle is the imaginary part of 1/x: the real part of -i/x.
 Grads complex_angle_vjp(const Vjp& v) { return {div(complex(zeros_like(v.ct()), neg(v.ct())), v.in[0])}; }

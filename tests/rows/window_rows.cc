@@ -118,18 +118,23 @@ void add_fused_convolution(std::vector<Row>& out) {
             {},
             false,
             true};
-  const ProgramPtr bias_relu = std::make_shared<const Program>(parse(R"(
-    program(%0:f32[2,3,4,4], %1:f32[4]) {
-      %2:f32[2,3,4,4] = broadcast[dims=[3], shape=[2,3,4,4]] %1
-      %3:f32[2,3,4,4] = add %0 %2
-      %4:f32[2,3,4,4] = full[dtype=f32, shape=[2,3,4,4], value=0.0]
-      %5:f32[2,3,4,4] = maximum %3 %4
+  const auto add = [&](const Shape& x, const Shape& w, const Shape& y, const ConvOptions& options) {
+    const ProgramPtr bias_relu = std::make_shared<const Program>(parse(fmt::format(R"(
+    program(%0:f32[{0}], %1:f32[{1}]) {{
+      %2:f32[{0}] = broadcast[dims=[3], shape=[{0}]] %1
+      %3:f32[{0}] = add %0 %2
+      %4:f32[{0}] = full[dtype=f32, shape=[{0}], value=0.0]
+      %5:f32[{0}] = maximum %3 %4
       return %5 %0
-    })",
-                                                                     all_ops()));
-  Attrs attrs = conv_attrs({});
-  attrs.set("body", bias_relu);
-  fused.samples.push_back({{{{f32, {2, 5, 6, 3}}}, {{f32, {3, 3, 3, 4}}}, {{f32, {4}}}}, attrs});
+    }})",
+                                                                                   fmt::join(y, ","), y[3]),
+                                                                       all_ops()));
+    Attrs attrs = conv_attrs(options);
+    attrs.set("body", bias_relu);
+    fused.samples.push_back({{{{f32, x}}, {{f32, w}}, {{f32, {y[3]}}}}, attrs});
+  };
+  add({2, 5, 6, 3}, {3, 3, 3, 4}, {2, 3, 4, 4}, {});
+  add({2, 4, 5, 8}, {3, 3, 1, 8}, {2, 4, 3, 8}, {.stride = {1, 2}, .pad = {1, 1, 1, 1}, .groups = 8});
   out.push_back(std::move(fused));
 }
 

@@ -315,6 +315,7 @@ void add_elementary(std::vector<Row>& out) {
 
 Real digamma_of(Real x) {
   const Real pi = std::acos(Real{-1});
+  if (x == 0) return -std::numeric_limits<Real>::infinity();
   if (x <= 0) return x == std::floor(x) ? std::nanl("") : digamma_of(1 - x) - pi / std::tan(pi * (x - std::round(x)));
   Real sum = 0;
   for (; x < 40; x += 1) sum -= 1 / x;

@@ -368,6 +368,9 @@ void add_host_calls(std::vector<Row>& out) {
   };
   debug.samples.push_back({{{{f32, {3, 2}}}, {{i32, {}}}}, effect(Effect::once), false});
   debug.samples.push_back({{{{f32, {0}}}}, effect(Effect::everywhere), false});
+  Attrs of_examples = effect(Effect::everywhere);
+  of_examples.set("batch", int64_t{1});
+  debug.samples.push_back({{{{f32, {12, 2}}}}, of_examples, false});
   out.push_back(std::move(debug));
 
   static const int64_t doubled = add_host_call([](Types in, const void* const* x, Types, void* const* y) {
@@ -385,6 +388,11 @@ void add_host_calls(std::vector<Row>& out) {
                              {"callback", doubled},
                              {"results", body(fmt::format("program(%0:{}) {{\n return %0\n}}", type))}},
                             false});
+  pure.samples.push_back({{{{f32, {12, 3}}, {}, false}},
+                          {{"batch", int64_t{1}},
+                           {"callback", doubled},
+                           {"results", body("program(%0:f32[3]) {\n return %0\n}")}},
+                          false});
   out.push_back(std::move(pure));
 
   Row name{&checkpoint_name_op, run_body, {}};

@@ -43,7 +43,7 @@ const Mistake kMistakes[] = {
      "at most 24 fields", "S"},
     {"MemberOfAMember", "struct T { int* p; }; struct S { std::vector<T> list; }; grad([](S) { return Array(1.f); })(S{});", "not a tree: a pointer", "T, 0"},
     {"WrongArgument", "jit([](int, Array y) { return y; })(1, std::string(\"x\"));", "the argument at this position does not convert", "1"},
-    {"BranchTypes", "cond(x > 0, [](Array y) { return y; }, [](Array y) { return std::pair{y, y}; }, x);", "cond: the branches return different types", ""},
+    {"BranchTypes", "cond(x > 0, [](Array y) { return y; }, [](Array y) { return std::pair{y, y}; }, x);", "the branches return different types", ""},
     {"ScanBody", "scan([](Array c, Array) { return c; }, x, x);", "scan: the body must return a std::pair{carry, y}", ""},
     {"LogicalAnd", "const Array b = (x > 0) && (x < 1);", "&& of two arrays: use &", ""},
     {"LogicalOr", "if ((x > 0) || (x < 1)) return;", "|| of two arrays: use |", ""},

@@ -82,10 +82,10 @@ TEST_F(NpyFiles, SourceHasTheFieldsOfItsFiles) {
   EXPECT_EQ(y, (std::vector<uint8_t>{6, 9, 8}));
 }
 
-TEST_F(NpyFiles, StreamedSmallIntegersAreWidened) {
+TEST_F(NpyFiles, StreamedSmallIntegersKeepTheirType) {
   const SourcePtr streamed =
       npy_source({{"x", write("<i2", "(3, 2)", elements_of<int16_t>({1, -2, 3, -4, 5, -6}))}}, "on");
-  EXPECT_EQ(all_rows(*streamed).at("x").to_string(), "i32[3,2] [[1, -2], [3, -4], [5, -6]]");
+  EXPECT_EQ(all_rows(*streamed).at("x").to_string(), "i16[3,2] [[1, -2], [3, -4], [5, -6]]");
 }
 
 TEST_F(NpyFiles, DifferentNumbersOfRowsAreAnError) {

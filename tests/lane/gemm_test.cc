@@ -237,7 +237,7 @@ TEST(Gemm, RejectsUnsupportedTypes) {
     return "";
   };
   EXPECT_EQ(message({.dtype = boolean, .m = 1, .n = 1, .k = 1}),
-            "matrix product: operands of dtype bool; convert them to a number type first");
+            "matrix product: operands of dtype bool; convert them to i32, i64 or a float first");
   EXPECT_EQ(message({.dtype = f32, .out = f64, .m = 1, .n = 1, .k = 1}),
             "matrix product: a result of dtype f64 from operands of dtype f32; convert the operands first");
   EXPECT_EQ(message({.m = 1, .n = int64_t{1} << 31, .k = 1}),

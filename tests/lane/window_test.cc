@@ -125,7 +125,7 @@ TEST(Window, RejectsInvalidSpecs) {
     }
     return "";
   };
-  EXPECT_EQ(message({.dtype = boolean}), "max_pool: an array of dtype bool; convert it to a number type first");
+  EXPECT_EQ(message({.dtype = boolean}), "max_pool: an array of dtype bool; convert it to i32, i64 or a float first");
   EXPECT_EQ(message({.stride = {0, 1}}), "max_pool: a stride of 0; it must be at least 1");
 }
 

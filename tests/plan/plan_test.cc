@@ -193,10 +193,10 @@ TEST(Plan, SchedulesContainThoseOfSubPrograms) {
   })");
   EXPECT_EQ(run.plan->schedule(), R"(cond bool[]@in0 f32[4]@in1 -> f32[4]@out0
   body:
-    cumsum f32[4]@in0 -> f32[4]@out0
+    copy f32[4]@in0 -> out0
     arena and constants: 0 bytes
   body:
-    copy f32[4]@in0 -> out0
+    cumsum f32[4]@in0 -> f32[4]@out0
     arena and constants: 0 bytes
 arena and constants: 0 bytes
 )");

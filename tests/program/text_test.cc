@@ -94,8 +94,8 @@ TEST(Parse, ErrorsHaveLineAndColumn) {
   EXPECT_EQ(read_error("programme() { return }"), "parse: line 1, column 10: expected 'program'");
   EXPECT_EQ(read_error("program(%0:f99[2]) {\n  return %0\n}"),
             "parse: line 1, column 15: 'f99' is not an element type");
-  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = bend %0\n  return %1\n}"),
-            "parse: line 2, column 18: unknown op 'bend'");
+  EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = bow %0\n  return %1\n}"),
+            "parse: line 2, column 18: unknown op 'bow'");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  %1:f32[2] = tanh %5\n  return %1\n}"),
             "parse: line 2, column 22: %5 is used before it is defined");
   EXPECT_EQ(read_error("program(%0:f32[2]) {\n  return %0\n} x"),

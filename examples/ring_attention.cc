@@ -28,7 +28,7 @@ Array ring_attention(const Array& q, const Array& k, const Array& v) {
   const Array own = axis_index("seq");
   const auto round = [&](std::tuple<Partial, Array, Array> carry, Array turn) {
     auto [partial, keys, values] = carry;
-    const Array from = (own - turn) % kDevices;  // whose keys these are
+    const Array from = (own - turn) % kDevices;  // the device that these keys come from
     const Array row = own * kPiece + expand_dims(arange(kPiece), 1), column = from * kPiece + arange(kPiece);
     partial = attend(partial, q, keys, values, row >= column);
     std::vector<std::pair<int64_t, int64_t>> ring;

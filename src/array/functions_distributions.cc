@@ -3,16 +3,17 @@
 #include <limits>
 #include <numbers>
 
-#include "array/positions.h"
 #include "array/promote.h"
 #include "base/check.h"
-#include "lockstep/control.h"
 #include "lockstep/create.h"
 #include "lockstep/distributions.h"
 #include "lockstep/indexing.h"
 #include "lockstep/linalg.h"
 #include "lockstep/math.h"
+#include "lockstep/matrices.h"
+#include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
+#include "lockstep/search.h"
 
 namespace lockstep::random {
 namespace {
@@ -39,38 +40,11 @@ Array parameter(const char* what, const Array& x, const Shape& shape, DType dtyp
   return broadcast_to(astype(x, dtype), shape);
 }
 
-// Whether element [i, j] is in the j-th column, for one j.
-Array unit_vector(int64_t n, const Array& j, DType dtype) { return astype(arange(n) == j, dtype); }
-
-// The lower triangular L with L L^T = a, column by column.
-Array lower_factor(const Array& a) {
-  const int64_t n = a.shape(-1);
-  return fori_loop(
-      0, n,
-      [&](const Array& j, const Array& factor) {
-        const Array unit = unit_vector(n, j, a.dtype());
-        const Array row = sum(factor * expand_dims(unit, 1), -2, {.keepdims = true});
-        const Array rest = sum(a * unit, -1) - sum(factor * row, -1);
-        const Array column = where(arange(n) >= j, rest / sqrt(sum(rest * unit, -1, {.keepdims = true})), 0);
-        return where(unit != 0, expand_dims(column, -1), factor);
-      },
-      zeros_like(a));
-}
-
-// The columns of a [..., n, m], m <= n, made orthonormal one after the other (Gram-Schmidt, twice for accuracy): the Q
-// of the QR decomposition whose R has a positive diagonal.
+// The Q of the QR decomposition of a whose R has a positive diagonal. Types of 16 bits are computed in f32.
 Array orthonormal_columns(const Array& a) {
-  const int64_t m = a.shape(-1);
-  return fori_loop(
-      0, m,
-      [&](const Array& j, const Array& basis) {
-        const Array unit = unit_vector(m, j, a.dtype());
-        Array v = sum(a * unit, -1, {.keepdims = true});
-        for (int round = 0; round < 2; ++round) v = v - matmul(basis, matmul(swapaxes(basis, -1, -2), v));
-        const Array length = sqrt(sum(v * v, -2, {.keepdims = true}));
-        return where(unit != 0, v / length, basis);
-      },
-      zeros_like(a));
+  const auto [q, r] = linalg::qr(astype(a, a.dtype() == f64 ? f64 : f32));
+  const Array signs = where(diagonal(r, 0, -2, -1) < 0, -1.f, 1.f);
+  return astype(q * expand_dims(signs, -2), a.dtype());
 }
 
 }  // namespace
@@ -163,7 +137,7 @@ Array multivariate_normal(const Array& key, const Array& mean, const Array& cov,
                           Shape(cov.shape().begin(), cov.shape().end() - 2), shape};
   Shape vectors = detail::broadcast_shape("random::multivariate_normal", shapes);
   vectors.push_back(mean.shape(-1));
-  const Array factor = lower_factor(astype(cov, dtype));
+  const Array factor = astype(linalg::cholesky(astype(cov, dtype == f64 ? f64 : f32)), dtype);
   return astype(mean, dtype) + einsum("...ij,...j->...i", factor, normal(key, vectors, dtype));
 }
 
@@ -194,7 +168,7 @@ Array chosen(const Array& key, int64_t n, const Shape& shape, const ChoiceOption
   if (draws == 0) return zeros(shape, i32);
   if (!options.replace) return reshape(top_k(gumbel(key, {n}, p.dtype()) + log(p), draws).second, shape);
   const Array sums = cumsum(p, 0);
-  return detail::positions_in(sums, at(sums, -1) * (1 - uniform(key, shape, 0, 1, p.dtype())), false);
+  return searchsorted(sums, at(sums, -1) * (1 - uniform(key, shape, 0, 1, p.dtype())));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "lockstep/indexing.h"
 #include "lockstep/math.h"
 #include "lockstep/numeric.h"
+#include "lockstep/special.h"
 #include "lockstep/vmap.h"
 
 namespace lockstep::random {
@@ -81,19 +82,6 @@ Array gamma_numbers(const char* what, const Array& key, const Array& a, const Sh
   return reshape(log(d) + log(v) + where(large | (log_u == 0), 0, log_u * (1 / alpha)), shape);
 }
 
-// log(gamma(x)) for x >= 1, by the approximation of Lanczos.
-Array log_gamma_of(const Array& x) {
-  constexpr double kCoefficients[] = {676.520368121885098567009190444019, -1259.13921672240287047156078755283,
-                                      771.3234287776530788486528258894,   -176.61502916214059906584551354,
-                                      12.507343278686904814458936853,     -0.13857109526572011689554707,
-                                      9.984369578019570859563e-6,         1.50563273514931155834e-7};
-  const Array z = x - 1;
-  Array series = full_like(z, 0.99999999999980993227684700473478);
-  for (int i = 0; i < 8; ++i) series = series + kCoefficients[i] / (z + (i + 1.0));
-  const Array log_t = std::log(7.5) + log1p(z / 7.5);
-  return 0.5 * std::log(2 * std::numbers::pi) + (z + 0.5 - (z + 7.5) / log_t) * log_t + log(series);
-}
-
 Array poisson_by_products(const Array& key, const Array& lam) {
   // Fewer than 10 events are expected: more than 100 never happen.
   const auto running = [&](const Arrays& s) { return s[2] > -lam; };
@@ -117,7 +105,7 @@ Array poisson_by_rejection(const Array& key, const Array& lam) {
         const Array u = uniform(key_u, lam.shape()) - 0.5, v = uniform(key_v, lam.shape()), from_edge = 0.5 - abs(u);
         const Array k = floor((2 * a / from_edge + b) * u + lam + 0.43);
         const Array left = log(v * inverse_alpha / (a / (from_edge * from_edge) + b));
-        const Array right = -lam + k * log(lam) - log_gamma_of(maximum(k, 0) + 1);
+        const Array right = -lam + k * log(lam) - special::gammaln(maximum(k, 0) + 1);
         const Array surely = (from_edge >= 0.07) & (v <= v_r),
                     never = (k < 0) | ((from_edge < 0.013) & (v > from_edge));
         const Array accepted = surely | (~never & (left <= right));

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "array/positions.h"
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/convolution.h"
@@ -14,6 +13,7 @@
 #include "lockstep/numeric.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
+#include "lockstep/search.h"
 
 namespace lockstep {
 namespace {
@@ -93,7 +93,7 @@ Array interp(const Array& x, const Array& xp, const Array& fp, const InterpOptio
     values = concatenate({range_of(values, 0, -1, 0), values, range_of(values, 0, 0, 1)});
   }
   const int64_t n = points.size();
-  const Array above = minimum(maximum(detail::positions_in(points, at_x, true), 1), std::max<int64_t>(n - 1, 1));
+  const Array above = minimum(maximum(searchsorted(points, at_x, Side::right), 1), std::max<int64_t>(n - 1, 1));
   const Array x0 = take(points, above - 1), y0 = take(values, above - 1), dx = take(points, above) - x0;
   const Array same = abs(dx) <= std::numeric_limits<double>::min();  // no slope between equal points
   Array y = where(same, y0, y0 + (at_x - x0) / where(same, 1, dx) * (take(values, above) - y0));

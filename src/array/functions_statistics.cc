@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "array/apply.h"
-#include "array/positions.h"
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/arrange.h"
@@ -275,19 +274,4 @@ Array argpartition(const Array& x, int64_t kth, int64_t axis) {
   return argsort(x, along);
 }
 
-namespace detail {
-
-Array positions_in(const Array& sorted, const Array& numbers, bool right) {
-  const int64_t n = sorted.size();
-  Array lo = zeros(numbers.shape(), i32), hi = full(numbers.shape(), n, i32);
-  for (int64_t span = n; span > 0; span /= 2) {
-    const Array middle = floor_divide(lo + hi, 2), x = take(sorted, minimum(middle, n - 1));
-    const Array after = (right ? x <= numbers : x < numbers) & (lo < hi);
-    lo = where(after, middle + 1, lo);
-    hi = where(after, hi, minimum(middle, hi));
-  }
-  return lo;
-}
-
-}  // namespace detail
 }  // namespace lockstep

@@ -25,18 +25,6 @@ int64_t direct_vector(const ConvSpec& s) {
 
 int64_t pixels_of(const ConvSpec& s, ConvSpec::Pair out) { return s.batch * out[0] * out[1]; }
 
-const char* function_of(ConvPass pass) {
-  switch (pass) {
-    case ConvPass::forward:
-      return "forward";
-    case ConvPass::input_grad:
-      return "input_grad";
-    case ConvPass::filter_grad:
-      break;
-  }
-  return "filter_grad";
-}
-
 }  // namespace
 
 bool has_direct_conv(const ConvSpec& spec) { return detail::is_direct(spec); }
@@ -104,7 +92,7 @@ std::string conv_direct_text(ConvPass pass, const ConvSpec& s) {
 }}
 )",
                      describe_direct_conv(pass, s, direct_vector(s)), kDirectThreads, kernel_name("conv_direct"),
-                     function_of(pass));
+                     enumerator(pass));
 }
 
 std::optional<CudaStep> conv_direct_step(const ConvSpec& s, const Program& body) {

@@ -36,18 +36,6 @@ Operands operands_of(ConvPass pass, int64_t ci, int64_t co) {
   return {false, false, ci, co};
 }
 
-const char* enumerator(ConvPass pass) {
-  switch (pass) {
-    case ConvPass::forward:
-      return "forward";
-    case ConvPass::input_grad:
-      return "input_grad";
-    case ConvPass::filter_grad:
-      break;
-  }
-  return "filter_grad";
-}
-
 const char* enumerator(ConvMath math) {
   switch (math) {
     case ConvMath::fma:
@@ -64,6 +52,18 @@ const char* enumerator(ConvMath math) {
 int64_t sum_each(const ConvLayout& l) { return l.results % 2 == 0 ? 2 : 1; }
 
 }  // namespace
+
+const char* enumerator(ConvPass pass) {
+  switch (pass) {
+    case ConvPass::forward:
+      return "forward";
+    case ConvPass::input_grad:
+      return "input_grad";
+    case ConvPass::filter_grad:
+      break;
+  }
+  return "filter_grad";
+}
 
 ConvSpec::Pair conv_out(const ConvSpec& s) {
   ConvSpec::Pair out{};

@@ -33,6 +33,8 @@ struct ConvLayout {
 
 // The extents of the output images.
 ConvSpec::Pair conv_out(const ConvSpec&);
+// The name of a pass in kernels.
+const char* enumerator(ConvPass);
 
 // REQUIRES: no operand and no result is empty.
 ConvLayout conv_layout(ConvPass, const ConvSpec&, ConvMath);

@@ -90,7 +90,9 @@ Array triangular(const Array& key, const Array& left, const Array& mode, const A
 }
 
 Array rademacher(const Array& key, const Shape& shape, DType dtype) {
-  return astype(2 * astype(bernoulli(key, 0.5, shape), dtype) - 1, dtype);
+  // JAX draws as many bits as its widest types have.
+  const Array half = full({}, 0.5, dtype == f64 || dtype == i64 ? f64 : f32);
+  return astype(2 * astype(bernoulli(key, half, shape), dtype) - 1, dtype);
 }
 
 Array geometric(const Array& key, const Array& p, const Shape& shape, DType dtype) {

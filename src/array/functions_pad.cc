@@ -67,11 +67,11 @@ Array reflected(const Array& x, int64_t axis, Ends ends, int64_t gap, bool odd) 
 
 // Between `outermost` and the edge, which is not included.
 Array ramp_to(const Array& edge, int64_t axis, double outermost, int64_t n, bool before) {
-  std::vector<float> weight;
-  for (int64_t i = 0; i < n; ++i) weight.push_back(static_cast<float>(before ? i : n - 1 - i) / static_cast<float>(n));
-  const bool floating = is_floating(edge.dtype());
+  std::vector<float> steps;
+  for (int64_t i = 0; i < n; ++i) steps.push_back(static_cast<float>(before ? i : n - 1 - i));
+  const bool floating = is_inexact(edge.dtype());
   const Array wide = floating ? edge : astype(edge, f32);
-  const Array ramp = outermost + along_axis(weight, wide, axis) * (wide - outermost);
+  const Array ramp = outermost + along_axis(steps, wide, axis) / static_cast<double>(n) * (wide - outermost);
   return floating ? ramp : astype(floor(ramp), edge.dtype());
 }
 

@@ -155,7 +155,10 @@ Array multigammaln(const Array& a, int64_t d) {
   for (int64_t i = 1; i < d; ++i) sum = sum + gammaln(a - 0.5 * static_cast<double>(i));
   return sum + 0.25 * kLogPi * static_cast<double>(d * (d - 1));
 }
-Array betaln(const Array& a, const Array& b) { return gammaln(a) + gammaln(b) - gammaln(a + b); }
+Array betaln(const Array& a, const Array& b) {
+  const Array sum = gammaln(a + b);  // of the type that both promote to
+  return gammaln(astype(a, sum.dtype())) + gammaln(astype(b, sum.dtype())) - sum;
+}
 Array beta(const Array& a, const Array& b) { return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b)); }
 Array gammainc(const Array& a, const Array& x) { return in_floats("special::gammainc", a, x, igamma); }
 Array gammaincc(const Array& a, const Array& x) { return in_floats("special::gammaincc", a, x, igammac); }

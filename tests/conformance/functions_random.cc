@@ -37,7 +37,7 @@ Functions random_functions() {
       FUNCTION("random.chisquare", random::chisquare(key, 3.0, shape, dtype)),
       FUNCTION("random.t", random::t(key, 4.0, shape, dtype)),
       FUNCTION("random.poisson", random::poisson(key, 4.5, shape)),
-      FUNCTION("random.dirichlet", random::dirichlet(key, x, {4})),
+      FUNCTION("random.dirichlet", random::dirichlet(key, x, {4}, x.dtype())),
       FUNCTION("random.ball", random::ball(key, 3, 2.0, shape, dtype)),
       FUNCTION("|random.orthogonal|", abs(random::orthogonal(key, 3, shape, dtype))),
       FUNCTION("random.glorot_normal", initializers::glorot_normal(key, shape, dtype)),

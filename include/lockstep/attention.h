@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -33,7 +34,7 @@ struct DotProductAttentionOptions {
 //
 // Each weight is kept with probability 1 - dropout, in steps of 1/65536, and is then divided by 1 - dropout. Equal keys
 // drop the same weights. A batch of vmap with one key drops other weights in each example.
-std::pair<Array, Array> dot_product_attention(const Array& q, const Array& k, const Array& v,
+std::pair<Array, Array> dot_product_attention(const Operand& q, const Operand& k, const Operand& v,
                                               const DotProductAttentionOptions& options = {});
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep::nn {
 
@@ -27,10 +28,11 @@ struct AugmentOptions {
 // images [n, rows, cols] or [n, rows, cols, channels], of any type -> the same type. `positions`, i32 or i64 [n], are the
 // positions of the examples in the epoch, over all processes; their low 32 bits count. `key` should be another one in
 // each epoch. Throws Error when the shapes or options are wrong.
-Array augment(const Array& images, const Array& key, const Array& positions, const AugmentOptions& options);
+Array augment(const Operand& images, const Operand& key, const Operand& positions, const AugmentOptions& options);
 
 // (images / 255 - mean) / sd in a floating type. Means and deviations: one for all channels, or one for each channel of
 // [n, rows, cols, channels]; none: 0 and 1. Throws Error for other numbers of them, and unless each sd is positive.
-Array normalize(const Array& images, const std::vector<double>& mean, const std::vector<double>& sd, DType dtype = f32);
+Array normalize(const Operand& images, const std::vector<double>& mean, const std::vector<double>& sd,
+                DType dtype = f32);
 
 }  // namespace lockstep::nn

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 #include "lockstep/tree.h"
 
 namespace lockstep {
@@ -20,14 +21,14 @@ namespace lockstep {
 // bit. Arrays that are not floating point are taken from `params`. Throws Error unless 0 <= decay < 1, and when shapes
 // or types differ.
 std::vector<Array> update_average(const std::vector<Array>& average, const std::vector<Array>& params, double decay,
-                                  const Array& step);
+                                  const Operand& step);
 
 // The decay d that update_average() uses at a step.
 double average_decay(double decay, int64_t step);
 
 // update_average() for parameters of any tree type.
 template <class Params>
-Params update_average(const Params& average, const Params& params, double decay, const Array& step) {
+Params update_average(const Params& average, const Params& params, double decay, const Operand& step) {
   return tree_unflatten(params, update_average(tree_leaves(average), tree_leaves(params), decay, step));
 }
 

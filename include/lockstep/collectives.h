@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/operand.h"
 #include "lockstep/tree.h"
 
 namespace lockstep {
@@ -33,10 +34,10 @@ struct AxisNames {
 };
 
 // The sum, mean, maximum and minimum over the devices.
-Array psum(const Array& x, const AxisNames& axes);
-Array pmean(const Array& x, const AxisNames& axes);
-Array pmax(const Array& x, const AxisNames& axes);
-Array pmin(const Array& x, const AxisNames& axes);
+Array psum(const Operand& x, const AxisNames& axes);
+Array pmean(const Operand& x, const AxisNames& axes);
+Array pmax(const Operand& x, const AxisNames& axes);
+Array pmin(const Operand& x, const AxisNames& axes);
 
 template <class T>
 concept TreeNotArray = !std::is_convertible_v<T, Array>;
@@ -62,26 +63,26 @@ struct GatherOptions {
   bool tiled = false;  // concatenate along that dimension instead of stacking along a new one
 };
 // Gathers the values of all devices.
-Array all_gather(const Array& x, const AxisNames& axes, GatherOptions options = {});
+Array all_gather(const Operand& x, const AxisNames& axes, GatherOptions options = {});
 
 struct ScatterOptions {
   int64_t axis = 0;    // the dimension that is scattered
   bool tiled = false;  // each device keeps a slice of the dimension; else one element, and the dimension is removed
 };
 // Sums over the devices; each device keeps its part of the sum.
-Array psum_scatter(const Array& x, const AxisNames& axes, ScatterOptions options = {});
+Array psum_scatter(const Operand& x, const AxisNames& axes, ScatterOptions options = {});
 
 // Scatters dimension `split` over the devices and concatenates what each receives along `concat`. If tiled,
 // both dimensions remain: `split` gets shorter, `concat` longer. Otherwise the extent of `split` is the
 // number of devices; `split` is removed and a new dimension is inserted at `concat`.
-Array all_to_all(const Array& x, const AxisNames& axes, int64_t split, int64_t concat, bool tiled = false);
+Array all_to_all(const Operand& x, const AxisNames& axes, int64_t split, int64_t concat, bool tiled = false);
 
 // Sends values from device to device: for each pair {from, to}, `to` receives the value of `from`. Devices
 // that receive nothing get zeros.
-Array ppermute(const Array& x, const AxisNames& axes, const std::vector<std::pair<int64_t, int64_t>>& pairs);
+Array ppermute(const Operand& x, const AxisNames& axes, const std::vector<std::pair<int64_t, int64_t>>& pairs);
 
 // Sends the value of device `source` to all devices.
-Array pbroadcast(const Array& x, const AxisNames& axes, int64_t source);
+Array pbroadcast(const Operand& x, const AxisNames& axes, int64_t source);
 
 // axis_index: the device's position along the axes (i32). axis_size: the number of devices along them.
 Array axis_index(const AxisNames& axes);
@@ -89,7 +90,7 @@ int64_t axis_size(const AxisNames& axes);
 
 // Marks x as varying over the axes. Its value does not change. Gradients with respect to the result are each
 // device's own instead of the sum over devices.
-Array pvary(const Array& x, const AxisNames& axes);
+Array pvary(const Operand& x, const AxisNames& axes);
 
 namespace detail {
 

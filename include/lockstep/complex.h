@@ -15,6 +15,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/dtype.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -28,23 +29,23 @@ struct DTypeOf<std::complex<double>> {
 };
 
 // re + i im, of equal shapes after broadcasting. Integers become f32; the result is c64, or c128 for f64.
-Array complex(const Array& re, const Array& im);
+Array complex(const Operand& re, const Operand& im);
 
 // The parts. Of real arrays: the array itself, and zeros.
-Array real(const Array& x);
-Array imag(const Array& x);
+Array real(const Operand& x);
+Array imag(const Operand& x);
 
 // The complex conjugate; real arrays are their own.
-Array conj(const Array& x);
-inline Array conjugate(const Array& x) { return conj(x); }
+Array conj(const Operand& x);
+inline Array conjugate(const Operand& x) { return conj(x); }
 
 // The angle in radians, from -pi to pi: atan2(imag, real). Of real arrays: 0, or pi for negative elements.
-Array angle(const Array& x);
+Array angle(const Operand& x);
 
 // Whether elements have an imaginary part that is not zero (is zero), as bool.
-Array iscomplex(const Array& x);
-Array isreal(const Array& x);
+Array iscomplex(const Operand& x);
+Array isreal(const Operand& x);
 // Whether the element type is complex.
-inline bool iscomplexobj(const Array& x) { return is_complex(x.dtype()); }
+inline bool iscomplexobj(const Operand& x) { return is_complex(x.dtype()); }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 
 #include "lockstep/create.h"
 #include "lockstep/grad.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -28,7 +29,7 @@ namespace detail {
 int64_t scan_length(std::span<const Array> xs, const ScanOptions& options);
 Arrays unrolled_scan(const Traced& body, std::span<const Array> init, std::span<const Array> xs, int64_t length,
                      const ScanOptions& options);
-Type element_type(const Array& xs);
+Type element_type(const Operand& xs);
 // Unify the types of a carry before and after an iteration, and of the results of all branches. Numbers take
 // the other side's element type; a value that varies on one side varies in the result. Throw Error where the
 // types still differ; `what` is the function called.
@@ -44,9 +45,9 @@ void widen(T& tree, const std::vector<Type>& types) {
 }
 void check_predicate(const Array&);
 // Throws Error unless the index is an integer scalar; returns it as i32.
-Array branch_index(const Array& index, size_t branches);
+Array branch_index(const Operand& index, size_t branches);
 // All branches map the operands, and their own captures, to results of the same types.
-Arrays switch_case(const Array& index, std::span<const Traced> branches, std::span<const Array> operands);
+Arrays switch_case(const Operand& index, std::span<const Traced> branches, std::span<const Array> operands);
 
 // Calls f with each function of a tuple, pair, vector or array.
 template <class Branches, class F>
@@ -159,7 +160,7 @@ auto fori_loop(int64_t lower, int64_t upper, const F& f, const C& first) {
 // types. Only the chosen branch runs, except where the predicate varies over devices: then both run. Throws
 // Error unless `predicate` is a bool scalar.
 template <class T, class E, class... Args>
-auto cond(const Array& predicate, const T& if_true, const E& if_false, const Args&... passed) {
+auto cond(const Operand& predicate, const T& if_true, const E& if_false, const Args&... passed) {
   return detail::with_parameters<T>(
       [&](const auto&... operands) {
         static_assert(std::is_same_v<detail::ResultOf<T, std::decay_t<decltype(operands)>...>,
@@ -178,7 +179,7 @@ auto cond(const Array& predicate, const T& if_true, const E& if_false, const Arg
 // of the same structure and types. The index, an integer scalar, is clamped to the range of branches. Only the chosen
 // branch runs, except where the index varies over devices or examples: then all run. Throws Error for any other index.
 template <class Branches, class... Args>
-auto switch_case(const Array& index, const Branches& branches, const Args&... passed) {
+auto switch_case(const Operand& index, const Branches& branches, const Args&... passed) {
   return detail::with_parameters<detail::FirstBranch<Branches>>(
       [&](const auto&... operands) {
         const auto run = [&](std::span<const detail::Traced> traced, const detail::Arrays& arrays) {

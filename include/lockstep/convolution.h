@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 #include "lockstep/windows.h"
 
 namespace lockstep {
@@ -49,7 +50,7 @@ struct Conv2dOptions {
 
 // Cross-correlates x [n, h, w, c] with filters w [kh, kw, c / groups, co]; filters are not flipped. Returns
 // [n, oh, ow, co]. Throws Error when the shapes do not fit.
-Array conv2d(const Array& x, const Array& w, const Conv2dOptions& options = {});
+Array conv2d(const Operand& x, const Operand& w, const Conv2dOptions& options = {});
 
 struct ConvOptionsNd {
   WindowExtents stride = 1;
@@ -60,13 +61,13 @@ struct ConvOptionsNd {
 
 // The same in one dimension, x [n, w, c] and w [kw, c / groups, co]; and in three, x [n, d, h, w, c] and
 // w [kd, kh, kw, c / groups, co].
-Array conv1d(const Array& x, const Array& w, const ConvOptionsNd& options = {});
-Array conv3d(const Array& x, const Array& w, const ConvOptionsNd& options = {});
+Array conv1d(const Operand& x, const Operand& w, const ConvOptionsNd& options = {});
+Array conv3d(const Operand& x, const Operand& w, const ConvOptionsNd& options = {});
 
 // Convolves each channel with its own filters: x [n, spatial..., c] and w [windows..., 1, c * m] to
 // [n, out..., c * m], in one to three dimensions. Filters m * i to m * i + m - 1 are those of channel i. `groups` is
 // ignored.
-Array depthwise_conv(const Array& x, const Array& w, const ConvOptionsNd& options = {});
+Array depthwise_conv(const Operand& x, const Operand& w, const ConvOptionsNd& options = {});
 
 // What the dimensions of lhs, rhs and the result are. A letter each: N (batch), C (channels), O and I (output and input
 // channels of rhs), and any other letters for the spatial dimensions, the same in all three. Empty: "NCHW", "OIHW",
@@ -87,11 +88,11 @@ struct ConvGeneralOptions {
 
 // Cross-correlates lhs with the filters rhs in zero to three spatial dimensions. Throws Error when the shapes do not
 // fit.
-Array conv_general_dilated(const Array& lhs, const Array& rhs, const ConvGeneralOptions& options = {});
+Array conv_general_dilated(const Operand& lhs, const Operand& rhs, const ConvGeneralOptions& options = {});
 
 // The same with the default dimension numbers.
-Array conv(const Array& lhs, const Array& rhs, const WindowExtents& window_strides, const WindowPadding& padding);
-Array conv_with_general_padding(const Array& lhs, const Array& rhs, const WindowExtents& window_strides,
+Array conv(const Operand& lhs, const Operand& rhs, const WindowExtents& window_strides, const WindowPadding& padding);
+Array conv_with_general_padding(const Operand& lhs, const Operand& rhs, const WindowExtents& window_strides,
                                 const WindowPadding& padding, const WindowExtents& lhs_dilation = 1,
                                 const WindowExtents& rhs_dilation = 1);
 
@@ -103,19 +104,19 @@ struct ConvTransposeOptions {
 
 // The transposed convolution, which multiplies extents by `strides`: a convolution of lhs with zeros between its
 // elements. Explicit padding is that of this convolution.
-Array conv_transpose(const Array& lhs, const Array& rhs, const WindowExtents& strides, const WindowPadding& padding,
+Array conv_transpose(const Operand& lhs, const Operand& rhs, const WindowExtents& strides, const WindowPadding& padding,
                      const ConvTransposeOptions& options = {});
 
 // The elements that a convolution reads, as channels: those of the input come first, then the elements of the window in
 // row-major order. The result has the dimensions of dimension_numbers.out; rhs only names the order of the spatial
 // dimensions. Group counts must be 1.
-Array conv_general_dilated_patches(const Array& lhs, const std::vector<int64_t>& filter_shape,
+Array conv_general_dilated_patches(const Operand& lhs, const std::vector<int64_t>& filter_shape,
                                    const ConvGeneralOptions& options = {});
 
 // A convolution with different filters at each place: rhs [I = channels * windows, O] for each place of the result, in
 // the order of dimension_numbers.rhs. Default dimension numbers: "NCHW", "OIHW", "NCHW" and the like. lhs_dilation and
 // group counts must be 1.
-Array conv_general_dilated_local(const Array& lhs, const Array& rhs, const std::vector<int64_t>& filter_shape,
+Array conv_general_dilated_local(const Operand& lhs, const Operand& rhs, const std::vector<int64_t>& filter_shape,
                                  const ConvGeneralOptions& options = {});
 
 // For x [n, spatial..., c] with one to three spatial dimensions. A window of several numbers says how many there are;
@@ -128,8 +129,8 @@ struct PoolOptions {
 };
 
 // The maximum, the minimum and the mean over each window of each channel.
-Array max_pool(const Array& x, const PoolOptions& options = {});
-Array min_pool(const Array& x, const PoolOptions& options = {});
-Array avg_pool(const Array& x, const PoolOptions& options = {});
+Array max_pool(const Operand& x, const PoolOptions& options = {});
+Array min_pool(const Operand& x, const PoolOptions& options = {});
+Array avg_pool(const Operand& x, const PoolOptions& options = {});
 
 }  // namespace lockstep

@@ -12,24 +12,26 @@
 
 #include "lockstep/array.h"
 #include "lockstep/math.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
-Array zeros(const Shape& shape, DType dtype = f32);
-Array ones(const Shape& shape, DType dtype = f32);
+Array zeros(const Shape& shape, DType dtype = f32, SourceLine at = SourceLine::here());
+Array ones(const Shape& shape, DType dtype = f32, SourceLine at = SourceLine::here());
 // An array filled with `value`, a number or an array that broadcasts to `shape`. Keeps the element type of
 // `value` unless `dtype` is given.
-Array full(const Shape& shape, const Array& value, std::optional<DType> dtype = {});
+Array full(const Shape& shape, const Operand& value, std::optional<DType> dtype = {});
 
 // Arrays with the shape of x, and with its element type unless `dtype` is given.
-Array zeros_like(const Array& x, std::optional<DType> dtype = {});
-Array ones_like(const Array& x, std::optional<DType> dtype = {});
-Array full_like(const Array& x, const Array& value, std::optional<DType> dtype = {});
+Array zeros_like(const Operand& x, std::optional<DType> dtype = {});
+Array ones_like(const Operand& x, std::optional<DType> dtype = {});
+Array full_like(const Operand& x, const Operand& value, std::optional<DType> dtype = {});
 
 // Ones on the main diagonal, zeros elsewhere.
-Array eye(int64_t n, DType dtype = f32);
-Array eye(int64_t rows, int64_t columns, DType dtype = f32);
-Array eye(int64_t rows, int64_t columns, int64_t k, DType dtype = f32);  // ones on the k-th diagonal
+Array eye(int64_t n, DType dtype = f32, SourceLine at = SourceLine::here());
+Array eye(int64_t rows, int64_t columns, DType dtype = f32, SourceLine at = SourceLine::here());
+Array eye(int64_t rows, int64_t columns, int64_t k, DType dtype = f32,
+          SourceLine at = SourceLine::here());  // ones on the k-th diagonal
 
 namespace detail {
 Array arange_integers(int64_t start, int64_t stop, int64_t step);
@@ -56,7 +58,8 @@ Array from_numbers(std::initializer_list<AnyNumbers> rows, bool is_matrix, std::
 // one needs it), else f32. Throws Error when the step is 0.
 template <class A, class B, class S = int>
 requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>&& std::is_arithmetic_v<S>) Array
-    arange(A start, B stop, S step = 1) {
+    arange(A start, B stop, S step = 1, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   if constexpr (std::is_integral_v<A> && std::is_integral_v<B> && std::is_integral_v<S>)
     return detail::arange_integers(static_cast<int64_t>(start), static_cast<int64_t>(stop), static_cast<int64_t>(step));
   else
@@ -64,12 +67,16 @@ requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>&& std::is_arithmetic_
 }
 // The numbers 0, 1, ... up to but excluding stop.
 template <class T>
-requires std::is_arithmetic_v<T> Array arange(T stop) { return arange(T{0}, stop); }
+requires std::is_arithmetic_v<T> Array arange(T stop, SourceLine at = SourceLine::here()) {
+  return arange(T{0}, stop, 1, at);
+}
 template <class T>
-requires std::is_arithmetic_v<T> Array arange(T stop, DType dtype) { return astype(arange(stop), dtype); }
+requires std::is_arithmetic_v<T> Array arange(T stop, DType dtype, SourceLine at = SourceLine::here()) {
+  return astype(arange(stop, at), dtype);
+}
 
 // n evenly spaced numbers from start to stop, both included.
-Array linspace(double start, double stop, int64_t n, DType dtype = f32);
+Array linspace(double start, double stop, int64_t n, DType dtype = f32, SourceLine at = SourceLine::here());
 
 // An array from nested lists: array({1, 2, 3}), array({{1.5, 2.0}, {3.0, 4.0}}), array<float>({}) (f32[0]).
 // int gives i32; float and double both give f32 unless `dtype` is given. Throws Error when lists of one level

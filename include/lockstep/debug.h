@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "lockstep/detail/flat_call.h"
+#include "lockstep/operand.h"
 #include "lockstep/source_line.h"
 
 namespace lockstep {
@@ -31,7 +32,7 @@ using HostFunction = std::function<Arrays(const Arrays&)>;
 void debug_print(std::string_view format, const std::vector<std::pair<std::string, Array>>& values);
 void debug_callback(HostFunction f, const Arrays& args);
 Arrays pure_callback(HostFunction f, const std::vector<Type>& results, const Arrays& args);
-void check_values(const Array& condition, std::string_view message, const Arrays& values, const SourceLine& at);
+void check_values(const Operand& condition, std::string_view message, const Arrays& values, const SourceLine& at);
 
 }  // namespace detail
 
@@ -86,13 +87,14 @@ T pure_callback(const F& f, const T& like, const Args&... args) {
 // Throws Error when an element of `condition` is zero: at once, or in compiled code at the end of the call, with the line
 // of the check. `{}` in the message stands for the next value.
 struct CheckMessage {
-  CheckMessage(const char* format, SourceLine line = SourceLine::here()) : text(format), at(line) {}         // NOLINT
-  CheckMessage(std::string format, SourceLine line = SourceLine::here()) : text(std::move(format)), at(line) {}  // NOLINT
+  CheckMessage(const char* format, SourceLine line = SourceLine::here()) : text(format), at(line) {}  // NOLINT
+  CheckMessage(std::string format, SourceLine line = SourceLine::here())
+      : text(std::move(format)), at(line) {}  // NOLINT
   std::string text;
   SourceLine at;
 };
 template <class... Values>
-void check(const Array& condition, const CheckMessage& message, const Values&... values) {
+void check(const Operand& condition, const CheckMessage& message, const Values&... values) {
   detail::check_values(condition, message.text, {Array(values)...}, message.at);
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep::distributed {
 
@@ -95,16 +96,16 @@ int retry_code();
 int failure_code();
 
 // Returns process 0's value on all processes.
-Array broadcast_one_to_all(const Array& value);
+Array broadcast_one_to_all(const Operand& value);
 
 // Returns the values of all processes, stacked along a new first dimension, or, if `tiled`, concatenated along the
 // first. An array that is sharded over several processes is assembled instead.
-Array process_allgather(const Array& value, bool tiled = false);
+Array process_allgather(const Operand& value, bool tiled = false);
 
 // Barrier: returns when all processes have called it with this name. Throws Error when their names differ.
 void sync(const std::string& name);
 
 // Throws Error on all processes unless their values are equal; the message names the first process that differs.
-void assert_equal(const Array& value, const std::string& what = "value");
+void assert_equal(const Operand& value, const std::string& what = "value");
 
 }  // namespace lockstep::distributed

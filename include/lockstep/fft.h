@@ -15,6 +15,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/axes.h"
+#include "lockstep/operand.h"
 
 namespace lockstep::fft {
 
@@ -24,30 +25,30 @@ using Length = std::optional<int64_t>;
 using Lengths = std::optional<Shape>;
 
 // Along one axis. irfft and hfft give n real elements, by default 2 (m - 1) for m elements of the spectrum.
-Array fft(const Array& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
-Array ifft(const Array& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
-Array rfft(const Array& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
-Array irfft(const Array& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
+Array fft(const Operand& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
+Array ifft(const Operand& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
+Array rfft(const Operand& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
+Array irfft(const Operand& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
 // The transform of a signal with Hermitian symmetry, which has a real spectrum, and its inverse.
-Array hfft(const Array& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
-Array ihfft(const Array& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
+Array hfft(const Operand& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
+Array ihfft(const Operand& x, Length n = {}, int64_t axis = -1, Norm norm = Norm::backward);
 
 // Along two axes. Of rfft2 and rfftn, the last axis is the one that is halved.
-Array fft2(const Array& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
-Array ifft2(const Array& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
-Array rfft2(const Array& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
-Array irfft2(const Array& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
+Array fft2(const Operand& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
+Array ifft2(const Operand& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
+Array rfft2(const Operand& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
+Array irfft2(const Operand& x, const Lengths& s = {}, const Shape& axes = {-2, -1}, Norm norm = Norm::backward);
 
 // Along any axes: by default the last ones, as many as `s` has lengths; without `s`, all.
 using TransformedAxes = std::optional<Shape>;
-Array fftn(const Array& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
-Array ifftn(const Array& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
-Array rfftn(const Array& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
-Array irfftn(const Array& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
+Array fftn(const Operand& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
+Array ifftn(const Operand& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
+Array rfftn(const Operand& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
+Array irfftn(const Operand& x, const Lengths& s = {}, const TransformedAxes& axes = {}, Norm norm = Norm::backward);
 
 // Moves the zero frequency to the middle of the axes (all by default), and back.
-Array fftshift(const Array& x, const Axes& axes = {});
-Array ifftshift(const Array& x, const Axes& axes = {});
+Array fftshift(const Operand& x, const Axes& axes = {});
+Array ifftshift(const Operand& x, const Axes& axes = {});
 
 // The frequencies of the elements of fft and rfft for n samples that are `d` apart: f32, in cycles per unit of d.
 Array fftfreq(int64_t n, double d = 1.0);

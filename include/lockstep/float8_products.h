@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 #include "lockstep/precision.h"
 
 namespace lockstep {
@@ -59,7 +60,7 @@ class Float8Products {
 
 // x [..., in] times w [in, out] in 8-bit floats, with f32 scales [3] of x, w and the gradient of the result. The result
 // has the type of x. The gradient of the scales is the largest absolute values, see above.
-Array float8_dot(const Array& x, const Array& w, const Array& scales);
+Array float8_dot(const Operand& x, const Operand& w, const Operand& scales);
 
 }  // namespace nn
 }  // namespace lockstep

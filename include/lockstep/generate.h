@@ -17,6 +17,7 @@
 #include "lockstep/array.h"
 #include "lockstep/dtype.h"
 #include "lockstep/gpt.h"
+#include "lockstep/operand.h"
 #include "lockstep/tokenizer.h"
 
 namespace lockstep {
@@ -34,7 +35,7 @@ void check(const Sampling& sampling);
 // Draws a token for each row of logits [n, vocabulary]: i32 [n]. Row i depends on the key, i and its logits, not on n.
 // Among equally probable tokens the one with the lowest id counts as the most probable. A row with a value that is not
 // finite gives -1. May be traced. Throws Error where check() does.
-Array sample_tokens(const Array& logits, const Array& key, const Sampling& sampling);
+Array sample_tokens(const Operand& logits, const Operand& key, const Sampling& sampling);
 
 struct GenerateOptions {
   int64_t tokens = 200;  // the most tokens to generate, for each sample

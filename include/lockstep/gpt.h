@@ -24,6 +24,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/nn.h"
+#include "lockstep/operand.h"
 #include "lockstep/transformer.h"
 
 namespace lockstep {
@@ -77,12 +78,12 @@ struct Gpt {
 
 // GPT-2's initialization: normal with deviation 0.02, divided by sqrt(2 * layers) for `projection` and `down`; zero
 // biases, scales 1. Throws Error where check() does.
-Gpt create_gpt(const GptConfig& config, const Array& key);
+Gpt create_gpt(const GptConfig& config, const Operand& key);
 
 // Tokens (integers [b, t], t <= context) -> logits [b, t, vocabulary] in mode.compute. Position i depends on the tokens
 // 0 to i only. Weights are converted to mode.compute where they are used. Tokens outside the vocabulary are clamped to
 // it, so check data before training.
-Array apply(const GptConfig& config, const Gpt& gpt, const Array& tokens, const nn::Mode& mode);
+Array apply(const GptConfig& config, const Gpt& gpt, const Operand& tokens, const nn::Mode& mode);
 
 // The keys and values of earlier tokens: a pair of arrays [b, context, kv_heads, head_width] per layer.
 struct GptCache {
@@ -95,14 +96,14 @@ GptCache create_cache(const GptConfig& config, int64_t batch, DType dtype = f32)
 // an integer scalar, perhaps traced. Reads the cache below `position` and returns {logits [b, t, vocabulary], the cache
 // with the new keys and values}. Equals apply() on the whole sequence, without dropout.
 // REQUIRES: position + t <= context.
-std::pair<Array, GptCache> decode(const GptConfig& config, const Gpt& gpt, const Array& tokens, const Array& position,
-                                  const GptCache& cache, const nn::Mode& mode);
+std::pair<Array, GptCache> decode(const GptConfig& config, const Gpt& gpt, const Operand& tokens,
+                                  const Operand& position, const GptCache& cache, const nn::Mode& mode);
 
 // Reads a prompt. `tokens` [b, t] is padded at the end with any tokens: only the first `length` (an integer scalar,
 // perhaps traced, 1 <= length <= t) count. So one compiled version serves all prompts up to t. Returns {logits
 // [b, vocabulary] of the token after the prompt, the cache}. Generation continues with decode() at position `length`:
 // each step overwrites the padding in the cache before it reads it.
-std::pair<Array, GptCache> prefill(const GptConfig& config, const Gpt& gpt, const Array& tokens, const Array& length,
-                                   const GptCache& cache, const nn::Mode& mode);
+std::pair<Array, GptCache> prefill(const GptConfig& config, const Gpt& gpt, const Operand& tokens,
+                                   const Operand& length, const GptCache& cache, const nn::Mode& mode);
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep::image {
 
@@ -15,11 +16,11 @@ enum class Method : uint8_t { nearest, linear, cubic, lanczos3, lanczos5 };
 
 // Resizes x to `shape`; dimensions whose extent stays are not touched. With `antialias`, shrinking averages over all
 // elements. nearest keeps the element type; the other methods compute in floats.
-Array resize(const Array& x, const Shape& shape, Method method, bool antialias = true);
+Array resize(const Operand& x, const Shape& shape, Method method, bool antialias = true);
 
 // Resamples `spatial_dims` of x to `shape`: element i of a dimension comes from (i + 0.5 - translation) / scale - 0.5.
 // Places outside of x are zero. `scale` and `translation` have a number for each of spatial_dims. Not for nearest.
-Array scale_and_translate(const Array& x, const Shape& shape, const std::vector<int64_t>& spatial_dims,
+Array scale_and_translate(const Operand& x, const Shape& shape, const std::vector<int64_t>& spatial_dims,
                           const std::vector<double>& scale, const std::vector<double>& translation, Method method,
                           bool antialias = true);
 

@@ -5,23 +5,24 @@
 #pragma once
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep::initializers {
 
 // Standard deviation sqrt(2 / fan_in), for relu.
-Array he_normal(const Array& key, const Shape& shape, DType dtype = f32);
-Array he_uniform(const Array& key, const Shape& shape, DType dtype = f32);
+Array he_normal(const Operand& key, const Shape& shape, DType dtype = f32);
+Array he_uniform(const Operand& key, const Shape& shape, DType dtype = f32);
 // Standard deviation sqrt(2 / (fan_in + fan_out)), for tanh.
-Array glorot_normal(const Array& key, const Shape& shape, DType dtype = f32);
-Array glorot_uniform(const Array& key, const Shape& shape, DType dtype = f32);
+Array glorot_normal(const Operand& key, const Shape& shape, DType dtype = f32);
+Array glorot_uniform(const Operand& key, const Shape& shape, DType dtype = f32);
 // Standard deviation sqrt(1 / fan_in).
-Array lecun_normal(const Array& key, const Shape& shape, DType dtype = f32);
-Array lecun_uniform(const Array& key, const Shape& shape, DType dtype = f32);
-Array normal(const Array& key, const Shape& shape, double sd = 0.01, DType dtype = f32);
+Array lecun_normal(const Operand& key, const Shape& shape, DType dtype = f32);
+Array lecun_uniform(const Operand& key, const Shape& shape, DType dtype = f32);
+Array normal(const Operand& key, const Shape& shape, double sd = 0.01, DType dtype = f32);
 
-Array uniform(const Array& key, const Shape& shape, double scale = 0.01, DType dtype = f32);  // in [0, scale)
+Array uniform(const Operand& key, const Shape& shape, double scale = 0.01, DType dtype = f32);  // in [0, scale)
 // Normal with this standard deviation, truncated at `lower` and `upper` standard deviations.
-Array truncated_normal(const Array& key, const Shape& shape, double sd = 0.01, DType dtype = f32, double lower = -2,
+Array truncated_normal(const Operand& key, const Shape& shape, double sd = 0.01, DType dtype = f32, double lower = -2,
                        double upper = 2);
 
 enum class FanMode : uint8_t { in, out, average, geometric_average };
@@ -33,13 +34,13 @@ struct VarianceScaling {
   Distribution distribution = Distribution::truncated_normal;
   int64_t in_axis = -2, out_axis = -1;
 };
-Array variance_scaling(const Array& key, const Shape& shape, const VarianceScaling& options, DType dtype = f32);
+Array variance_scaling(const Operand& key, const Shape& shape, const VarianceScaling& options, DType dtype = f32);
 
 // Uniformly distributed matrices with orthonormal columns (or rows, where these are fewer), times `scale`; the columns
 // lie along `column_axis`.
-Array orthogonal(const Array& key, const Shape& shape, double scale = 1, int64_t column_axis = -1, DType dtype = f32);
+Array orthogonal(const Operand& key, const Shape& shape, double scale = 1, int64_t column_axis = -1, DType dtype = f32);
 // Filters [..., in, out] of one to three dimensions, in <= out, that are orthogonal in the middle and 0 elsewhere.
-Array delta_orthogonal(const Array& key, const Shape& shape, double scale = 1, DType dtype = f32);
+Array delta_orthogonal(const Operand& key, const Shape& shape, double scale = 1, DType dtype = f32);
 
 struct Fans {
   int64_t in = 0, out = 0;

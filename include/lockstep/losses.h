@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -14,7 +15,7 @@ struct CrossEntropyOptions {
 // -log softmax(logits)[label]. logits: [..., classes]. labels: integers [...], or floating-point class weights
 // [..., classes] such as one-hot vectors. The loss is proportional to the sum of the weights. NaN for an integer
 // outside [0, classes).
-Array softmax_cross_entropy(const Array& logits, const Array& labels, const CrossEntropyOptions& options = {});
+Array softmax_cross_entropy(const Operand& logits, const Operand& labels, const CrossEntropyOptions& options = {});
 
 struct LinearCrossEntropyOptions {
   double label_smoothing = 0;  // as in CrossEntropyOptions
@@ -26,13 +27,13 @@ struct LinearCrossEntropyOptions {
 // memory: the logits of `chunk` examples at a time are computed, and computed again for the gradient. Of n examples it
 // saves the logits and their gradient but 2 * chunk * classes elements; the price is one more matrix product. The
 // gradient of w is summed in f32 (f64 for f64). It can be differentiated once.
-Array linear_cross_entropy(const Array& x, const Array& w, const Array& labels,
+Array linear_cross_entropy(const Operand& x, const Operand& w, const Operand& labels,
                            const LinearCrossEntropyOptions& options = {});
 
 // The mean of (prediction - target)^2 over all dimensions but the first. The shapes must be equal.
-Array mean_squared_error(const Array& prediction, const Array& target);
+Array mean_squared_error(const Operand& prediction, const Operand& target);
 
 // bool [...]: whether the label has the largest logit; the first of equal ones counts. Labels as above.
-Array is_correct(const Array& logits, const Array& labels);
+Array is_correct(const Operand& logits, const Operand& labels);
 
 }  // namespace lockstep

@@ -11,20 +11,21 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
 // ---- Diagonals. k > 0 is above the main diagonal.
 
 // A matrix with the vector v on its k-th diagonal; or the diagonal of a matrix.
-Array diag(const Array& v, int64_t k = 0);
+Array diag(const Operand& v, int64_t k = 0);
 // Same, of v flattened.
-Array diagflat(const Array& v, int64_t k = 0);
+Array diagflat(const Operand& v, int64_t k = 0);
 // The diagonals of the matrices along two axes, as the last dimension; trace: their sums.
-Array diagonal(const Array& x, int64_t offset = 0, int64_t axis1 = 0, int64_t axis2 = 1);
-Array trace(const Array& x, int64_t offset = 0, int64_t axis1 = 0, int64_t axis2 = 1);
+Array diagonal(const Operand& x, int64_t offset = 0, int64_t axis1 = 0, int64_t axis2 = 1);
+Array trace(const Operand& x, int64_t offset = 0, int64_t axis1 = 0, int64_t axis2 = 1);
 // x with `value` on the main diagonal of its last two dimensions.
-Array fill_diagonal(const Array& x, const Array& value);
+Array fill_diagonal(const Operand& x, const Operand& value);
 
 // ---- Matrices.
 
@@ -32,18 +33,18 @@ Array identity(int64_t n, DType dtype = f32);
 // Ones on and below the k-th diagonal.
 Array tri(int64_t rows, std::optional<int64_t> columns = {}, int64_t k = 0, DType dtype = f32);
 // Column j is x to the power columns - 1 - j, or j if `increasing`.
-Array vander(const Array& x, std::optional<int64_t> columns = {}, bool increasing = false);
+Array vander(const Operand& x, std::optional<int64_t> columns = {}, bool increasing = false);
 
 // ---- Products.
 
 // The blocks a[i, j] * b.
-Array kron(const Array& a, const Array& b);
+Array kron(const Operand& a, const Operand& b);
 // Sums over the last dimension of both.
-Array inner(const Array& a, const Array& b);
+Array inner(const Operand& a, const Operand& b);
 // The product of both, flattened.
-Array vdot(const Array& a, const Array& b);
+Array vdot(const Operand& a, const Operand& b);
 // The cross product of the vectors of 2 or 3 elements along an axis; of two vectors of 2: the third element alone.
-Array cross(const Array& a, const Array& b, int64_t axis = -1);
+Array cross(const Operand& a, const Operand& b, int64_t axis = -1);
 
 // ---- Indices and sequences.
 
@@ -59,7 +60,7 @@ struct SpacedOptions {
 // n numbers from start to stop: evenly spaced, with evenly spaced exponents of `base`, or in a constant ratio.
 Array linspace(double start, double stop, int64_t n, const SpacedOptions& options);
 // Between arrays, which broadcast; along a new first dimension.
-Array linspace(const Array& start, const Array& stop, int64_t n, const SpacedOptions& options = {});
+Array linspace(const Operand& start, const Operand& stop, int64_t n, const SpacedOptions& options = {});
 Array logspace(double start, double stop, int64_t n = 50, double base = 10, const SpacedOptions& options = {});
 Array geomspace(double start, double stop, int64_t n = 50, const SpacedOptions& options = {});
 

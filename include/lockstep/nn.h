@@ -13,6 +13,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/convolution.h"
+#include "lockstep/operand.h"
 #include "lockstep/state.h"
 
 namespace lockstep::nn {
@@ -46,32 +47,32 @@ struct BatchNorm {
 };
 
 // He-normal weights, zero biases.
-Dense dense(const Array& key, int64_t in, int64_t out);
-Linear linear(const Array& key, int64_t in, int64_t out, bool bias = true);
-Conv2d conv2d(const Array& key, Extent2d kernel, int64_t in, int64_t out);
+Dense dense(const Operand& key, int64_t in, int64_t out);
+Linear linear(const Operand& key, int64_t in, int64_t out, bool bias = true);
+Conv2d conv2d(const Operand& key, Extent2d kernel, int64_t in, int64_t out);
 // Normal with deviation 0.02.
-Embedding embedding(const Array& key, int64_t count, int64_t features);
+Embedding embedding(const Operand& key, int64_t count, int64_t features);
 // Scales and running variances 1; biases and running means 0.
 LayerNorm layer_norm(int64_t features);
 RmsNorm rms_norm(int64_t features);
 BatchNorm batch_norm(int64_t features);
 
 // x [..., in] -> [..., out].
-Array apply(const Dense&, const Array& x);
-Array apply(const Linear&, const Array& x);
+Array apply(const Dense&, const Operand& x);
+Array apply(const Linear&, const Operand& x);
 // The same, as a product in 8-bit floats if mode.float8 is set.
-Array apply(const Linear&, const Array& x, const Mode& mode);
+Array apply(const Linear&, const Operand& x, const Mode& mode);
 // x [n, h, w, in] -> [n, oh, ow, out].
-Array apply(const Conv2d&, const Array& x, const Conv2dOptions& options = {});
+Array apply(const Conv2d&, const Operand& x, const Conv2dOptions& options = {});
 // Row numbers (integers [...]) -> [..., features]. Numbers outside the table are clamped to it.
-Array apply(const Embedding&, const Array& rows);
+Array apply(const Embedding&, const Operand& rows);
 // Normalizes the last dimension to mean 0 and variance 1, computed in f32, then applies scale and bias.
-Array apply(const LayerNorm&, const Array& x, double epsilon = 1e-5);
+Array apply(const LayerNorm&, const Operand& x, double epsilon = 1e-5);
 // x / sqrt(mean(x^2) + epsilon) * scale along the last dimension, computed in f32.
-Array apply(const RmsNorm&, const Array& x, double epsilon = 1e-5);
+Array apply(const RmsNorm&, const Operand& x, double epsilon = 1e-5);
 
 // [n, ...] -> [n, rest].
-Array flatten(const Array& x);
+Array flatten(const Operand& x);
 
 // The next values of the nn::State arrays that a model was called with. Not thread-safe.
 class StateUpdates {
@@ -108,11 +109,11 @@ struct BatchNormOptions {
 // does. In training, mean and variance are those of the batch, over all devices that share it, and mode.update() gets
 // the next running values, the variance unbiased. Otherwise they are the running values. Throws Error in training with
 // a single value per feature.
-Array apply(const BatchNorm&, const Array& x, const Mode& mode, const BatchNormOptions& options = {});
+Array apply(const BatchNorm&, const Operand& x, const Mode& mode, const BatchNormOptions& options = {});
 
 // Each element becomes 0 with probability `rate` and is divided by 1 - rate otherwise. Returns x when not training.
 // `site` must be different for each dropout of a model. Throws Error unless 0 <= rate < 1.
-Array dropout(const Mode& mode, int64_t site, const Array& x, double rate);
+Array dropout(const Mode& mode, int64_t site, const Operand& x, double rate);
 
 // Recurrent layers with PyTorch's equations. The outputs of both weights are the gates, h features each.
 struct Gru {
@@ -126,14 +127,14 @@ struct LstmState {
 };
 
 // Uniform between -1 / sqrt(features) and 1 / sqrt(features), biases included.
-Gru gru(const Array& key, int64_t in, int64_t features);
-Lstm lstm(const Array& key, int64_t in, int64_t features);
+Gru gru(const Operand& key, int64_t in, int64_t features);
+Lstm lstm(const Operand& key, int64_t in, int64_t features);
 
 // x [b, t, in] and the first state (default: zeros) -> {outputs [b, t, h], last state}. The result has the type of x.
 //   r = sigmoid(input_r(x) + hidden_r(h)), z = sigmoid(input_z(x) + hidden_z(h))
 //   n = tanh(input_n(x) + r * hidden_n(h)), h = (1 - z) * n + z * h
-std::pair<Array, Array> apply(const Gru&, const Array& x, const std::optional<Array>& first = {});
+std::pair<Array, Array> apply(const Gru&, const Operand& x, const std::optional<Array>& first = {});
 //   c = sigmoid(f) * c + sigmoid(i) * tanh(g), h = sigmoid(o) * tanh(c), each gate input(x) + hidden(h)
-std::pair<Array, LstmState> apply(const Lstm&, const Array& x, const std::optional<LstmState>& first = {});
+std::pair<Array, LstmState> apply(const Lstm&, const Operand& x, const std::optional<LstmState>& first = {});
 
 }  // namespace lockstep::nn

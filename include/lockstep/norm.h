@@ -6,17 +6,18 @@
 #pragma once
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
 // (x - mean) / sqrt(variance + epsilon) * scale + bias in the type of x. The variance is that of the centered values.
-Array layer_norm(const Array& x, const Array& scale, const Array& bias, double epsilon = 1e-5);
+Array layer_norm(const Operand& x, const Operand& scale, const Operand& bias, double epsilon = 1e-5);
 
 // x / sqrt(mean(x^2) + epsilon) * scale in the type of x.
-Array rms_norm(const Array& x, const Array& scale, double epsilon = 1e-5);
+Array rms_norm(const Operand& x, const Operand& scale, double epsilon = 1e-5);
 
 // x is [b, t, heads, e] with even e, positions are integers [t]. Rotates each pair of features (i, i + e/2) by the angle
 // position * base^(-2i/e).
-Array rotary_embedding(const Array& x, const Array& positions, double base = 10000);
+Array rotary_embedding(const Operand& x, const Operand& positions, double base = 10000);
 
 }  // namespace lockstep

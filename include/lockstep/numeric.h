@@ -18,47 +18,47 @@ namespace lockstep {
 // ---- Rounding.
 
 // Towards zero; integers are unchanged. fix is the same.
-Array trunc(const Array& x);
-Array fix(const Array& x);
+Array trunc(const Operand& x);
+Array fix(const Operand& x);
 // To nearest, ties to even. Integers become f32.
-Array rint(const Array& x);
+Array rint(const Operand& x);
 // To a number of decimals; negative: to tens, hundreds and so on. Throws Error for negative decimals of integers.
 Array round(const Operand& x, int64_t decimals);
 
 // ---- Arithmetic.
 
-Array positive(const Array& x);
-Array negative(const Array& x);
-Array absolute(const Array& x);
-Array fabs(const Array& x);  // integers become f32
-Array reciprocal(const Array& x);
-Array true_divide(const Array& a, const Array& b);
-Array power(const Array& a, const Array& b);
+Array positive(const Operand& x);
+Array negative(const Operand& x);
+Array absolute(const Operand& x);
+Array fabs(const Operand& x);  // integers become f32
+Array reciprocal(const Operand& x);
+Array true_divide(const Operand& a, const Operand& b);
+Array power(const Operand& a, const Operand& b);
 // a to the power b in a floating type.
-Array float_power(const Array& a, const Array& b);
+Array float_power(const Operand& a, const Operand& b);
 // The remainder with the sign of the divisor (mod, remainder) or of the dividend (fmod).
-Array remainder(const Array& a, const Array& b);
-Array mod(const Array& a, const Array& b);
-Array fmod(const Array& a, const Array& b);
+Array remainder(const Operand& a, const Operand& b);
+Array mod(const Operand& a, const Operand& b);
+Array fmod(const Operand& a, const Operand& b);
 // {floor_divide(a, b), remainder(a, b)}.
-std::pair<Array, Array> divmod(const Array& a, const Array& b);
+std::pair<Array, Array> divmod(const Operand& a, const Operand& b);
 // The fraction and the whole part, both with the sign of x.
-std::pair<Array, Array> modf(const Array& x);
-Array deg2rad(const Array& x);
-Array rad2deg(const Array& x);
-Array radians(const Array& x);
-Array degrees(const Array& x);
+std::pair<Array, Array> modf(const Operand& x);
+Array deg2rad(const Operand& x);
+Array rad2deg(const Operand& x);
+Array radians(const Operand& x);
+Array degrees(const Operand& x);
 // sin(pi x) / (pi x), and 1 at 0.
-Array sinc(const Array& x);
+Array sinc(const Operand& x);
 // 0 where x < 0, 1 where x > 0, else `at_zero`.
-Array heaviside(const Array& x, const Array& at_zero);
+Array heaviside(const Operand& x, const Operand& at_zero);
 // The greatest common divisor and the least common multiple of integers; not negative.
-Array gcd(const Array& a, const Array& b);
-Array lcm(const Array& a, const Array& b);
+Array gcd(const Operand& a, const Operand& b);
+Array lcm(const Operand& a, const Operand& b);
 
 // The larger and the smaller of two elements; a NaN loses against a number.
-Array fmax(const Array& a, const Array& b);
-Array fmin(const Array& a, const Array& b);
+Array fmax(const Operand& a, const Operand& b);
+Array fmin(const Operand& a, const Operand& b);
 
 // Limits of clip(): an undefined bound does not limit.
 struct ClipBounds {
@@ -68,39 +68,39 @@ Array clip(const Operand& x, const ClipBounds& bounds);
 
 // ---- The representation of numbers.
 
-Array signbit(const Array& x);
+Array signbit(const Operand& x);
 // a with the sign of b. Integers become f32.
-Array copysign(const Array& a, const Array& b);
+Array copysign(const Operand& a, const Operand& b);
 // The next representable number after a in the direction of b, of f64, f32 or bf16. Integers become f32.
-Array nextafter(const Array& a, const Array& b);
+Array nextafter(const Operand& a, const Operand& b);
 // {m, e} with x = m * 2^e and 0.5 <= |m| < 1; e is i32. e is 0 for 0, infinities and NaN.
-std::pair<Array, Array> frexp(const Array& x);
+std::pair<Array, Array> frexp(const Operand& x);
 // x * 2^e for integers e.
-Array ldexp(const Array& x, const Array& e);
+Array ldexp(const Operand& x, const Operand& e);
 
-Array isposinf(const Array& x);
-Array isneginf(const Array& x);
+Array isposinf(const Operand& x);
+Array isneginf(const Operand& x);
 
 struct NanToNumOptions {
   Array nan = 0;
   Array posinf = {}, neginf = {};  // undefined: the greatest and the least finite number of the type
 };
 // Replaces NaN and infinities.
-Array nan_to_num(const Array& x, const NanToNumOptions& options = {});
+Array nan_to_num(const Operand& x, const NanToNumOptions& options = {});
 
 // ---- Bits of integers and bools.
 
-Array bitwise_and(const Array& a, const Array& b);
-Array bitwise_or(const Array& a, const Array& b);
-Array bitwise_xor(const Array& a, const Array& b);
-Array bitwise_not(const Array& x);
-Array bitwise_invert(const Array& x);
-Array invert(const Array& x);
-Array left_shift(const Array& a, const Array& b);
-Array right_shift(const Array& a, const Array& b);
+Array bitwise_and(const Operand& a, const Operand& b);
+Array bitwise_or(const Operand& a, const Operand& b);
+Array bitwise_xor(const Operand& a, const Operand& b);
+Array bitwise_not(const Operand& x);
+Array bitwise_invert(const Operand& x);
+Array invert(const Operand& x);
+Array left_shift(const Operand& a, const Operand& b);
+Array right_shift(const Operand& a, const Operand& b);
 // The number of bits that are 1 in the representation of x (population_count), or of |x| (bitwise_count, as u8).
-Array population_count(const Array& x);
-Array bitwise_count(const Array& x);
+Array population_count(const Operand& x);
+Array bitwise_count(const Operand& x);
 
 // ---- Comparisons.
 
@@ -109,23 +109,23 @@ struct CloseOptions {
   bool equal_nan = false;
 };
 // |a - b| <= atol + rtol * |b|; infinities are close to themselves. allclose: for all elements.
-Array isclose(const Array& a, const Array& b, const CloseOptions& options = {});
-Array allclose(const Array& a, const Array& b, const CloseOptions& options = {});
+Array isclose(const Operand& a, const Operand& b, const CloseOptions& options = {});
+Array allclose(const Operand& a, const Operand& b, const CloseOptions& options = {});
 // Whether shapes and all elements are equal; array_equiv: whether they are equal after broadcasting. bool scalars.
-Array array_equal(const Array& a, const Array& b, bool equal_nan = false);
-Array array_equiv(const Array& a, const Array& b);
+Array array_equal(const Operand& a, const Operand& b, bool equal_nan = false);
+Array array_equiv(const Operand& a, const Operand& b);
 
 // ---- Selection.
 
 // The element of the first choice whose condition is true, else of `otherwise`. Throws Error unless there are as many
 // choices as conditions, and at least one.
-Array select(const std::vector<Array>& conditions, const std::vector<Array>& choices, const Array& otherwise = 0);
+Array select(const Operands& conditions, const Operands& choices, const Operand& otherwise = 0);
 // The element of cases[which]; `which` is bool or integer and is clamped. The cases have one type; `which` is a scalar
 // or has their shape.
-Array select_n(const Array& which, const std::vector<Array>& cases);
+Array select_n(const Operand& which, const Operands& cases);
 // The element of the last function whose condition is true, applied to x. One more function than conditions: the last
 // applies where no condition is true; else 0.
-Array piecewise(const Array& x, const std::vector<Array>& conditions,
+Array piecewise(const Operand& x, const Operands& conditions,
                 const std::vector<std::function<Array(const Array&)>>& functions);
 
 }  // namespace lockstep

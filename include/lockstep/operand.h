@@ -2,12 +2,14 @@
 //
 //   train.cc:41: add: [7, 3] and [4] do not broadcast; ...
 //
-// Functions take `const Operand&` where they need an array. Arrays and numbers convert to it at the call. It is for
-// parameters only: values are Arrays.
+// Functions take `const Operand&` where they need an array, and `const Operands&` where they need several as one
+// argument. Arrays and numbers convert to them at the call. They are for parameters only: values are Arrays.
 #pragma once
 
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "lockstep/array.h"
 #include "lockstep/detail/signature.h"
@@ -17,6 +19,7 @@ namespace lockstep {
 
 class Operand : public Array {
  public:
+  Operand() : line_({}) {}  // of an argument that is left out
   Operand(const Array& array, SourceLine at = SourceLine::here()) : Array(array), line_(at) {}        // NOLINT
   Operand(Array&& array, SourceLine at = SourceLine::here()) : Array(std::move(array)), line_(at) {}  // NOLINT
   // Numbers, real and complex.
@@ -32,6 +35,23 @@ class Operand : public Array {
   detail::CallerLine line_;
 };
 
+// Arrays as one argument: `concatenate({a, b})`.
+class Operands : public std::vector<Array> {
+ public:
+  Operands(std::initializer_list<Array> arrays, SourceLine at = SourceLine::here()) : vector(arrays), line_(at) {}
+  Operands(const vector& arrays, SourceLine at = SourceLine::here()) : vector(arrays), line_(at) {}        // NOLINT
+  Operands(vector&& arrays, SourceLine at = SourceLine::here()) : vector(std::move(arrays)), line_(at) {}  // NOLINT
+  Operands(const Operands& other) : vector(other), line_({}) {}
+  Operands& operator=(const Operands&) = delete;
+
+ private:
+  detail::CallerLine line_;
+};
+
+template <>
+struct detail::ArgumentFor<Operands> {
+  using type = std::vector<Array>;
+};
 template <>
 struct detail::ArgumentFor<Operand> {
   using type = Array;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -18,13 +19,14 @@ struct Quantized {
 
 // x [m, k] of bf16, f16 or f32, times 1 / scale and rounded to `dtype`. The scale is a number above 0. One reading of x
 // gives all results.
-Quantized quantize(const Array& x, const Array& scale, DType dtype = f8_e4m3);
+Quantized quantize(const Operand& x, const Operand& scale, DType dtype = f8_e4m3);
 
 // a [m, k] times the transpose of b [n, k], both of 8-bit floats, times both scales: [m, n]. Sums are f32 and rounded
 // once, to `dtype`: bf16, f16 or f32.
-Array scaled_product(const Array& a, const Array& b, const Array& scale_a, const Array& scale_b, DType dtype = f32);
+Array scaled_product(const Operand& a, const Operand& b, const Operand& scale_a, const Operand& scale_b,
+                     DType dtype = f32);
 
 // The smallest powers of two that are at least x, in f32, between 2^-100 and 2^100. 1 where x is 0 or not finite.
-Array power_of_two_above(const Array& x);
+Array power_of_two_above(const Operand& x);
 
 }  // namespace lockstep

@@ -14,67 +14,69 @@
 #include <initializer_list>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 #include "lockstep/rearrange.h"
 
 namespace lockstep::random {
 
 Array key(uint64_t seed);
 // Returns n new keys, of shape [n, 2].
-Array split(const Array& key, int64_t n = 2);
+Array split(const Operand& key, int64_t n = 2);
 // Same, as separate arrays.
 template <size_t kCount>
-std::array<Array, kCount> split(const Array& key) {
+std::array<Array, kCount> split(const Operand& key) {
   const Array keys = random::split(key, static_cast<int64_t>(kCount));
   std::array<Array, kCount> out;
   for (size_t i = 0; i < kCount; ++i) out[i] = at(keys, static_cast<int64_t>(i));
   return out;
 }
 // Returns keys of shape [shape..., 2].
-Array split(const Array& key, const Shape& shape);
+Array split(const Operand& key, const Shape& shape);
 // Keys are plain u32 arrays: both functions return them as they are, wrap_key_data after a check. clone marks a copy.
-Array key_data(const Array& key);
-Array wrap_key_data(const Array& data);
-Array clone(const Array& key);
+Array key_data(const Operand& key);
+Array wrap_key_data(const Operand& data);
+Array clone(const Operand& key);
 // Derives a new key from a key and an integer scalar, for example a step or layer index.
-Array fold_in(const Array& key, const Array& data);
+Array fold_in(const Operand& key, const Operand& data);
 
 // Uniform random integers: u8, u16, u32 or u64.
-Array bits(const Array& key, const Shape& shape = {}, DType dtype = u32);
+Array bits(const Operand& key, const Shape& shape = {}, DType dtype = u32);
 // Uniform in [lo, hi). The bounds broadcast to `shape`.
-Array uniform(const Array& key, const Shape& shape, const Array& lo = 0, const Array& hi = 1, DType dtype = f32);
+Array uniform(const Operand& key, const Shape& shape, const Operand& lo = 0, const Operand& hi = 1, DType dtype = f32);
 // Normal with mean 0 and variance 1.
-Array normal(const Array& key, const Shape& shape, DType dtype = f32);
+Array normal(const Operand& key, const Shape& shape, DType dtype = f32);
 // Same, conditioned to lie between lo and hi.
-Array truncated_normal(const Array& key, double lo, double hi, const Shape& shape, DType dtype = f32);
+Array truncated_normal(const Operand& key, double lo, double hi, const Shape& shape, DType dtype = f32);
 // With bounds in arrays, which broadcast to `shape`.
-Array truncated_normal(const Array& key, const Array& lo, const Array& hi, const Shape& shape, DType dtype = f32);
+Array truncated_normal(const Operand& key, const Operand& lo, const Operand& hi, const Shape& shape, DType dtype = f32);
 // Gumbel distributed: -log(-log(uniform)).
-Array gumbel(const Array& key, const Shape& shape, DType dtype = f32);
+Array gumbel(const Operand& key, const Shape& shape, DType dtype = f32);
 
 // true with probability p, which broadcasts to `shape` (default: p's own shape).
-Array bernoulli(const Array& key, const Array& p);
-Array bernoulli(const Array& key, const Array& p, const Shape& shape);
+Array bernoulli(const Operand& key, const Operand& p);
+Array bernoulli(const Operand& key, const Operand& p, const Shape& shape);
 // Uniform integers in [lo, hi), of any integer type. The bounds broadcast to `shape`. Where hi <= lo the result is
 // lo. Bounds outside the range of the type are clamped to it.
-Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype = i32);
+Array randint(const Operand& key, const Shape& shape, const Operand& lo, const Operand& hi, DType dtype = i32);
 // 0 .. n-1 in random order (i32), or the slices of x along its first dimension in random order.
-Array permutation(const Array& key, int64_t n);
-Array permutation(const Array& key, const Array& x);
+Array permutation(const Operand& key, int64_t n);
+Array permutation(const Operand& key, const Operand& x);
 // Along another axis; `independent`: each line along the axis in an order of its own.
 struct PermutationOptions {
   int64_t axis = 0;
   bool independent = false;
 };
-Array permutation(const Array& key, const Array& x, const PermutationOptions& options);
+Array permutation(const Operand& key, const Operand& x, const PermutationOptions& options);
 // Draws i32 indices along `axis` with probability softmax(logits). `axis` is removed.
-Array categorical(const Array& key, const Array& logits, int64_t axis = -1);
+Array categorical(const Operand& key, const Operand& logits, int64_t axis = -1);
 struct CategoricalOptions {
   int64_t axis = -1;
   bool replace = true;  // false: the leading dimensions of `shape` hold different indices
 };
 // Draws an array of this shape, which ends with the shape of logits without `axis`.
-Array categorical(const Array& key, const Array& logits, const Shape& shape, const CategoricalOptions& options = {});
-inline Array categorical(const Array& key, const Array& logits, std::initializer_list<int64_t> shape,
+Array categorical(const Operand& key, const Operand& logits, const Shape& shape,
+                  const CategoricalOptions& options = {});
+inline Array categorical(const Operand& key, const Operand& logits, std::initializer_list<int64_t> shape,
                          const CategoricalOptions& options = {}) {
   return categorical(key, logits, Shape(shape), options);
 }

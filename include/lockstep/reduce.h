@@ -14,6 +14,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/axes.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -24,12 +25,12 @@ struct ReduceOptions {
 };
 
 // Sum and product. bool is computed in i32 and u8 in u32.
-Array sum(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array prod(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array sum(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array prod(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 // Maximum and minimum. NaN propagates. Throw Error for an empty dimension, and for `where`, without `initial`. Equal
 // extremes share the gradient.
-Array max(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array min(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array max(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array min(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 // Deleted: for the larger or smaller of two arrays use maximum() and minimum().
 template <class T>
 requires(std::is_floating_point_v<T> || std::is_same_v<T, Array>) Array max(const Array& x, const T& other)
@@ -38,37 +39,37 @@ template <class T>
 requires(std::is_floating_point_v<T> || std::is_same_v<T, Array>) Array min(const Array& x, const T& other)
 = delete;
 // Whether any element, or every element, is nonzero.
-Array any(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array all(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array any(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array all(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 // The mean. Integers become f32.
-Array mean(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array mean(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array sum(const Array& x, Options options) {
+Array sum(const Operand& x, Options options) {
   return sum(x, {}, options);
 }
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array prod(const Array& x, Options options) {
+Array prod(const Operand& x, Options options) {
   return prod(x, {}, options);
 }
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array max(const Array& x, Options options) {
+Array max(const Operand& x, Options options) {
   return max(x, {}, options);
 }
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array min(const Array& x, Options options) {
+Array min(const Operand& x, Options options) {
   return min(x, {}, options);
 }
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array any(const Array& x, Options options) {
+Array any(const Operand& x, Options options) {
   return any(x, {}, options);
 }
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array all(const Array& x, Options options) {
+Array all(const Operand& x, Options options) {
   return all(x, {}, options);
 }
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array mean(const Array& x, Options options) {
+Array mean(const Operand& x, Options options) {
   return mean(x, {}, options);
 }
 
@@ -77,40 +78,40 @@ struct VarianceOptions {
   int64_t ddof = 0;  // the divisor is the number of elements minus ddof
   Array where = {};  // as in ReduceOptions
 };
-Array var(const Array& x, const Axes& axes = {}, VarianceOptions = {});
-Array standard_deviation(const Array& x, const Axes& axes = {}, VarianceOptions = {});
+Array var(const Operand& x, const Axes& axes = {}, VarianceOptions = {});
+Array standard_deviation(const Operand& x, const Axes& axes = {}, VarianceOptions = {});
 
 template <std::same_as<VarianceOptions> Options = VarianceOptions>
-Array var(const Array& x, Options options) {
+Array var(const Operand& x, Options options) {
   return var(x, {}, options);
 }
 template <std::same_as<VarianceOptions> Options = VarianceOptions>
-Array standard_deviation(const Array& x, Options options) {
+Array standard_deviation(const Operand& x, Options options) {
   return standard_deviation(x, {}, options);
 }
 
 // The i32 index of the first maximum or minimum along an axis; without an axis, in row-major order.
-Array argmax(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
-Array argmin(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
+Array argmax(const Operand& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
+Array argmin(const Operand& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array argmax(const Array& x, Options options) {
+Array argmax(const Operand& x, Options options) {
   return argmax(x, {}, options);
 }
 template <std::same_as<ReduceOptions> Options = ReduceOptions>
-Array argmin(const Array& x, Options options) {
+Array argmin(const Operand& x, Options options) {
   return argmin(x, {}, options);
 }
 
 // Cumulative sum, product, maximum, minimum and log(cumsum(exp(x))) along an axis, from the end if `reverse`; without
 // an axis, of the flattened array. bool becomes i32. NaN propagates. The gradient of an extreme goes to the element
 // that first attained it.
-Array cumsum(const Array& x, int64_t axis, bool reverse = false);
-Array cumprod(const Array& x, int64_t axis, bool reverse = false);
-Array cummax(const Array& x, int64_t axis, bool reverse = false);
-Array cummin(const Array& x, int64_t axis, bool reverse = false);
-Array cumlogsumexp(const Array& x, int64_t axis, bool reverse = false);
-Array cumsum(const Array& x);
-Array cumprod(const Array& x);
+Array cumsum(const Operand& x, int64_t axis, bool reverse = false);
+Array cumprod(const Operand& x, int64_t axis, bool reverse = false);
+Array cummax(const Operand& x, int64_t axis, bool reverse = false);
+Array cummin(const Operand& x, int64_t axis, bool reverse = false);
+Array cumlogsumexp(const Operand& x, int64_t axis, bool reverse = false);
+Array cumsum(const Operand& x);
+Array cumprod(const Operand& x);
 
 struct LogsumexpOptions {
   bool keepdims = false;
@@ -118,13 +119,13 @@ struct LogsumexpOptions {
   Array b = {};      // factors of the exponentials, which broadcast with x
 };
 // log(sum(exp(x))) without overflow; log(sum(b * exp(x))).
-Array logsumexp(const Array& x, const Axes& axes = {}, LogsumexpOptions = {});
+Array logsumexp(const Operand& x, const Axes& axes = {}, LogsumexpOptions = {});
 template <std::same_as<LogsumexpOptions> Options = LogsumexpOptions>
-Array logsumexp(const Array& x, Options options) {
+Array logsumexp(const Operand& x, Options options) {
   return logsumexp(x, {}, options);
 }
 // exp(x) / sum(exp(x)), and its logarithm, without overflow.
-Array softmax(const Array& x, const Axes& axes = -1);
-Array log_softmax(const Array& x, const Axes& axes = -1);
+Array softmax(const Operand& x, const Axes& axes = -1);
+Array log_softmax(const Operand& x, const Axes& axes = -1);
 
 }  // namespace lockstep

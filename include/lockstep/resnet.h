@@ -14,6 +14,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/nn.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -47,10 +48,10 @@ struct Resnet {
 };
 
 // Filters: He-normal by fan-out. Head: uniform up to 1 / sqrt(inputs), as in PyTorch. Scales 1, biases 0.
-Resnet create_resnet(const ResnetConfig& config, const Array& key);
+Resnet create_resnet(const ResnetConfig& config, const Operand& key);
 
 // Images [n, rows, columns, channels], or [n, rows, columns] with one channel, in the compute type -> logits
 // [n, classes] of the same type. In training, mode.update() gets the next running values of the batch norms.
-Array apply(const ResnetConfig& config, const Resnet& net, const Array& images, const nn::Mode& mode);
+Array apply(const ResnetConfig& config, const Resnet& net, const Operand& images, const nn::Mode& mode);
 
 }  // namespace lockstep

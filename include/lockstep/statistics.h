@@ -13,6 +13,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/axes.h"
+#include "lockstep/operand.h"
 #include "lockstep/reduce.h"
 
 namespace lockstep {
@@ -26,48 +27,48 @@ struct QuantileOptions {
 // The q-quantiles, 0 <= q <= 1, of the elements along the axes; q is a scalar or a vector, whose dimension comes first
 // in the result. Integers become f32. NaN propagates; the nan forms ignore it. Throws Error for an unknown method and
 // for no elements.
-Array quantile(const Array& x, const Array& q, const Axes& axes = {}, QuantileOptions = {});
-Array nanquantile(const Array& x, const Array& q, const Axes& axes = {}, QuantileOptions = {});
+Array quantile(const Operand& x, const Operand& q, const Axes& axes = {}, QuantileOptions = {});
+Array nanquantile(const Operand& x, const Operand& q, const Axes& axes = {}, QuantileOptions = {});
 // The same with q in percent.
-Array percentile(const Array& x, const Array& q, const Axes& axes = {}, QuantileOptions = {});
-Array nanpercentile(const Array& x, const Array& q, const Axes& axes = {}, QuantileOptions = {});
+Array percentile(const Operand& x, const Operand& q, const Axes& axes = {}, QuantileOptions = {});
+Array nanpercentile(const Operand& x, const Operand& q, const Axes& axes = {}, QuantileOptions = {});
 // The 0.5-quantiles.
-Array median(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array nanmedian(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array median(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array nanmedian(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 
 // ---- Reductions that ignore NaN. Of no numbers: 0 (sum), 1 (prod), else NaN.
 
-Array nansum(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array nanprod(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array nanmax(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array nanmin(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array nanmean(const Array& x, const Axes& axes = {}, ReduceOptions = {});
-Array nanvar(const Array& x, const Axes& axes = {}, VarianceOptions = {});
-Array nanstd(const Array& x, const Axes& axes = {}, VarianceOptions = {});
+Array nansum(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array nanprod(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array nanmax(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array nanmin(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array nanmean(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
+Array nanvar(const Operand& x, const Axes& axes = {}, VarianceOptions = {});
+Array nanstd(const Operand& x, const Axes& axes = {}, VarianceOptions = {});
 // -1 of no numbers.
-Array nanargmax(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
-Array nanargmin(const Array& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
-Array nancumsum(const Array& x, int64_t axis);
-Array nancumprod(const Array& x, int64_t axis);
+Array nanargmax(const Operand& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
+Array nanargmin(const Operand& x, std::optional<int64_t> axis = {}, ReduceOptions = {});
+Array nancumsum(const Operand& x, int64_t axis);
+Array nancumprod(const Operand& x, int64_t axis);
 
 // ---- Other reductions.
 
 // The mean with these weights, of x's shape or one for each position of a single axis; {average, sum of the weights}.
-Array average(const Array& x, const Axes& axes = {});
-Array average(const Array& x, const Axes& axes, const Array& weights);
-std::pair<Array, Array> average_and_weight(const Array& x, const Axes& axes, const Array& weights);
+Array average(const Operand& x, const Axes& axes = {});
+Array average(const Operand& x, const Axes& axes, const Operand& weights);
+std::pair<Array, Array> average_and_weight(const Operand& x, const Axes& axes, const Operand& weights);
 // The greatest less the least element.
-Array ptp(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array ptp(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 // The number of nonzero elements, i32.
-Array count_nonzero(const Array& x, const Axes& axes = {}, ReduceOptions = {});
+Array count_nonzero(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 // {mean, variance} in one call.
-std::pair<Array, Array> mean_and_var(const Array& x, const Axes& axes = {}, VarianceOptions = {});
+std::pair<Array, Array> mean_and_var(const Operand& x, const Axes& axes = {}, VarianceOptions = {});
 
 // Options without axes: nansum(x, {.keepdims = true}), nanvar(x, {.ddof = 1}).
-#define LOCKSTEP_OPTIONS_ALONE(function, Struct)    \
-  template <std::same_as<Struct> Options = Struct>  \
-  Array function(const Array& x, Options options) { \
-    return function(x, {}, options);                \
+#define LOCKSTEP_OPTIONS_ALONE(function, Struct)      \
+  template <std::same_as<Struct> Options = Struct>    \
+  Array function(const Operand& x, Options options) { \
+    return function(x, {}, options);                  \
   }
 LOCKSTEP_OPTIONS_ALONE(median, ReduceOptions)
 LOCKSTEP_OPTIONS_ALONE(nanmedian, ReduceOptions)
@@ -92,18 +93,18 @@ struct CovarianceOptions {
   Array aweights = {};               // the importance of each observation
 };
 // The covariances of the variables in x (and y), and their correlation coefficients.
-Array cov(const Array& x, const CovarianceOptions& options = {});
-Array cov(const Array& x, const Array& y, const CovarianceOptions& options = {});
-Array corrcoef(const Array& x, bool rowvar = true);
-Array corrcoef(const Array& x, const Array& y, bool rowvar = true);
+Array cov(const Operand& x, const CovarianceOptions& options = {});
+Array cov(const Operand& x, const Operand& y, const CovarianceOptions& options = {});
+Array corrcoef(const Operand& x, bool rowvar = true);
+Array corrcoef(const Operand& x, const Operand& y, bool rowvar = true);
 
 // ---- Orders.
 
 // The i32 indices that sort by several keys: the last is the primary one. Stable.
-Array lexsort(const std::vector<Array>& keys, int64_t axis = -1);
+Array lexsort(const Operands& keys, int64_t axis = -1);
 // The element that sorting would put at position `kth` of the axis is there; none before it is greater, none after it
 // is less. NaN is greatest. argpartition: the i32 indices.
-Array partition(const Array& x, int64_t kth, int64_t axis = -1);
-Array argpartition(const Array& x, int64_t kth, int64_t axis = -1);
+Array partition(const Operand& x, int64_t kth, int64_t axis = -1);
+Array argpartition(const Operand& x, int64_t kth, int64_t axis = -1);
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/nn.h"
+#include "lockstep/operand.h"
 
 namespace lockstep::nn {
 
@@ -34,12 +35,12 @@ struct AttentionOptions {
 // divides heads, and heads / kv_heads consecutive heads of queries share a head of keys and values. Returns
 // [b, tq, heads, ev] in the type of q. Scores are computed in f32 (f64 stays f64). A query that sees no key gets zeros.
 // The matrix of scores is never in memory, unless there is a mask.
-Array attention(const Array& q, const Array& k, const Array& v, const AttentionOptions& options = {},
+Array attention(const Operand& q, const Operand& k, const Operand& v, const AttentionOptions& options = {},
                 const Mode& mode = {});
 
 // Rotary positions. x is [b, t, heads, e] with even e, positions are integers [t]. Rotates each pair of features
 // (i, i + e/2) by the angle position * base^(-2i/e), as Hugging Face's Llama does. Computed in f32.
-Array rotary(const Array& x, const Array& positions, double base = 10000);
+Array rotary(const Operand& x, const Operand& positions, double base = 10000);
 
 enum class NormKind : uint8_t { layer, rms };
 enum class FeedForwardKind : uint8_t { gelu_exact, gelu_tanh, swiglu };
@@ -89,7 +90,7 @@ struct TransformerBlock {
 
 // GPT-2's initialization: normal with deviation 0.02, divided by sqrt(2 * layers) for `projection` and `down`; zero
 // biases, scales 1. Throw Error where resolved() does.
-TransformerBlock transformer_block(const TransformerConfig& config, const Array& key);
+TransformerBlock transformer_block(const TransformerConfig& config, const Operand& key);
 TransformerNorm transformer_norm(const TransformerConfig& config);
 
 // The keys and values of earlier tokens, both [b, context, kv_heads, head_width].
@@ -98,13 +99,13 @@ struct KeyValueCache {
 };
 
 // x [b, t, width] -> [b, t, width] in the type of x. The dropouts have the sites `site` to `site` + 2.
-Array apply(const TransformerConfig& config, const TransformerBlock& block, const Array& x, const Mode& mode,
+Array apply(const TransformerConfig& config, const TransformerBlock& block, const Operand& x, const Mode& mode,
             int64_t site);
 // Same for tokens at the positions `position` to `position` + t - 1 of longer sequences: their keys and values replace
 // those in `cache`, and queries see the cache up to their own position, whether or not the config is causal.
 // `position` is an integer scalar, perhaps traced. REQUIRES: position + t <= context.
-Array apply(const TransformerConfig& config, const TransformerBlock& block, const Array& x, const Mode& mode,
-            const Array& position, KeyValueCache& cache);
-Array apply(const TransformerConfig& config, const TransformerNorm& norm, const Array& x);
+Array apply(const TransformerConfig& config, const TransformerBlock& block, const Operand& x, const Mode& mode,
+            const Operand& position, KeyValueCache& cache);
+Array apply(const TransformerConfig& config, const TransformerNorm& norm, const Operand& x);
 
 }  // namespace lockstep::nn

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 #include "lockstep/transformer.h"
 
 namespace lockstep {
@@ -49,10 +50,10 @@ struct Vit {
 };
 
 // Normal with deviation 0.02 (LeCun-normal for patches), residual layers divided by sqrt(2 * layers); zero biases.
-Vit create_vit(const VitConfig& config, const Array& key);
+Vit create_vit(const VitConfig& config, const Operand& key);
 
 // Images [n, rows, columns, channels], or [n, rows, columns] with one channel, in the compute type -> logits
 // [n, classes] of the same type.
-Array apply(const VitConfig& config, const Vit& vit, const Array& images, const nn::Mode& mode);
+Array apply(const VitConfig& config, const Vit& vit, const Operand& images, const nn::Mode& mode);
 
 }  // namespace lockstep

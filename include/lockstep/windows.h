@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -57,6 +58,6 @@ struct ReduceWindowOptions {
 // Combines the elements of each window, and `init`, a scalar; padding has the value of `init`. The gradient of max and
 // min goes to the first of equal elements in row-major order. Throws Error when a window is larger than the padded
 // array.
-Array reduce_window(const Array& x, const Array& init, WindowOp op, const ReduceWindowOptions& options);
+Array reduce_window(const Operand& x, const Operand& init, WindowOp op, const ReduceWindowOptions& options);
 
 }  // namespace lockstep

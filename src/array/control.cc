@@ -32,7 +32,7 @@ int64_t scan_length(std::span<const Array> xs, const ScanOptions& options) {
   return length;
 }
 
-Type element_type(const Array& xs) { return without_axis(xs.type(), 0); }
+Type element_type(const Operand& xs) { return without_axis(xs.type(), 0); }
 
 namespace {
 
@@ -178,7 +178,7 @@ Arrays cond(const Array& predicate, const Traced& if_true, const Traced& if_fals
   return choose("cond", predicate, std::move(branches));
 }
 
-Array branch_index(const Array& index, size_t branches) {
+Array branch_index(const Operand& index, size_t branches) {
   if (index.rank() != 0 || is_floating(index.dtype()) || index.dtype() == DType::boolean)
     throw_error("switch_case: the index is {}; it must be an integer scalar, the number of one of {} branches",
                 to_string(index.type()), branches);
@@ -187,7 +187,7 @@ Array branch_index(const Array& index, size_t branches) {
   return astype(maximum(minimum(index, static_cast<int64_t>(branches) - 1), 0), DType::i32);  // without wrapping
 }
 
-Arrays switch_case(const Array& index, std::span<const Traced> branches, std::span<const Array> operands) {
+Arrays switch_case(const Operand& index, std::span<const Traced> branches, std::span<const Array> operands) {
   return choose("switch_case", index, JoinedBranches(branches, operands));
 }
 

@@ -36,18 +36,21 @@ size_t value_of_field(const char* what, std::string_view text, const std::string
                       const std::vector<std::string>& names) {
   if (field.empty()) {
     if (next >= names.size())
-      throw_format(what, text, fmt::format("has more fields {{}} than the {} values; pass a value for each", names.size()));
+      throw_format(what, text,
+                   fmt::format("has more fields {{}} than the {} values; pass a value for each", names.size()));
     return next++;
   }
   if (std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; })) {
     const size_t at = field.size() < 6 ? std::stoul(field) : names.size();
     if (at >= names.size())
-      throw_format(what, text, fmt::format("names value {}, but there are {}; values count from 0", field, names.size()));
+      throw_format(what, text,
+                   fmt::format("names value {}, but there are {}; values count from 0", field, names.size()));
     return at;
   }
   const auto at = std::find(names.begin(), names.end(), field);
   if (at == names.end())
-    throw_format(what, text, fmt::format("names \"{}\", which is not among the values; pass {{\"{}\", value}}", field, field));
+    throw_format(what, text,
+                 fmt::format("names \"{}\", which is not among the values; pass {{\"{}\", value}}", field, field));
   return static_cast<size_t>(at - names.begin());
 }
 
@@ -78,8 +81,9 @@ Format parse_format(const char* what, std::string_view text, const std::vector<s
   }
   for (size_t i = 0; i < used.size(); ++i)
     if (!used[i])
-      throw_format(what, text, fmt::format("does not use value {}{}; add a field {{}} for it", i,
-                                           names[i].empty() ? "" : ", \"" + names[i] + "\""));
+      throw_format(what, text,
+                   fmt::format("does not use value {}{}; add a field {{}} for it", i,
+                               names[i].empty() ? "" : ", \"" + names[i] + "\""));
   out.rest = std::move(before);
   return out;
 }
@@ -126,7 +130,8 @@ Arrays to_arrays(Types types, const void* const* operands) {
 }
 
 bool any_traced(const Arrays& args) {
-  return tracing() || std::any_of(args.begin(), args.end(), [](const Array& a) { return a.defined() && a.is_traced(); });
+  return tracing() ||
+         std::any_of(args.begin(), args.end(), [](const Array& a) { return a.defined() && a.is_traced(); });
 }
 
 void emit_callback(const char* what, const Arrays& args, int64_t callback, const std::string& text, Effect effect) {
@@ -143,8 +148,9 @@ bool all_nonzero(const Array& condition) {
 
 void write_results(const Arrays& results, Types types, void* const* out) {
   if (results.size() != types.size())
-    throw_error("pure_callback: the function returned {} arrays and `like` has {}; they must be trees of the same structure",
-                results.size(), types.size());
+    throw_error(
+        "pure_callback: the function returned {} arrays and `like` has {}; they must be trees of the same structure",
+        results.size(), types.size());
   for (size_t k = 0; k < types.size(); ++k) {
     const Array a = is_number(results[k]) ? Array() : results[k];
     if (!a.defined() || a.shape() != types[k].shape || a.dtype() != types[k].dtype)
@@ -164,11 +170,10 @@ void debug_print(std::string_view text, const Named& values) {
   if (!any_traced(args)) return print_line(formatted(format, args));
   std::string key = "print " + std::string(text);
   for (const auto& [name, value] : values) key += "\n" + name;
-  const int64_t number = add_host_call(
-      [format](Types in, const void* const* operands, Types, void* const*) {
-        print_line(formatted(format, to_arrays(in, operands)));
-      },
-      key);
+  const int64_t number =
+      add_host_call([format](Types in, const void* const* operands, Types,
+                             void* const*) { print_line(formatted(format, to_arrays(in, operands))); },
+                    key);
   emit_callback("debug::print", args, number, std::string(text), Effect::once);
 }
 
@@ -177,9 +182,8 @@ void debug_callback(HostFunction f, const Arrays& args) {
     f(args);
     return;
   }
-  const int64_t number = add_host_call([f = std::move(f)](Types in, const void* const* operands, Types, void* const*) {
-    f(to_arrays(in, operands));
-  });
+  const int64_t number = add_host_call(
+      [f = std::move(f)](Types in, const void* const* operands, Types, void* const*) { f(to_arrays(in, operands)); });
   emit_callback("debug::callback", args, number, "", Effect::once);
 }
 
@@ -192,7 +196,7 @@ Arrays pure_callback(HostFunction f, const std::vector<Type>& results, const Arr
                [&](Builder& b, const Values& v) { return lockstep::pure_callback(b, v, number, results); });
 }
 
-void check_values(const Array& condition, std::string_view message, const Arrays& values, const SourceLine& at) {
+void check_values(const Operand& condition, std::string_view message, const Arrays& values, const SourceLine& at) {
   const Format format = parse_format("check", message, std::vector<std::string>(values.size()));
   const std::string where = fmt::format("check at {}: ", to_string(at));
   Arrays args = values;

@@ -21,42 +21,42 @@ Array same(const Array& x) { return x; }
 
 }  // namespace
 
-Array relu6(const Array& x) { return minimum(maximum(as_floats(x), 0), 6); }
+Array relu6(const Operand& x) { return minimum(maximum(as_floats(x), 0), 6); }
 
-Array leaky_relu(const Array& x, double slope) {
+Array leaky_relu(const Operand& x, double slope) {
   const Array y = as_floats(x);
   return where(y >= 0, y, slope * y);
 }
 
-Array elu(const Array& x, double alpha) {
+Array elu(const Operand& x, double alpha) {
   return by_sign(as_floats(x), same, [&](const Array& y) { return alpha * expm1(y); });
 }
 
-Array celu(const Array& x, double alpha) {
+Array celu(const Operand& x, double alpha) {
   return by_sign(as_floats(x), same, [&](const Array& y) { return alpha * expm1(y / alpha); });
 }
 
-Array selu(const Array& x) { return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717); }
+Array selu(const Operand& x) { return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717); }
 
-Array hard_tanh(const Array& x) {
+Array hard_tanh(const Operand& x) {
   const Array y = as_floats(x);
   return where(y > 1, 1, where(y < -1, -1, y));
 }
 
-Array hard_sigmoid(const Array& x) { return relu6(as_floats(x) + 3) / 6; }
-Array hard_silu(const Array& x) { return as_floats(x) * hard_sigmoid(x); }
-Array soft_sign(const Array& x) { return as_floats(x) / (abs(as_floats(x)) + 1); }
-Array squareplus(const Array& x, double b) { return 0.5 * (as_floats(x) + sqrt(square(as_floats(x)) + b)); }
-Array mish(const Array& x) { return as_floats(x) * tanh(softplus(x)); }
+Array hard_sigmoid(const Operand& x) { return relu6(as_floats(x) + 3) / 6; }
+Array hard_silu(const Operand& x) { return as_floats(x) * hard_sigmoid(x); }
+Array soft_sign(const Operand& x) { return as_floats(x) / (abs(as_floats(x)) + 1); }
+Array squareplus(const Operand& x, double b) { return 0.5 * (as_floats(x) + sqrt(square(as_floats(x)) + b)); }
+Array mish(const Operand& x) { return as_floats(x) * tanh(softplus(x)); }
 
-Array sparse_plus(const Array& x) {
+Array sparse_plus(const Operand& x) {
   const Array y = as_floats(x);
   return where(y <= -1, 0, where(y >= 1, y, square(y + 1) / 4));
 }
 
-Array sparse_sigmoid(const Array& x) { return 0.5 * clip(as_floats(x) + 1, 0, 2); }
+Array sparse_sigmoid(const Operand& x) { return 0.5 * clip(as_floats(x) + 1, 0, 2); }
 
-Array glu(const Array& x, int64_t axis) {
+Array glu(const Operand& x, int64_t axis) {
   const int64_t at = detail::axis_of("glu", axis, x.shape());
   if (x.shape(at) % 2 != 0)
     throw_error("glu: axis {} of {} is odd; it must divide into two halves", axis, to_string(x.type()));
@@ -64,7 +64,7 @@ Array glu(const Array& x, int64_t axis) {
   return halves[0] * sigmoid(halves[1]);
 }
 
-Array standardize(const Array& x, const Axes& axes, double epsilon) {
+Array standardize(const Operand& x, const Axes& axes, double epsilon) {
   const Array y = as_floats(x), center = mean(y, axes, {.keepdims = true});
   const Array spread = mean(square(y), axes, {.keepdims = true}) - square(center);
   return (y - center) * rsqrt(spread + epsilon);

@@ -19,7 +19,7 @@ namespace {
 using detail::at_axis;
 using detail::axis_of;
 
-std::vector<Array> each(const std::vector<Array>& arrays, Array (*f)(const Array&)) {
+std::vector<Array> each(const std::vector<Array>& arrays, Array (*f)(const Operand&)) {
   std::vector<Array> out;
   for (const Array& x : arrays) out.push_back(f(x));
   return out;
@@ -52,16 +52,16 @@ int64_t position_of(const char* what, int64_t index, const Array& x, int64_t axi
 
 }  // namespace
 
-Array atleast_1d(const Array& x) { return x.rank() >= 1 ? x : reshape(x, {1}); }
-Array atleast_2d(const Array& x) { return x.rank() >= 2 ? x : reshape(x, {1, x.size()}); }
-Array atleast_3d(const Array& x) {
+Array atleast_1d(const Operand& x) { return x.rank() >= 1 ? Array(x) : reshape(x, {1}); }
+Array atleast_2d(const Operand& x) { return x.rank() >= 2 ? Array(x) : reshape(x, {1, x.size()}); }
+Array atleast_3d(const Operand& x) {
   if (x.rank() >= 3) return x;
   return x.rank() == 2 ? expand_dims(x, 2) : reshape(x, {1, x.size(), 1});
 }
 
 Shape broadcast_shapes(const std::vector<Shape>& shapes) { return detail::broadcast_shape("broadcast_shapes", shapes); }
 
-std::vector<Array> broadcast_arrays(const std::vector<Array>& arrays) {
+std::vector<Array> broadcast_arrays(const Operands& arrays) {
   std::vector<Shape> shapes;
   for (const Array& x : arrays) shapes.push_back(x.shape());
   const Shape shape = detail::broadcast_shape("broadcast_arrays", shapes);
@@ -70,7 +70,7 @@ std::vector<Array> broadcast_arrays(const std::vector<Array>& arrays) {
   return out;
 }
 
-Array moveaxis(const Array& x, const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+Array moveaxis(const Operand& x, const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
   if (from.size() != to.size())
     throw_error("moveaxis: {} axes to {} positions; give as many positions as axes", from.size(), to.size());
   detail::axes_of("moveaxis", from, x.shape());
@@ -89,7 +89,7 @@ Array moveaxis(const Array& x, const std::vector<int64_t>& from, const std::vect
   return transpose(x, permutation);
 }
 
-Array rollaxis(const Array& x, int64_t axis, int64_t start) {
+Array rollaxis(const Operand& x, int64_t axis, int64_t start) {
   const int64_t from = axis_of("rollaxis", axis, x.shape());
   if (start < -x.rank() || start > x.rank())
     throw_error("rollaxis: position {} is out of range for {}; valid positions: {} to {}", start, to_string(x.shape()),
@@ -98,21 +98,21 @@ Array rollaxis(const Array& x, int64_t axis, int64_t start) {
   return moveaxis(x, from, before > from ? before - 1 : before);
 }
 
-Array resize(const Array& x, const Shape& shape) {
+Array resize(const Operand& x, const Shape& shape) {
   const int64_t wanted = count(shape);
   if (x.size() == 0 || wanted == 0) return zeros(shape, x.dtype());
   const Array repeated = tile(ravel(x), {(wanted + x.size() - 1) / x.size()});
   return reshape(slice(repeated, {0}, {wanted}), shape);
 }
 
-Array hstack(const std::vector<Array>& arrays) {
+Array hstack(const Operands& arrays) {
   const std::vector<Array> parts = each(arrays, atleast_1d);
   return concatenate(parts, parts.empty() || parts[0].rank() == 1 ? 0 : 1);
 }
-Array vstack(const std::vector<Array>& arrays) { return concatenate(each(arrays, atleast_2d), 0); }
-Array dstack(const std::vector<Array>& arrays) { return concatenate(each(arrays, atleast_3d), 2); }
-Array column_stack(const std::vector<Array>& arrays) {
-  return concatenate(each(arrays, [](const Array& x) { return x.rank() < 2 ? reshape(x, {-1, 1}) : x; }), 1);
+Array vstack(const Operands& arrays) { return concatenate(each(arrays, atleast_2d), 0); }
+Array dstack(const Operands& arrays) { return concatenate(each(arrays, atleast_3d), 2); }
+Array column_stack(const Operands& arrays) {
+  return concatenate(each(arrays, [](const Operand& x) { return x.rank() < 2 ? reshape(x, {-1, 1}) : Array(x); }), 1);
 }
 
 Array block(const std::vector<std::vector<Array>>& rows) {
@@ -122,10 +122,10 @@ Array block(const std::vector<std::vector<Array>>& rows) {
   return concatenate(each(joined, atleast_2d), -2);
 }
 
-Array append(const Array& x, const Array& values) { return concatenate({ravel(x), ravel(values)}, 0); }
-Array append(const Array& x, const Array& values, int64_t axis) { return concatenate({x, values}, axis); }
+Array append(const Operand& x, const Operand& values) { return concatenate({ravel(x), ravel(values)}, 0); }
+Array append(const Operand& x, const Operand& values, int64_t axis) { return concatenate({x, values}, axis); }
 
-Array insert(const Array& x, int64_t index, const Array& values, int64_t axis) {
+Array insert(const Operand& x, int64_t index, const Operand& values, int64_t axis) {
   const int64_t along = axis_of("insert", axis, x.shape()), at = position_of("insert", index, x, along, true);
   if (values.rank() > x.rank())
     throw_error("insert: values {} for {}; they must not have more dimensions", to_string(values.shape()),
@@ -139,7 +139,7 @@ Array insert(const Array& x, int64_t index, const Array& values, int64_t axis) {
   return concatenate({parts[0], broadcast_to(added, shape), parts[1]}, along);
 }
 
-Array insert(const Array& x, const std::vector<int64_t>& indices, const Array& values, int64_t axis) {
+Array insert(const Operand& x, const std::vector<int64_t>& indices, const Operand& values, int64_t axis) {
   const int64_t along = axis_of("insert", axis, x.shape());
   const auto n = static_cast<int64_t>(indices.size());
   std::vector<int64_t> positions, order(indices.size());
@@ -161,9 +161,9 @@ Array insert(const Array& x, const std::vector<int64_t>& indices, const Array& v
   return concatenate(parts, along);
 }
 
-Array delete_(const Array& x, int64_t index, int64_t axis) { return delete_(x, std::vector<int64_t>{index}, axis); }
+Array delete_(const Operand& x, int64_t index, int64_t axis) { return delete_(x, std::vector<int64_t>{index}, axis); }
 
-Array delete_(const Array& x, const std::vector<int64_t>& indices, int64_t axis) {
+Array delete_(const Operand& x, const std::vector<int64_t>& indices, int64_t axis) {
   const int64_t along = axis_of("delete_", axis, x.shape());
   std::vector<int64_t> gone, kept;
   for (int64_t index : indices) gone.push_back(position_of("delete_", index, x, along, false));
@@ -172,7 +172,7 @@ Array delete_(const Array& x, const std::vector<int64_t>& indices, int64_t axis)
   return at_positions(x, kept, along);
 }
 
-std::vector<Array> array_split(const Array& x, int64_t pieces, int64_t axis) {
+std::vector<Array> array_split(const Operand& x, int64_t pieces, int64_t axis) {
   const int64_t along = axis_of("array_split", axis, x.shape()), n = x.shape(along);
   if (pieces < 1) throw_error("array_split: {} parts requested; the number must be positive", pieces);
   std::vector<int64_t> positions;
@@ -180,34 +180,34 @@ std::vector<Array> array_split(const Array& x, int64_t pieces, int64_t axis) {
   return split_at(x, positions, along);
 }
 
-std::vector<Array> array_split(const Array& x, const std::vector<int64_t>& positions, int64_t axis) {
+std::vector<Array> array_split(const Operand& x, const std::vector<int64_t>& positions, int64_t axis) {
   return split_at(x, positions, axis);
 }
 
-std::vector<Array> hsplit(const Array& x, int64_t pieces) { return split(x, pieces, horizontal("hsplit", x)); }
-std::vector<Array> hsplit(const Array& x, const std::vector<int64_t>& positions) {
+std::vector<Array> hsplit(const Operand& x, int64_t pieces) { return split(x, pieces, horizontal("hsplit", x)); }
+std::vector<Array> hsplit(const Operand& x, const std::vector<int64_t>& positions) {
   return split_at(x, positions, horizontal("hsplit", x));
 }
-std::vector<Array> vsplit(const Array& x, int64_t pieces) {
+std::vector<Array> vsplit(const Operand& x, int64_t pieces) {
   check_rank("vsplit", x, 2);
   return split(x, pieces, 0);
 }
-std::vector<Array> vsplit(const Array& x, const std::vector<int64_t>& positions) {
+std::vector<Array> vsplit(const Operand& x, const std::vector<int64_t>& positions) {
   check_rank("vsplit", x, 2);
   return split_at(x, positions, 0);
 }
-std::vector<Array> dsplit(const Array& x, int64_t pieces) {
+std::vector<Array> dsplit(const Operand& x, int64_t pieces) {
   check_rank("dsplit", x, 3);
   return split(x, pieces, 2);
 }
-std::vector<Array> dsplit(const Array& x, const std::vector<int64_t>& positions) {
+std::vector<Array> dsplit(const Operand& x, const std::vector<int64_t>& positions) {
   check_rank("dsplit", x, 3);
   return split_at(x, positions, 2);
 }
 
-Array repeat(const Array& x, int64_t times) { return repeat(ravel(x), times, 0); }
+Array repeat(const Operand& x, int64_t times) { return repeat(ravel(x), times, 0); }
 
-Array repeat(const Array& x, const std::vector<int64_t>& repeats, int64_t axis) {
+Array repeat(const Operand& x, const std::vector<int64_t>& repeats, int64_t axis) {
   const int64_t along = axis_of("repeat", axis, x.shape());
   if (repeats.size() == 1) return repeat(x, repeats[0], along);
   if (static_cast<int64_t>(repeats.size()) != x.shape(along))
@@ -221,7 +221,7 @@ Array repeat(const Array& x, const std::vector<int64_t>& repeats, int64_t axis) 
   return at_positions(x, positions, along);
 }
 
-Array repeat(const Array& x, const Array& repeats, int64_t axis, int64_t total_repeat_length) {
+Array repeat(const Operand& x, const Operand& repeats, int64_t axis, int64_t total_repeat_length) {
   const int64_t along = axis_of("repeat", axis, x.shape()), n = x.shape(along);
   if (is_floating(repeats.dtype()) || repeats.rank() > 1 || (repeats.rank() == 1 && repeats.shape(0) != n))
     throw_error("repeat: the counts are {} for dimension {} of {}; pass one integer for each of its {} elements",
@@ -239,16 +239,16 @@ Array repeat(const Array& x, const Array& repeats, int64_t axis, int64_t total_r
   return take(x, cumsum(marks, 0), along);
 }
 
-Array fliplr(const Array& x) {
+Array fliplr(const Operand& x) {
   check_rank("fliplr", x, 2);
   return flip(x, 1);
 }
-Array flipud(const Array& x) {
+Array flipud(const Operand& x) {
   check_rank("flipud", x, 1);
   return flip(x, 0);
 }
 
-Array rot90(const Array& x, int64_t k, std::pair<int64_t, int64_t> axes) {
+Array rot90(const Operand& x, int64_t k, std::pair<int64_t, int64_t> axes) {
   const int64_t first = axis_of("rot90", axes.first, x.shape()), second = axis_of("rot90", axes.second, x.shape());
   if (first == second) throw_error("rot90: axis {} is given twice; give two different axes", first);
   switch (((k % 4) + 4) % 4) {
@@ -263,7 +263,7 @@ Array rot90(const Array& x, int64_t k, std::pair<int64_t, int64_t> axes) {
   }
 }
 
-Array roll(const Array& x, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes) {
+Array roll(const Operand& x, const std::vector<int64_t>& shifts, const std::vector<int64_t>& axes) {
   if (shifts.size() != axes.size() && shifts.size() != 1)
     throw_error("roll: {} shifts and {} axes; pass one shift for each axis, or one for all", shifts.size(),
                 axes.size());
@@ -272,7 +272,7 @@ Array roll(const Array& x, const std::vector<int64_t>& shifts, const std::vector
   return out;
 }
 
-std::vector<Array> meshgrid(const std::vector<Array>& vectors, const MeshgridOptions& options) {
+std::vector<Array> meshgrid(const Operands& vectors, const MeshgridOptions& options) {
   const size_t rank = vectors.size();
   std::vector<Array> arranged;
   std::vector<Shape> shapes;
@@ -288,7 +288,7 @@ std::vector<Array> meshgrid(const std::vector<Array>& vectors, const MeshgridOpt
   return broadcast_arrays(arranged);
 }
 
-Array apply_along_axis(const std::function<Array(const Array&)>& f, int64_t axis, const Array& x) {
+Array apply_along_axis(const std::function<Array(const Array&)>& f, int64_t axis, const Operand& x) {
   const int64_t along = axis_of("apply_along_axis", axis, x.shape());
   const Array lines = moveaxis(x, along, -1);
   const Shape outer = without(x.shape(), {along});
@@ -303,7 +303,7 @@ Array apply_along_axis(const std::function<Array(const Array&)>& f, int64_t axis
   return moveaxis(reshape(results, shape), from, to);
 }
 
-Array apply_over_axes(const std::function<Array(const Array&, int64_t)>& f, const Array& x,
+Array apply_over_axes(const std::function<Array(const Array&, int64_t)>& f, const Operand& x,
                       const std::vector<int64_t>& axes) {
   Array out = x;
   for (int64_t axis : axes) {

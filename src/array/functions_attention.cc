@@ -29,7 +29,7 @@ double scale_of(const DotProductAttentionOptions& options, const Array& q) {
 
 }  // namespace
 
-std::pair<Array, Array> dot_product_attention(const Array& q, const Array& k, const Array& v,
+std::pair<Array, Array> dot_product_attention(const Operand& q, const Operand& k, const Operand& v,
                                               const DotProductAttentionOptions& options) {
   if (options.key_segments.defined() && !options.query_segments.defined())
     throw_error("{}: key_segments without query_segments; set both", kAttentionName);

@@ -101,43 +101,44 @@ Value next_after(Value a, Value b, DType dtype) {
 
 }  // namespace
 
-Array signbit(const Array& x) {
+Array signbit(const Operand& x) {
   return apply1("signbit", {x}, [](Builder&, const Values& v) { return is_negative(v[0]); });
 }
 
-Array copysign(const Array& a, const Array& b) {
+Array copysign(const Operand& a, const Operand& b) {
   return of_two("copysign", a, b, [](Value x, Value y) { return select(eq(is_negative(x), is_negative(y)), x, -x); });
 }
 
-Array nextafter(const Array& a, const Array& b) {
+Array nextafter(const Operand& a, const Operand& b) {
   return of_two("nextafter", a, b, [](Value x, Value y) {
     if (x.dtype() == f16) throw_error("nextafter: the operands are f16; convert them to f32 or bf16");
     return next_after(x, y, x.dtype());
   });
 }
 
-std::pair<Array, Array> frexp(const Array& x) {
-  const detail::Arrays out = detail::apply("frexp", std::span(&x, 1), {}, [](Builder&, const Values& v) {
-    const Value number = detail::to_floating(v[0]);
-    const Format f = format_of(number.dtype());
-    const Value wide = convert(number, f.number);
-    const Value tiny = lt(abs(wide), full_like(wide, f.number == f64 ? 0x1p-1022 : 0x1p-126));
-    const int64_t lift = f.fraction + 1;  // makes every number normal
-    const Value normal = select(tiny, wide * std::ldexp(1.0, static_cast<int>(lift)), wide);
-    const Parts p = parts_of(normal);
-    const Value exponent = shift_right(p.magnitude, integer(p.magnitude, f.fraction)) -
-                           integer(p.magnitude, f.bias - 1) -
-                           select(tiny, integer(p.magnitude, lift), zeros_like(p.magnitude));
-    const Value fraction = bit_and(p.magnitude, integer(p.magnitude, (int64_t{1} << f.fraction) - 1));
-    const Value mantissa = bit_or(bit_or(p.sign, fraction), integer(p.sign, (f.bias - 1) << f.fraction));
-    const Value special = bit_or(eq(wide, zeros_like(wide)), bit_not(is_finite(wide)));
-    const Value result = select(special, wide, bitcast(mantissa, f.number));
-    return Values{convert(result, number.dtype()), convert(select(special, zeros_like(exponent), exponent), i32)};
-  });
+std::pair<Array, Array> frexp(const Operand& x) {
+  const detail::Arrays out = detail::apply(
+      "frexp", std::span<const Array>(std::addressof<const Array>(x), 1), {}, [](Builder&, const Values& v) {
+        const Value number = detail::to_floating(v[0]);
+        const Format f = format_of(number.dtype());
+        const Value wide = convert(number, f.number);
+        const Value tiny = lt(abs(wide), full_like(wide, f.number == f64 ? 0x1p-1022 : 0x1p-126));
+        const int64_t lift = f.fraction + 1;  // makes every number normal
+        const Value normal = select(tiny, wide * std::ldexp(1.0, static_cast<int>(lift)), wide);
+        const Parts p = parts_of(normal);
+        const Value exponent = shift_right(p.magnitude, integer(p.magnitude, f.fraction)) -
+                               integer(p.magnitude, f.bias - 1) -
+                               select(tiny, integer(p.magnitude, lift), zeros_like(p.magnitude));
+        const Value fraction = bit_and(p.magnitude, integer(p.magnitude, (int64_t{1} << f.fraction) - 1));
+        const Value mantissa = bit_or(bit_or(p.sign, fraction), integer(p.sign, (f.bias - 1) << f.fraction));
+        const Value special = bit_or(eq(wide, zeros_like(wide)), bit_not(is_finite(wide)));
+        const Value result = select(special, wide, bitcast(mantissa, f.number));
+        return Values{convert(result, number.dtype()), convert(select(special, zeros_like(exponent), exponent), i32)};
+      });
   return {out[0], out[1]};
 }
 
-Array ldexp(const Array& x, const Array& e) {
+Array ldexp(const Operand& x, const Operand& e) {
   if (is_floating(e.dtype()))
     throw_error("ldexp: the exponent is {}; it must be an integer: use astype(e, i32)", to_string(e.type()));
   return apply1("ldexp", {x, e}, [](Builder&, const Values& v) {
@@ -158,15 +159,15 @@ Array ldexp(const Array& x, const Array& e) {
   });
 }
 
-Array bitwise_and(const Array& a, const Array& b) { return a & b; }
-Array bitwise_or(const Array& a, const Array& b) { return a | b; }
-Array bitwise_xor(const Array& a, const Array& b) { return a ^ b; }
-Array bitwise_not(const Array& x) { return ~x; }
-Array bitwise_invert(const Array& x) { return ~x; }
-Array invert(const Array& x) { return ~x; }
-Array left_shift(const Array& a, const Array& b) { return a << b; }
-Array right_shift(const Array& a, const Array& b) { return a >> b; }
-Array population_count(const Array& x) { return count_ones("population_count", x, false); }
-Array bitwise_count(const Array& x) { return count_ones("bitwise_count", x, true); }
+Array bitwise_and(const Operand& a, const Operand& b) { return a & b; }
+Array bitwise_or(const Operand& a, const Operand& b) { return a | b; }
+Array bitwise_xor(const Operand& a, const Operand& b) { return a ^ b; }
+Array bitwise_not(const Operand& x) { return ~x; }
+Array bitwise_invert(const Operand& x) { return ~x; }
+Array invert(const Operand& x) { return ~x; }
+Array left_shift(const Operand& a, const Operand& b) { return a << b; }
+Array right_shift(const Operand& a, const Operand& b) { return a >> b; }
+Array population_count(const Operand& x) { return count_ones("population_count", x, false); }
+Array bitwise_count(const Operand& x) { return count_ones("bitwise_count", x, true); }
 
 }  // namespace lockstep

@@ -97,25 +97,25 @@ AxisScope::~AxisScope() { axes_in_scope.pop_back(); }
 
 }  // namespace detail
 
-Array psum(const Array& x, const AxisNames& axes) {
-  return reduce_over("psum", x.dtype() == boolean ? astype(x, i32) : x, axes,
+Array psum(const Operand& x, const AxisNames& axes) {
+  return reduce_over("psum", x.dtype() == boolean ? astype(x, i32) : Array(x), axes,
                      [](Value v, const std::string& axis) { return psum(v, axis); });
 }
-Array pmean(const Array& x, const AxisNames& axes) {
+Array pmean(const Operand& x, const AxisNames& axes) {
   const int64_t n = total_size("pmean", axes);
   return psum(x, axes) / n;
 }
-Array pmax(const Array& x, const AxisNames& axes) {
+Array pmax(const Operand& x, const AxisNames& axes) {
   return reduce_over("pmax", x, axes, [](Value v, const std::string& axis) { return pmax(v, axis); });
 }
-Array pmin(const Array& x, const AxisNames& axes) {
+Array pmin(const Operand& x, const AxisNames& axes) {
   return reduce_over("pmin", x, axes, [](Value v, const std::string& axis) { return pmin(v, axis); });
 }
-Array pvary(const Array& x, const AxisNames& axes) {
+Array pvary(const Operand& x, const AxisNames& axes) {
   return reduce_over("pvary", x, axes, [](Value v, const std::string& axis) { return pvary(v, axis); });
 }
 
-Array all_gather(const Array& x, const AxisNames& axes, GatherOptions options) {
+Array all_gather(const Operand& x, const AxisNames& axes, GatherOptions options) {
   total_size("all_gather", axes);
   const int64_t dim = dimension("all_gather", options.axis, x.rank() + (options.tiled ? 0 : 1), x);
   return detail::apply1("all_gather", {x}, [&](Builder&, const Values& v) {
@@ -129,7 +129,7 @@ Array all_gather(const Array& x, const AxisNames& axes, GatherOptions options) {
   });
 }
 
-Array psum_scatter(const Array& x, const AxisNames& axes, ScatterOptions options) {
+Array psum_scatter(const Operand& x, const AxisNames& axes, ScatterOptions options) {
   const int64_t n = total_size("psum_scatter", axes), dim = dimension("psum_scatter", options.axis, x.rank(), x);
   check_divides("psum_scatter", x, dim, n, options.tiled);
   return detail::apply1("psum_scatter", {x}, [&](Builder&, const Values& v) {
@@ -145,7 +145,7 @@ Array psum_scatter(const Array& x, const AxisNames& axes, ScatterOptions options
   });
 }
 
-Array all_to_all(const Array& x, const AxisNames& axes, int64_t split, int64_t concat, bool tiled) {
+Array all_to_all(const Operand& x, const AxisNames& axes, int64_t split, int64_t concat, bool tiled) {
   const int64_t n = total_size("all_to_all", axes), from = dimension("all_to_all", split, x.rank(), x),
                 to = dimension("all_to_all", concat, x.rank(), x);
   check_divides("all_to_all", x, from, n, tiled);
@@ -167,7 +167,7 @@ Array all_to_all(const Array& x, const AxisNames& axes, int64_t split, int64_t c
   });
 }
 
-Array ppermute(const Array& x, const AxisNames& axes, const std::vector<std::pair<int64_t, int64_t>>& pairs) {
+Array ppermute(const Operand& x, const AxisNames& axes, const std::vector<std::pair<int64_t, int64_t>>& pairs) {
   const int64_t n = total_size("ppermute", axes);
   if (axes.names.size() == 1) {
     std::vector<int64_t> flat;
@@ -194,7 +194,7 @@ Array ppermute(const Array& x, const AxisNames& axes, const std::vector<std::pai
   return where(mine < 0, zeros_like(x), take(all_gather(x, axes), maximum(mine, 0)));
 }
 
-Array pbroadcast(const Array& x, const AxisNames& axes, int64_t source) {
+Array pbroadcast(const Operand& x, const AxisNames& axes, int64_t source) {
   const int64_t n = total_size("pbroadcast", axes);
   if (source < 0 || source >= n)
     throw_error("pbroadcast: source {} is out of range for {} devices; valid positions: 0 to {}", source, n, n - 1);

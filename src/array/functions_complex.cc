@@ -28,7 +28,7 @@ Value constant_like(Value x, bool value) { return full(x.builder(), {DType::bool
 
 }  // namespace
 
-Array complex(const Array& re, const Array& im) {
+Array complex(const Operand& re, const Operand& im) {
   const Array both[] = {re, im};
   const DType dtype = detail::common_dtype(both);
   if (is_complex(dtype))
@@ -43,20 +43,20 @@ Array complex(const Array& re, const Array& im) {
       part);
 }
 
-Array real(const Array& x) { return of_complex("real", x, real, same); }
-Array imag(const Array& x) { return of_complex("imag", x, imag, zeros_like); }
-Array conj(const Array& x) { return of_complex("conj", x, conj, same); }
+Array real(const Operand& x) { return of_complex("real", x, real, same); }
+Array imag(const Operand& x) { return of_complex("imag", x, imag, zeros_like); }
+Array conj(const Operand& x) { return of_complex("conj", x, conj, same); }
 
-Array angle(const Array& x) {
+Array angle(const Operand& x) {
   return apply1("angle", {x}, [](Builder&, const Values& v) {
     return complex_angle(is_complex(v[0].dtype()) ? v[0] : to_complex(v[0], complex_of(v[0].dtype())));
   });
 }
 
-Array isreal(const Array& x) {
+Array isreal(const Operand& x) {
   return of_complex("isreal", x, has_no_imaginary, [](Value v) { return constant_like(v, true); });
 }
-Array iscomplex(const Array& x) {
+Array iscomplex(const Operand& x) {
   return of_complex(
       "iscomplex", x, [](Value v) { return bit_not(has_no_imaginary(v)); },
       [](Value v) { return constant_like(v, false); });

@@ -183,14 +183,14 @@ CheckedPatches checked_patches(const char* what, const Array& lhs, const std::ve
 
 }  // namespace
 
-Array conv1d(const Array& x, const Array& w, const ConvOptionsNd& options) {
+Array conv1d(const Operand& x, const Operand& w, const ConvOptionsNd& options) {
   return conv_nd("conv1d", x, w, options, 1, options.groups);
 }
-Array conv3d(const Array& x, const Array& w, const ConvOptionsNd& options) {
+Array conv3d(const Operand& x, const Operand& w, const ConvOptionsNd& options) {
   return conv_nd("conv3d", x, w, options, 3, options.groups);
 }
 
-Array depthwise_conv(const Array& x, const Array& w, const ConvOptionsNd& options) {
+Array depthwise_conv(const Operand& x, const Operand& w, const ConvOptionsNd& options) {
   const int64_t rank = x.rank();
   if (rank < 3 || rank > 5 || w.rank() != rank || w.shape(-2) != 1 || x.shape(-1) < 1 || w.shape(-1) % x.shape(-1) != 0)
     throw_error(
@@ -200,18 +200,18 @@ Array depthwise_conv(const Array& x, const Array& w, const ConvOptionsNd& option
   return conv_nd("depthwise_conv", x, w, options, static_cast<size_t>(rank - 2), x.shape(-1));
 }
 
-Array conv_general_dilated(const Array& lhs, const Array& rhs, const ConvGeneralOptions& options) {
+Array conv_general_dilated(const Operand& lhs, const Operand& rhs, const ConvGeneralOptions& options) {
   constexpr const char* kWhat = "conv_general_dilated";
   return run_conv(kWhat, lhs, rhs, checked_conv(kWhat, lhs.shape(), rhs.shape(), options));
 }
 
-Array conv(const Array& lhs, const Array& rhs, const WindowExtents& window_strides, const WindowPadding& padding) {
+Array conv(const Operand& lhs, const Operand& rhs, const WindowExtents& window_strides, const WindowPadding& padding) {
   return run_conv(
       "conv", lhs, rhs,
       checked_conv("conv", lhs.shape(), rhs.shape(), {.window_strides = window_strides, .padding = padding}));
 }
 
-Array conv_with_general_padding(const Array& lhs, const Array& rhs, const WindowExtents& window_strides,
+Array conv_with_general_padding(const Operand& lhs, const Operand& rhs, const WindowExtents& window_strides,
                                 const WindowPadding& padding, const WindowExtents& lhs_dilation,
                                 const WindowExtents& rhs_dilation) {
   constexpr const char* kWhat = "conv_with_general_padding";
@@ -223,7 +223,7 @@ Array conv_with_general_padding(const Array& lhs, const Array& rhs, const Window
                                 .rhs_dilation = rhs_dilation}));
 }
 
-Array conv_transpose(const Array& lhs, const Array& rhs, const WindowExtents& strides, const WindowPadding& padding,
+Array conv_transpose(const Operand& lhs, const Operand& rhs, const WindowExtents& strides, const WindowPadding& padding,
                      const ConvTransposeOptions& options) {
   constexpr const char* kWhat = "conv_transpose";
   using Kind = WindowPadding::Kind;
@@ -257,7 +257,7 @@ Array conv_transpose(const Array& lhs, const Array& rhs, const WindowExtents& st
   return run_conv(kWhat, lhs, filter, c);
 }
 
-Array conv_general_dilated_patches(const Array& lhs, const std::vector<int64_t>& filter_shape,
+Array conv_general_dilated_patches(const Operand& lhs, const std::vector<int64_t>& filter_shape,
                                    const ConvGeneralOptions& options) {
   constexpr const char* kWhat = "conv_general_dilated_patches";
   const CheckedPatches c = checked_patches(kWhat, lhs, filter_shape, options);
@@ -266,7 +266,7 @@ Array conv_general_dilated_patches(const Array& lhs, const std::vector<int64_t>&
   });
 }
 
-Array conv_general_dilated_local(const Array& lhs, const Array& rhs, const std::vector<int64_t>& filter_shape,
+Array conv_general_dilated_local(const Operand& lhs, const Operand& rhs, const std::vector<int64_t>& filter_shape,
                                  const ConvGeneralOptions& options) {
   constexpr const char* kWhat = "conv_general_dilated_local";
   const CheckedPatches c = checked_patches(kWhat, lhs, filter_shape, options);

@@ -48,7 +48,7 @@ Padding2d::Padding2d(std::string_view name) : kind(name == "SAME" ? Kind::same :
         name);
 }
 
-Array conv2d(const Array& x, const Array& w, const Conv2dOptions& options) {
+Array conv2d(const Operand& x, const Operand& w, const Conv2dOptions& options) {
   check_images("conv2d", x);
   if (w.rank() != 4)
     throw_error("conv2d: the filters are {}; they must be [kh, kw, c / groups, co]", to_string(w.shape()));

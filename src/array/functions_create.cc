@@ -13,6 +13,7 @@ namespace lockstep {
 namespace {
 
 using detail::apply1;
+using detail::CallerLine;
 
 Array constant(const char* what, const Shape& shape, DType dtype, int64_t value) {
   return apply1(what, {}, [&](Builder& b, const Values&) { return full(b, {dtype, shape}, value); });
@@ -31,10 +32,16 @@ Array ramp(const char* what, double start, double step, int64_t n, DType dtype) 
 
 }  // namespace
 
-Array zeros(const Shape& shape, DType dtype) { return constant("zeros", shape, dtype, 0); }
-Array ones(const Shape& shape, DType dtype) { return constant("ones", shape, dtype, 1); }
+Array zeros(const Shape& shape, DType dtype, SourceLine at) {
+  const CallerLine line(at);
+  return constant("zeros", shape, dtype, 0);
+}
+Array ones(const Shape& shape, DType dtype, SourceLine at) {
+  const CallerLine line(at);
+  return constant("ones", shape, dtype, 1);
+}
 
-Array full(const Shape& shape, const Array& value, std::optional<DType> dtype) {
+Array full(const Shape& shape, const Operand& value, std::optional<DType> dtype) {
   // A number is converted to its type directly, not via f32 or i32.
   const auto literal = dtype && *dtype != boolean ? dtype : std::nullopt;
   return apply1(
@@ -57,21 +64,22 @@ Array vary_like(const Array& x, const Array& made) {
 
 }  // namespace
 
-Array zeros_like(const Array& x, std::optional<DType> dtype) {
+Array zeros_like(const Operand& x, std::optional<DType> dtype) {
   return vary_like(x, zeros(x.shape(), dtype.value_or(x.dtype())));
 }
-Array ones_like(const Array& x, std::optional<DType> dtype) {
+Array ones_like(const Operand& x, std::optional<DType> dtype) {
   return vary_like(x, ones(x.shape(), dtype.value_or(x.dtype())));
 }
-Array full_like(const Array& x, const Array& value, std::optional<DType> dtype) {
+Array full_like(const Operand& x, const Operand& value, std::optional<DType> dtype) {
   return vary_like(x, full(x.shape(), value, dtype.value_or(x.dtype())));
 }
 
-Array eye(int64_t n, DType dtype) { return eye(n, n, dtype); }
+Array eye(int64_t n, DType dtype, SourceLine at) { return eye(n, n, 0, dtype, at); }
 
-Array eye(int64_t rows, int64_t columns, DType dtype) { return eye(rows, columns, 0, dtype); }
+Array eye(int64_t rows, int64_t columns, DType dtype, SourceLine at) { return eye(rows, columns, 0, dtype, at); }
 
-Array eye(int64_t rows, int64_t columns, int64_t k, DType dtype) {
+Array eye(int64_t rows, int64_t columns, int64_t k, DType dtype, SourceLine at) {
+  const CallerLine line(at);
   check_extent("eye", rows);
   check_extent("eye", columns);
   return apply1("eye", {}, [&](Builder& b, const Values&) {
@@ -130,7 +138,8 @@ Array from_numbers(std::initializer_list<AnyNumbers> rows, bool is_matrix, std::
   const Shape shape = is_matrix ? Shape{static_cast<int64_t>(rows.size()), n} : Shape{n};
   if (real) return from_list(reals.data(), f64, shape, wanted);
   integers.assign(reals.begin(), reals.end());
-  const bool small = std::all_of(integers.begin(), integers.end(), [](int64_t x) { return x == static_cast<int32_t>(x); });
+  const bool small =
+      std::all_of(integers.begin(), integers.end(), [](int64_t x) { return x == static_cast<int32_t>(x); });
   return from_list(integers.data(), i64, shape, wanted ? wanted : small ? i32 : i64);
 }
 
@@ -141,7 +150,8 @@ void throw_uneven(size_t wanted, size_t got) {
 
 }  // namespace detail
 
-Array linspace(double start, double stop, int64_t n, DType dtype) {
+Array linspace(double start, double stop, int64_t n, DType dtype, SourceLine at) {
+  const CallerLine line(at);
   check_extent("linspace", n);
   return ramp("linspace", start, n > 1 ? (stop - start) / static_cast<double>(n - 1) : 0.0, n, dtype);
 }

@@ -89,7 +89,7 @@ void check_uplo(const char* what, EighOptions options) {
 
 }  // namespace
 
-Array cholesky(const Array& x, CholeskyOptions options) {
+Array cholesky(const Operand& x, CholeskyOptions options) {
   const Array a = detail::square_matrices("linalg::cholesky", x);
   return on_matrices("linalg::cholesky", a, [&](const Values& v) -> Values {
     const Value l = lockstep::cholesky(options.symmetrize_input ? symmetric_part(v[0]) : v[0]);
@@ -97,11 +97,11 @@ Array cholesky(const Array& x, CholeskyOptions options) {
   })[0];
 }
 
-CholeskyFactor cho_factor(const Array& a, bool lower) {
+CholeskyFactor cho_factor(const Operand& a, bool lower) {
   return {cholesky(detail::square_matrices("linalg::cho_factor", a), {.upper = !lower}), lower};
 }
 
-Array triangular_solve(const Array& x, const Array& y, TriangularSolveOptions options) {
+Array triangular_solve(const Operand& x, const Operand& y, TriangularSolveOptions options) {
   constexpr const char* what = "linalg::triangular_solve";
   Array a = detail::square_matrices(what, x), b = detail::real_matrices(what, y);
   detail::promote_pair(what, a, b);
@@ -112,15 +112,15 @@ Array triangular_solve(const Array& x, const Array& y, TriangularSolveOptions op
   })[0];
 }
 
-Lu lu(const Array& x) {
+Lu lu(const Operand& x) {
   const auto parts = on_matrices("linalg::lu", detail::real_matrices("linalg::lu", x),
                                  [](const Values& v) { return lockstep::lu(v[0]); });
   return {parts[0], parts[1], parts[2]};
 }
 
-Lu lu_factor(const Array& x) { return lu(detail::square_matrices("linalg::lu_factor", x)); }
+Lu lu_factor(const Operand& x) { return lu(detail::square_matrices("linalg::lu_factor", x)); }
 
-Qr qr(const Array& x, std::string_view mode) {
+Qr qr(const Operand& x, std::string_view mode) {
   if (mode != "reduced" && mode != "complete" && mode != "r")
     throw_error("linalg::qr: mode is \"{}\"; it must be \"reduced\", \"complete\" or \"r\"", mode);
   const auto parts = on_matrices("linalg::qr", detail::real_matrices("linalg::qr", x),
@@ -128,14 +128,14 @@ Qr qr(const Array& x, std::string_view mode) {
   return {mode == "r" ? Array() : parts[0], parts[1]};
 }
 
-Eigh eigh(const Array& x, EighOptions options) {
+Eigh eigh(const Operand& x, EighOptions options) {
   check_uplo("linalg::eigh", options);
   const auto parts = on_matrices("linalg::eigh", detail::square_matrices("linalg::eigh", x),
                                  [&](const Values& v) { return lockstep::eigh(with_lower_triangle(v[0], options)); });
   return {parts[0], parts[1]};
 }
 
-Array eigvalsh(const Array& x, EighOptions options) {
+Array eigvalsh(const Operand& x, EighOptions options) {
   check_uplo("linalg::eigvalsh", options);
   const Array a = detail::square_matrices("linalg::eigvalsh", x);
   return on_matrices("linalg::eigvalsh", a, [&](const Values& v) -> Values {
@@ -143,13 +143,13 @@ Array eigvalsh(const Array& x, EighOptions options) {
   })[0];
 }
 
-Svd svd(const Array& x, SvdOptions options) {
+Svd svd(const Operand& x, SvdOptions options) {
   const auto parts = on_matrices("linalg::svd", detail::real_matrices("linalg::svd", x),
                                  [&](const Values& v) { return lockstep::svd(v[0], options.full_matrices, true); });
   return {parts[0], parts[1], parts[2]};
 }
 
-Array svdvals(const Array& x) {
+Array svdvals(const Operand& x) {
   return on_matrices("linalg::svdvals", detail::real_matrices("linalg::svdvals", x),
                      [](const Values& v) { return lockstep::svd(v[0], false, false); })[0];
 }

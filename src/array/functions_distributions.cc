@@ -49,16 +49,16 @@ Array orthonormal_columns(const Array& a) {
 
 }  // namespace
 
-Array exponential(const Array& key, const Shape& shape, DType dtype) {
+Array exponential(const Operand& key, const Shape& shape, DType dtype) {
   return -log1p(-uniform(key, shape, 0, 1, dtype));
 }
 
-Array laplace(const Array& key, const Shape& shape, DType dtype) {
+Array laplace(const Operand& key, const Shape& shape, DType dtype) {
   const Array u = uniform(key, shape, -1 + floating_limits(dtype).epsneg, 1, dtype);
   return sign(u) * log1p(-abs(u));
 }
 
-Array cauchy(const Array& key, const Shape& shape, DType dtype) {
+Array cauchy(const Operand& key, const Shape& shape, DType dtype) {
   const Array angle = (uniform(key, shape, floating_limits(dtype).eps, 1, dtype) - 0.5) * std::numbers::pi;
   return sin(angle) / cos(angle);
 }
@@ -68,20 +68,21 @@ Array logistic(const Operand& key, const Shape& shape, DType dtype) {
   return log(u) - log1p(-u);
 }
 
-Array pareto(const Array& key, const Array& b, const Shape& shape, DType dtype) {
+Array pareto(const Operand& key, const Operand& b, const Shape& shape, DType dtype) {
   return exp(exponential(key, shape, dtype) / parameter("pareto", b, shape, dtype));
 }
 
-Array rayleigh(const Array& key, const Array& scale, const Shape& shape, DType dtype) {
+Array rayleigh(const Operand& key, const Operand& scale, const Shape& shape, DType dtype) {
   return parameter("rayleigh", scale, shape, dtype) * sqrt(log(uniform(key, shape, 0, 1, dtype)) * -2);
 }
 
-Array weibull_min(const Array& key, const Array& scale, const Array& concentration, const Shape& shape, DType dtype) {
+Array weibull_min(const Operand& key, const Operand& scale, const Operand& concentration, const Shape& shape,
+                  DType dtype) {
   const Array power = 1 / parameter("weibull_min", concentration, shape, dtype);
   return pow(-log1p(-uniform(key, shape, 0, 1, dtype)), power) * parameter("weibull_min", scale, shape, dtype);
 }
 
-Array triangular(const Array& key, const Array& left, const Array& mode, const Array& right, const Shape& shape,
+Array triangular(const Operand& key, const Operand& left, const Operand& mode, const Operand& right, const Shape& shape,
                  DType dtype) {
   const Array lo = parameter("triangular", left, shape, dtype), top = parameter("triangular", mode, shape, dtype);
   const Array hi = parameter("triangular", right, shape, dtype), u = uniform(key, shape, 0, 1, dtype);
@@ -89,13 +90,13 @@ Array triangular(const Array& key, const Array& left, const Array& mode, const A
   return where(u < (top - lo) / (hi - lo), rising, falling);
 }
 
-Array rademacher(const Array& key, const Shape& shape, DType dtype) {
+Array rademacher(const Operand& key, const Shape& shape, DType dtype) {
   // JAX draws as many bits as its widest types have.
   const Array half = full({}, 0.5, dtype == f64 || dtype == i64 ? f64 : f32);
   return astype(2 * astype(bernoulli(key, half, shape), dtype) - 1, dtype);
 }
 
-Array geometric(const Array& key, const Array& p, const Shape& shape, DType dtype) {
+Array geometric(const Operand& key, const Operand& p, const Shape& shape, DType dtype) {
   if (!is_integer(dtype))
     throw_error("random::geometric: dtype {} is not an integer; use an integer type", name(dtype));
   const DType wide = detail::floating_of(p.dtype());
@@ -103,25 +104,26 @@ Array geometric(const Array& key, const Array& p, const Shape& shape, DType dtyp
   return astype(floor(log(safe) / log1p(-parameter("geometric", p, shape, wide))) + 1, dtype);
 }
 
-Array lognormal(const Array& key, const Array& sigma, const Shape& shape, DType dtype) {
+Array lognormal(const Operand& key, const Operand& sigma, const Shape& shape, DType dtype) {
   return exp(normal(key, shape, dtype) * parameter("lognormal", sigma, shape, dtype));
 }
 
-Array maxwell(const Array& key, const Shape& shape, DType dtype) {
+Array maxwell(const Operand& key, const Shape& shape, DType dtype) {
   Shape vectors = shape;
   vectors.push_back(3);
   const Array v = normal(key, vectors, dtype);
   return sqrt(sum(v * v, -1));
 }
 
-Array double_sided_maxwell(const Array& key, const Array& loc, const Array& scale, const Shape& shape, DType dtype) {
+Array double_sided_maxwell(const Operand& key, const Operand& loc, const Operand& scale, const Shape& shape,
+                           DType dtype) {
   const auto [a, b] = split<2>(key);
   const Array size = rademacher(b, shape, dtype) * maxwell(a, shape, dtype);
   return size * parameter("double_sided_maxwell", scale, shape, dtype) +
          parameter("double_sided_maxwell", loc, shape, dtype);
 }
 
-Array wald(const Array& key, const Array& mean, const Shape& shape, DType dtype) {
+Array wald(const Operand& key, const Operand& mean, const Shape& shape, DType dtype) {
   const auto [a, b] = split<2>(key);
   const Array m = parameter("wald", mean, shape, dtype), v = normal(a, shape, dtype),
               u = uniform(b, shape, 0, 1, dtype);
@@ -130,7 +132,7 @@ Array wald(const Array& key, const Array& mean, const Shape& shape, DType dtype)
   return where(u <= m / (m + x), x, squared / x);
 }
 
-Array multivariate_normal(const Array& key, const Array& mean, const Array& cov, const Shape& shape) {
+Array multivariate_normal(const Operand& key, const Operand& mean, const Operand& cov, const Shape& shape) {
   if (mean.rank() < 1 || cov.rank() < 2 || cov.shape(-1) != mean.shape(-1) || cov.shape(-2) != mean.shape(-1))
     throw_error("random::multivariate_normal: mean {} and covariance {}; pass [..., n] and [..., n, n]",
                 to_string(mean.shape()), to_string(cov.shape()));
@@ -143,7 +145,7 @@ Array multivariate_normal(const Array& key, const Array& mean, const Array& cov,
   return astype(mean, dtype) + einsum("...ij,...j->...i", factor, normal(key, vectors, dtype));
 }
 
-Array orthogonal(const Array& key, int64_t n, const Shape& shape, DType dtype, int64_t m) {
+Array orthogonal(const Operand& key, int64_t n, const Shape& shape, DType dtype, int64_t m) {
   const int64_t columns = m > 0 ? m : n;
   if (n < 1 || m < 0) throw_error("random::orthogonal: {} rows and {} columns; they must be positive", n, columns);
   Shape matrices = shape;
@@ -175,11 +177,11 @@ Array chosen(const Array& key, int64_t n, const Shape& shape, const ChoiceOption
 
 }  // namespace
 
-Array choice(const Array& key, int64_t n, const Shape& shape, const ChoiceOptions& options) {
+Array choice(const Operand& key, int64_t n, const Shape& shape, const ChoiceOptions& options) {
   return chosen(key, n, shape, options);
 }
 
-Array choice(const Array& key, const Array& x, const Shape& shape, const ChoiceOptions& options) {
+Array choice(const Operand& key, const Operand& x, const Shape& shape, const ChoiceOptions& options) {
   if (x.rank() == 0)
     throw_error("random::choice: {} is a scalar; pass an array, or a plain number n for 0 to n - 1",
                 to_string(x.type()));

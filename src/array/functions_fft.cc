@@ -175,9 +175,9 @@ Array frequencies(const char* what, int64_t n, double d, int64_t first, int64_t 
 
 }  // namespace
 
-#define LOCKSTEP_ONE_AXIS(name)                                    \
-  Array name(const Array& x, Length n, int64_t axis, Norm norm) {  \
-    return along_one("fft::" #name, Kind::name, x, n, axis, norm); \
+#define LOCKSTEP_ONE_AXIS(name)                                     \
+  Array name(const Operand& x, Length n, int64_t axis, Norm norm) { \
+    return along_one("fft::" #name, Kind::name, x, n, axis, norm);  \
   }
 LOCKSTEP_ONE_AXIS(fft)
 LOCKSTEP_ONE_AXIS(ifft)
@@ -185,19 +185,19 @@ LOCKSTEP_ONE_AXIS(rfft)
 LOCKSTEP_ONE_AXIS(irfft)
 #undef LOCKSTEP_ONE_AXIS
 
-Array hfft(const Array& x, Length n, int64_t axis, Norm norm) {
+Array hfft(const Operand& x, Length n, int64_t axis, Norm norm) {
   return along_one("fft::hfft", Kind::irfft, lockstep::conj(x), n, axis, exchanged(norm));
 }
-Array ihfft(const Array& x, Length n, int64_t axis, Norm norm) {
+Array ihfft(const Operand& x, Length n, int64_t axis, Norm norm) {
   return lockstep::conj(along_one("fft::ihfft", Kind::rfft, x, n, axis, exchanged(norm)));
 }
 
-#define LOCKSTEP_MANY_AXES(name, kind)                                                      \
-  Array name##2(const Array& x, const Lengths& s, const Shape& axes, Norm norm) {           \
-    return along_many("fft::" #name "2", Kind::kind, x, s, axes, norm);                     \
-  }                                                                                         \
-  Array name##n(const Array& x, const Lengths& s, const TransformedAxes& axes, Norm norm) { \
-    return along_many("fft::" #name "n", Kind::kind, x, s, axes, norm);                     \
+#define LOCKSTEP_MANY_AXES(name, kind)                                                        \
+  Array name##2(const Operand& x, const Lengths& s, const Shape& axes, Norm norm) {           \
+    return along_many("fft::" #name "2", Kind::kind, x, s, axes, norm);                       \
+  }                                                                                           \
+  Array name##n(const Operand& x, const Lengths& s, const TransformedAxes& axes, Norm norm) { \
+    return along_many("fft::" #name "n", Kind::kind, x, s, axes, norm);                       \
   }
 LOCKSTEP_MANY_AXES(fft, fft)
 LOCKSTEP_MANY_AXES(ifft, ifft)
@@ -205,8 +205,8 @@ LOCKSTEP_MANY_AXES(rfft, rfft)
 LOCKSTEP_MANY_AXES(irfft, irfft)
 #undef LOCKSTEP_MANY_AXES
 
-Array fftshift(const Array& x, const Axes& axes) { return shifted("fft::fftshift", x, axes, false); }
-Array ifftshift(const Array& x, const Axes& axes) { return shifted("fft::ifftshift", x, axes, true); }
+Array fftshift(const Operand& x, const Axes& axes) { return shifted("fft::fftshift", x, axes, false); }
+Array ifftshift(const Operand& x, const Axes& axes) { return shifted("fft::ifftshift", x, axes, true); }
 
 Array fftfreq(int64_t n, double d) { return frequencies("fft::fftfreq", n, d, -(n / 2), (n + 1) / 2); }
 Array rfftfreq(int64_t n, double d) { return frequencies("fft::rfftfreq", n, d, 0, n / 2 + 1); }

@@ -10,7 +10,7 @@ namespace lockstep {
 using detail::apply1;
 using detail::convert;
 
-Quantized quantize(const Array& x, const Array& scale, DType dtype) {
+Quantized quantize(const Operand& x, const Operand& scale, DType dtype) {
   const Array args[] = {x, scale};
   const detail::Arrays out = detail::apply("quantize", args, {}, [&](Builder&, const Values& v) {
     const Value factor = convert(v[1], f32);
@@ -21,13 +21,13 @@ Quantized quantize(const Array& x, const Array& scale, DType dtype) {
   return {.values = out[0], .transposed = out[1], .scale = out[3], .largest = out[2]};
 }
 
-Array scaled_product(const Array& a, const Array& b, const Array& scale_a, const Array& scale_b, DType dtype) {
+Array scaled_product(const Operand& a, const Operand& b, const Operand& scale_a, const Operand& scale_b, DType dtype) {
   return apply1("scaled_product", {a, b, scale_a, scale_b}, [&](Builder&, const Values& v) {
     return scaled_product(v[0], v[1], convert(v[2], f32), convert(v[3], f32), dtype);
   });
 }
 
-Array power_of_two_above(const Array& x) {
+Array power_of_two_above(const Operand& x) {
   return apply1("power_of_two_above", {x}, [](Builder&, const Values& v) {
     const Value wide = convert(v[0], f32), none = full_like(wide, 0.0);
     const Value limited = minimum(maximum(wide, full_like(wide, 0x1p-100)), full_like(wide, 0x1p100));

@@ -162,50 +162,50 @@ Array binomial_by_rejection(const Array& key, const Array& n, const Array& p) {
 
 }  // namespace
 
-Array gamma(const Array& key, const Array& a, const Shape& shape, DType dtype) {
+Array gamma(const Operand& key, const Operand& a, const Shape& shape, DType dtype) {
   return gamma_numbers("gamma", key, a, shape, dtype, false);
 }
-Array loggamma(const Array& key, const Array& a, const Shape& shape, DType dtype) {
+Array loggamma(const Operand& key, const Operand& a, const Shape& shape, DType dtype) {
   return gamma_numbers("loggamma", key, a, shape, dtype, true);
 }
 
-Array beta(const Array& key, const Array& a, const Array& b, const Shape& shape, DType dtype) {
+Array beta(const Operand& key, const Operand& a, const Operand& b, const Shape& shape, DType dtype) {
   const auto [key_a, key_b] = split<2>(key);
   const Array log_a = loggamma(key_a, a, shape, dtype), log_b = loggamma(key_b, b, shape, dtype);
   const Array most = maximum(log_a, log_b), scaled = exp(log_a - most);
   return scaled / (scaled + exp(log_b - most));
 }
 
-Array dirichlet(const Array& key, const Array& alpha, const Shape& shape, DType dtype) {
+Array dirichlet(const Operand& key, const Operand& alpha, const Shape& shape, DType dtype) {
   if (alpha.rank() < 1) throw_error("random::dirichlet: alpha is {}; pass [..., k]", to_string(alpha.type()));
   Shape points = shape.empty() ? Shape(alpha.shape().begin(), alpha.shape().end() - 1) : shape;
   points.push_back(alpha.shape(-1));
   return softmax(loggamma(key, alpha, points, dtype), -1);
 }
 
-Array chisquare(const Array& key, const Array& df, const Shape& shape, DType dtype) {
+Array chisquare(const Operand& key, const Operand& df, const Shape& shape, DType dtype) {
   return exp(loggamma(key, astype(df, dtype) / 2, shape, dtype)) * 2;
 }
 
-Array f(const Array& key, const Array& dfnum, const Array& dfden, const Shape& shape, DType dtype) {
+Array f(const Operand& key, const Operand& dfnum, const Operand& dfden, const Shape& shape, DType dtype) {
   const auto [key_den, key_num] = split<2>(key);
   const Array num = chisquare(key_num, dfnum, shape, dtype) / parameter_of("f", dfnum, shape, dtype);
   return num / (chisquare(key_den, dfden, shape, dtype) / parameter_of("f", dfden, shape, dtype));
 }
 
-Array t(const Array& key, const Array& df, const Shape& shape, DType dtype) {
+Array t(const Operand& key, const Operand& df, const Shape& shape, DType dtype) {
   const auto [key_n, key_g] = split<2>(key);
   const Array half = parameter_of("t", df, shape, dtype) / 2;
   return normal(key_n, shape, dtype) * sqrt(half / gamma(key_g, half, shape, dtype));
 }
 
-Array generalized_normal(const Array& key, double p, const Shape& shape, DType dtype) {
+Array generalized_normal(const Operand& key, double p, const Shape& shape, DType dtype) {
   if (!(p > 0)) throw_error("random::generalized_normal: p is {}; it must be positive", p);
   const auto [key_g, key_r] = split<2>(key);
   return rademacher(key_r, shape, dtype) * pow(gamma(key_g, 1 / p, shape, dtype), 1 / p);
 }
 
-Array ball(const Array& key, int64_t d, double p, const Shape& shape, DType dtype) {
+Array ball(const Operand& key, int64_t d, double p, const Shape& shape, DType dtype) {
   if (d < 1) throw_error("random::ball: {} dimensions; the number must be positive", d);
   const auto [key_g, key_e] = split<2>(key);
   Shape points = shape;
@@ -215,7 +215,7 @@ Array ball(const Array& key, int64_t d, double p, const Shape& shape, DType dtyp
   return g / expand_dims(pow(size, 1 / p), -1);
 }
 
-Array poisson(const Array& key, const Array& lam, const Shape& shape, DType dtype) {
+Array poisson(const Operand& key, const Operand& lam, const Shape& shape, DType dtype) {
   if (!is_integer(dtype)) throw_error("random::poisson: dtype {} is not an integer; use an integer type", name(dtype));
   const Array rate = parameter_of("poisson", lam, shape, f32);
   const Array small = isnan(rate) | (rate < 10);
@@ -224,7 +224,7 @@ Array poisson(const Array& key, const Array& lam, const Shape& shape, DType dtyp
   return where(rate == 0, 0, astype(where(small, few, many), dtype));
 }
 
-Array binomial(const Array& key, const Array& n, const Array& p, const Shape& shape, DType dtype) {
+Array binomial(const Operand& key, const Operand& n, const Operand& p, const Shape& shape, DType dtype) {
   const DType wide = detail::floating_of(p.dtype());
   const Array trials = parameter_of("binomial", n, shape, wide), chance = parameter_of("binomial", p, shape, wide);
   const Array below_half = chance < 0.5, lesser = where(below_half, chance, 1 - chance);
@@ -238,7 +238,7 @@ Array binomial(const Array& key, const Array& n, const Array& p, const Shape& sh
   return astype(where(below_half | invalid | endless, drawn, whole - drawn), dtype);
 }
 
-Array multinomial(const Array& key, const Array& n, const Array& p, DType dtype) {
+Array multinomial(const Operand& key, const Operand& n, const Operand& p, DType dtype) {
   if (p.rank() < 1) throw_error("random::multinomial: the probabilities are {}; pass [..., k]", to_string(p.type()));
   const DType wide = detail::floating_of(p.dtype());
   const Array chances = moveaxis(astype(p, wide), -1, 0), left = cumsum(chances, 0, true);

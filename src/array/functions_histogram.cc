@@ -45,7 +45,7 @@ Array bin_widths(const Array& edges) {
 
 }  // namespace
 
-Array bincount(const Array& x, const BincountOptions& options) {
+Array bincount(const Operand& x, const BincountOptions& options) {
   if (!is_integer(x.dtype()) || x.rank() != 1)
     throw_error("bincount: x is {}; it must be integers of one dimension: use astype(ravel(x), i32)",
                 to_string(x.type()));
@@ -58,12 +58,12 @@ Array bincount(const Array& x, const BincountOptions& options) {
     if (x.is_traced()) throw_error("bincount: x is traced, so the greatest element is not known; pass {{.length = n}}");
     length = std::max(x.size() == 0 ? 0 : max(astype(x, i64)).item<int64_t>() + 1, options.minlength);
   }
-  const Array places = is_signed(x.dtype()) ? maximum(x, 0) : x;
+  const Array places = is_signed(x.dtype()) ? maximum(x, 0) : Array(x);
   return segment_sum(options.weights.defined() ? options.weights : ones({x.size()}, i32), places,
                      std::max(length, options.minlength));
 }
 
-Array histogram_bin_edges(const Array& x, int64_t bins, const HistogramOptions& options) {
+Array histogram_bin_edges(const Operand& x, int64_t bins, const HistogramOptions& options) {
   if (bins < 1) throw_error("histogram_bin_edges: {} bins; give at least 1", bins);
   if (options.range && !(options.range->first <= options.range->second))
     throw_error("histogram_bin_edges: the range is {} to {}; its end must not be less than its begin",
@@ -85,7 +85,7 @@ Array histogram_bin_edges(const Array& x, int64_t bins, const HistogramOptions& 
   return concatenate({low * (1 - step) + high * step, reshape(high, {1})});
 }
 
-std::pair<Array, Array> histogram(const Array& x, const Array& edges, const HistogramOptions& options) {
+std::pair<Array, Array> histogram(const Operand& x, const Operand& edges, const HistogramOptions& options) {
   check_edges("histogram", edges);
   const Array flat = ravel(astype(x, edge_dtype(x))), own = astype(edges, promote(flat.dtype(), edges.dtype()));
   const Array weights = weights_for("histogram", options.weights, x);
@@ -94,11 +94,11 @@ std::pair<Array, Array> histogram(const Array& x, const Array& edges, const Hist
   return {counts, edges};
 }
 
-std::pair<Array, Array> histogram(const Array& x, int64_t bins, const HistogramOptions& options) {
+std::pair<Array, Array> histogram(const Operand& x, int64_t bins, const HistogramOptions& options) {
   return histogram(x, histogram_bin_edges(x, bins, options), options);
 }
 
-Histogram2d histogram2d(const Array& x, const Array& y, int64_t bins, const Array& weights, bool density) {
+Histogram2d histogram2d(const Operand& x, const Operand& y, int64_t bins, const Operand& weights, bool density) {
   if (x.rank() != 1 || x.shape() != y.shape())
     throw_error("histogram2d: x is {} and y is {}; both must have one dimension of the same extent",
                 to_string(x.shape()), to_string(y.shape()));

@@ -109,9 +109,9 @@ Array floating(const Array& x) { return astype(x, detail::floating_of(x.dtype())
 
 }  // namespace
 
-Array resize(const Array& x, const Shape& shape, Method method, bool antialias) {
+Array resize(const Operand& x, const Shape& shape, Method method, bool antialias) {
   check_shape("image::resize", x, shape);
-  Array y = method == Method::nearest ? x : floating(x);
+  Array y = method == Method::nearest ? Array(x) : floating(x);
   for (int64_t d = 0; d < x.rank(); ++d) {
     const int64_t in = x.shape(d), out = shape[detail::at_axis(d)];
     if (in == out) continue;
@@ -124,7 +124,7 @@ Array resize(const Array& x, const Shape& shape, Method method, bool antialias) 
   return y;
 }
 
-Array scale_and_translate(const Array& x, const Shape& shape, const std::vector<int64_t>& spatial_dims,
+Array scale_and_translate(const Operand& x, const Shape& shape, const std::vector<int64_t>& spatial_dims,
                           const std::vector<double>& scale, const std::vector<double>& translation, Method method,
                           bool antialias) {
   constexpr const char* kWhat = "image::scale_and_translate";

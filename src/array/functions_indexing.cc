@@ -30,7 +30,7 @@ Values sort_with_indices(Value x, int64_t axis, bool descending) {
 
 }  // namespace
 
-Array take(const Array& x, const Array& indices, int64_t axis) {
+Array take(const Operand& x, const Operand& indices, int64_t axis) {
   const int64_t along = axis_of("take", axis, x.shape());
   if (x.shape(along) == 0 && indices.size() > 0)
     throw_error("take: dimension {} of {} is empty; take needs at least one element along the axis", along,
@@ -40,7 +40,7 @@ Array take(const Array& x, const Array& indices, int64_t axis) {
   });
 }
 
-Array take_along_axis(const Array& x, const Array& indices, int64_t axis) {
+Array take_along_axis(const Operand& x, const Operand& indices, int64_t axis) {
   if (indices.rank() != x.rank())
     throw_error("take_along_axis: indices {} for x {}; both must have the same number of dimensions",
                 to_string(indices.shape()), to_string(x.shape()));
@@ -58,7 +58,7 @@ Array take_along_axis(const Array& x, const Array& indices, int64_t axis) {
   });
 }
 
-Array scatter_add(const Array& x, const Array& indices, const Array& updates, int64_t axis) {
+Array scatter_add(const Operand& x, const Operand& indices, const Operand& updates, int64_t axis) {
   const int64_t along = axis_of("scatter_add", axis, x.shape());
   return apply1("scatter_add", {x, indices, updates}, [&](Builder&, const Values& v) {
     const Value places = detail::wrap_indices("scatter_add", v[1], v[0].shape()[at_axis(along)]);
@@ -68,7 +68,7 @@ Array scatter_add(const Array& x, const Array& indices, const Array& updates, in
   });
 }
 
-Array one_hot(const Array& labels, int64_t classes, DType dtype) {
+Array one_hot(const Operand& labels, int64_t classes, DType dtype) {
   if (!is_integer(labels.dtype()))
     throw_error("one_hot: the labels are {}; labels must be integers: use astype(labels, i32)",
                 to_string(labels.type()));
@@ -82,26 +82,26 @@ Array one_hot(const Array& labels, int64_t classes, DType dtype) {
   });
 }
 
-Array sort(const Array& x, int64_t axis, bool descending) {
+Array sort(const Operand& x, int64_t axis, bool descending) {
   const int64_t along = axis_of("sort", axis, x.shape());
   return apply1("sort", {x}, [&](Builder&, const Values& v) {
     return detail::convert(sort({detail::to_number(v[0])}, along, descending)[0], v[0].dtype());
   });
 }
 
-Array argsort(const Array& x, int64_t axis, bool descending) {
+Array argsort(const Operand& x, int64_t axis, bool descending) {
   const int64_t along = axis_of("argsort", axis, x.shape());
   return apply1("argsort", {x},
                 [&](Builder&, const Values& v) { return sort_with_indices(v[0], along, descending)[1]; });
 }
 
-std::pair<Array, Array> top_k(const Array& x, int64_t k) {
+std::pair<Array, Array> top_k(const Operand& x, int64_t k) {
   const int64_t last = axis_of("top_k", -1, x.shape());
   if (k < 0 || k > x.shape(last))
     throw_error("top_k: k is {}, but the last dimension has {} elements in {}; valid k: 0 to {}", k, x.shape(last),
                 to_string(x.shape()), x.shape(last));
-  const auto out =
-      detail::apply("top_k", std::span(&x, 1), {}, [&](Builder&, const Values& v) { return top_k(v[0], k); });
+  const auto out = detail::apply("top_k", std::span<const Array>(std::addressof<const Array>(x), 1), {},
+                                 [&](Builder&, const Values& v) { return top_k(v[0], k); });
   return {out[0], out[1]};
 }
 

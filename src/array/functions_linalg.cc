@@ -251,7 +251,7 @@ EinsumTerm without_broadcast_dims(Value x, const std::string& term, const Shape&
 
 }  // namespace
 
-Array dot(const Array& a, const Array& b) {
+Array dot(const Operand& a, const Operand& b) {
   if (a.rank() == 0 || b.rank() == 0) return a * b;
   const int64_t ra = a.rank(), rb = b.rank(), axis_b = std::max<int64_t>(rb - 2, 0);
   check_fit("dot", a, ra - 1, b, axis_b);
@@ -263,7 +263,7 @@ Array dot(const Array& a, const Array& b) {
   return contraction("dot", a, b, [&](Value x, Value y) { return einsum(ta + "," + tb + "->" + out, x, y); });
 }
 
-Array matmul(const Array& a, const Array& b) {
+Array matmul(const Operand& a, const Operand& b) {
   if (a.rank() == 0 || b.rank() == 0)
     throw_error("matmul: operands {} and {} include a scalar; use * to scale", to_string(a.shape()),
                 to_string(b.shape()));
@@ -284,10 +284,12 @@ Array matmul(const Array& a, const Array& b) {
   });
 }
 
-Array einsum(std::string_view spec, const Array& a) { return einsum(spec, std::vector<Array>{a}); }
-Array einsum(std::string_view spec, const Array& a, const Array& b) { return einsum(spec, std::vector<Array>{a, b}); }
+Array einsum(std::string_view spec, const Operand& a) { return einsum(spec, std::vector<Array>{a}); }
+Array einsum(std::string_view spec, const Operand& a, const Operand& b) {
+  return einsum(spec, std::vector<Array>{a, b});
+}
 
-Array einsum(std::string_view spec, const std::vector<Array>& operands) {
+Array einsum(std::string_view spec, const Operands& operands) {
   const Spec parsed = parse_spec(spec, operands);
   const DType dtype = detail::number_of(detail::common_dtype(operands));
   return detail::apply("einsum", operands, dtype, [&](Builder&, const Values& given) {
@@ -310,20 +312,20 @@ Array einsum(std::string_view spec, const std::vector<Array>& operands) {
   })[0];
 }
 
-Array outer(const Array& a, const Array& b) {
+Array outer(const Operand& a, const Operand& b) {
   return contraction("outer", a, b, [](Value x, Value y) {
     return einsum("i,j->ij", reshape(x, {count(x.shape())}), reshape(y, {count(y.shape())}));
   });
 }
 
-Array tensordot(const Array& a, const Array& b, int64_t axes) {
+Array tensordot(const Operand& a, const Operand& b, int64_t axes) {
   if (axes < 0 || axes > std::min(a.rank(), b.rank()))
     throw_error("tensordot: {} axes for {} and {}; use at most the lower rank", axes, to_string(a.shape()),
                 to_string(b.shape()));
   return tensordot(a, b, counting(a.rank() - axes, a.rank()), counting(0, axes));
 }
 
-Array tensordot(const Array& a, const Array& b, const std::vector<int64_t>& axes_a,
+Array tensordot(const Operand& a, const Operand& b, const std::vector<int64_t>& axes_a,
                 const std::vector<int64_t>& axes_b) {
   if (axes_a.size() != axes_b.size())
     throw_error("tensordot: {} axes of the first operand and {} of the second; give them in pairs", axes_a.size(),

@@ -31,7 +31,7 @@ void check_count(const char* what, int64_t n) {
 
 }  // namespace
 
-Array diag(const Array& v, int64_t k) {
+Array diag(const Operand& v, int64_t k) {
   if (v.rank() == 2) return diagonal(v, k);
   if (v.rank() != 1)
     throw_error("diag: {} has {} dimensions; pass a vector or a matrix", to_string(v.shape()), v.rank());
@@ -41,9 +41,9 @@ Array diag(const Array& v, int64_t k) {
   return where(on_diagonal(n, n, k), expand_dims(line, k >= 0 ? 1 : 0), zeros({}, v.dtype()));
 }
 
-Array diagflat(const Array& v, int64_t k) { return diag(ravel(v), k); }
+Array diagflat(const Operand& v, int64_t k) { return diag(ravel(v), k); }
 
-Array diagonal(const Array& x, int64_t offset, int64_t axis1, int64_t axis2) {
+Array diagonal(const Operand& x, int64_t offset, int64_t axis1, int64_t axis2) {
   if (x.rank() < 2)
     throw_error("diagonal: {} has fewer than two dimensions; use diag to make a matrix", to_string(x.shape()));
   const int64_t first = axis_of("diagonal", axis1, x.shape()), second = axis_of("diagonal", axis2, x.shape());
@@ -63,11 +63,11 @@ Array diagonal(const Array& x, int64_t offset, int64_t axis1, int64_t axis2) {
   return slice(reshape(matrices, flat), starts, limits, strides);
 }
 
-Array trace(const Array& x, int64_t offset, int64_t axis1, int64_t axis2) {
+Array trace(const Operand& x, int64_t offset, int64_t axis1, int64_t axis2) {
   return sum(diagonal(x, offset, axis1, axis2), -1);
 }
 
-Array fill_diagonal(const Array& x, const Array& value) {
+Array fill_diagonal(const Operand& x, const Operand& value) {
   if (x.rank() < 2) throw_error("fill_diagonal: {} has fewer than two dimensions; pass a matrix", to_string(x.shape()));
   const Array inside = on_diagonal(x.shape(-2), x.shape(-1), 0);
   const Array filling = astype(value, x.dtype());
@@ -82,7 +82,7 @@ Array tri(int64_t rows, std::optional<int64_t> columns, int64_t k, DType dtype) 
   return astype(column_numbers(columns.value_or(rows)) - row_numbers(rows) <= k, dtype);
 }
 
-Array vander(const Array& x, std::optional<int64_t> columns, bool increasing) {
+Array vander(const Operand& x, std::optional<int64_t> columns, bool increasing) {
   if (x.rank() != 1) throw_error("vander: {} is not a vector; pass one dimension", to_string(x.shape()));
   const int64_t n = columns.value_or(x.size());
   check_count("vander", n);
@@ -93,7 +93,7 @@ Array vander(const Array& x, std::optional<int64_t> columns, bool increasing) {
   return increasing ? powers : flip(powers, 1);
 }
 
-Array kron(const Array& a, const Array& b) {
+Array kron(const Operand& a, const Operand& b) {
   const size_t rank = std::max(a.shape().size(), b.shape().size());
   Shape of_a = a.shape(), of_b = b.shape(), wide_a, wide_b, merged;
   of_a.insert(of_a.begin(), rank - of_a.size(), 1);
@@ -106,19 +106,19 @@ Array kron(const Array& a, const Array& b) {
   return reshape(reshape(a, wide_a) * reshape(b, wide_b), merged);
 }
 
-Array inner(const Array& a, const Array& b) {
+Array inner(const Operand& a, const Operand& b) {
   if (a.rank() == 0 || b.rank() == 0) return a * b;
   return tensordot(a, b, {a.rank() - 1}, {b.rank() - 1});
 }
 
-Array vdot(const Array& a, const Array& b) {
+Array vdot(const Operand& a, const Operand& b) {
   if (a.size() != b.size())
     throw_error("vdot: {} and {} have {} and {} elements; the numbers must be equal", to_string(a.shape()),
                 to_string(b.shape()), a.size(), b.size());
   return dot(ravel(a), ravel(b));
 }
 
-Array cross(const Array& a, const Array& b, int64_t axis) {
+Array cross(const Operand& a, const Operand& b, int64_t axis) {
   const int64_t along_a = axis_of("cross", axis, a.shape()), along_b = axis_of("cross", axis, b.shape());
   const int64_t m = a.shape(along_a), n = b.shape(along_b);
   if (m < 2 || m > 3 || n < 2 || n > 3)
@@ -153,7 +153,7 @@ Array linspace(double start, double stop, int64_t n, const SpacedOptions& option
   return linspace(start, stop - (stop - start) / static_cast<double>(n), n, options.dtype);
 }
 
-Array linspace(const Array& start, const Array& stop, int64_t n, const SpacedOptions& options) {
+Array linspace(const Operand& start, const Operand& stop, int64_t n, const SpacedOptions& options) {
   check_count("linspace", n);
   const Array both[] = {start, stop};
   const DType dtype = detail::floating_of(detail::common_dtype(both));

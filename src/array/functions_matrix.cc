@@ -115,22 +115,22 @@ Pade pade13(const Array& a) {
 
 }  // namespace
 
-Array matrix_transpose(const Array& x) {
+Array matrix_transpose(const Operand& x) {
   if (x.rank() < 2)
     throw_error("linalg::matrix_transpose: the operand is {}; it must have at least 2 dimensions", to_string(x.type()));
   return swapaxes(x, -1, -2);
 }
 
-Array vecdot(const Array& a, const Array& b, int64_t axis) { return sum(a * b, axis); }
+Array vecdot(const Operand& a, const Operand& b, int64_t axis) { return sum(a * b, axis); }
 
-Array outer(const Array& a, const Array& b) {
+Array outer(const Operand& a, const Operand& b) {
   if (a.rank() != 1 || b.rank() != 1)
     throw_error("linalg::outer: the operands are {} and {}; they must be vectors: use lockstep::outer to flatten them",
                 to_string(a.type()), to_string(b.type()));
   return lockstep::outer(a, b);
 }
 
-Array matrix_power(const Array& x, int64_t n) {
+Array matrix_power(const Operand& x, int64_t n) {
   const Array a = detail::square_matrices("linalg::matrix_power", x);
   if (n == 0) return identity_of(a);
   Array base = n < 0 ? inv(a) : a, result;
@@ -141,7 +141,7 @@ Array matrix_power(const Array& x, int64_t n) {
 }
 
 // N. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005).
-Array expm(const Array& x, int max_squarings) {
+Array expm(const Operand& x, int max_squarings) {
   const Array a = detail::square_matrices("linalg::expm", x);
   if (max_squarings < 0) throw_error("linalg::expm: max_squarings is {}; it must not be negative", max_squarings);
   if (a.size() == 0) return a;
@@ -162,8 +162,8 @@ Array expm(const Array& x, int max_squarings) {
   return where(over_matrices(squarings <= max_squarings), result, std::nan(""));
 }
 
-Array norm(const Array& operand, std::optional<NormOrder> ord, NormOptions options) {
-  const Array x = is_floating(operand.dtype()) ? operand : astype(operand, f32);
+Array norm(const Operand& operand, std::optional<NormOrder> ord, NormOptions options) {
+  const Array x = is_floating(operand.dtype()) ? Array(operand) : astype(operand, f32);
   std::vector<int64_t> axes = detail::axes_of("linalg::norm", options.axis.value_or(Axes()), x.shape());
   if (!options.axis && !ord) {
     const Array root = sqrt(sum(square(x)));
@@ -187,7 +187,7 @@ Array norm(const Array& operand, std::optional<NormOrder> ord, NormOptions optio
   return reshape(result, kept);
 }
 
-Array cond(const Array& x, std::optional<NormOrder> p) {
+Array cond(const Operand& x, std::optional<NormOrder> p) {
   if (p && !(p->name().empty() && std::abs(p->number()) == 2)) {
     const Array a = detail::square_matrices("linalg::cond", x);
     const Array of_inverse = norm(inv(a), p, {.axis = Axes(-2, -1)});
@@ -197,7 +197,7 @@ Array cond(const Array& x, std::optional<NormOrder> p) {
   return p && p->number() < 0 ? last / first : first / last;
 }
 
-Array multi_dot(const std::vector<Array>& arrays) {
+Array multi_dot(const Operands& arrays) {
   if (arrays.size() < 2) throw_error("linalg::multi_dot: got {} arrays; pass at least two", arrays.size());
   std::vector<int64_t> dims;
   for (size_t i = 0; i < arrays.size(); ++i) {
@@ -212,7 +212,7 @@ Array multi_dot(const std::vector<Array>& arrays) {
   return ChainOrder(dims).product(arrays, 0, arrays.size() - 1);
 }
 
-Array tensorinv(const Array& a, int64_t ind) {
+Array tensorinv(const Operand& a, int64_t ind) {
   if (ind <= 0 || ind >= a.rank())
     throw_error("linalg::tensorinv: ind is {} for {}; valid: 1 to {}", ind, to_string(a.type()), a.rank() - 1);
   const Shape first(a.shape().begin(), a.shape().begin() + ind), rest(a.shape().begin() + ind, a.shape().end());
@@ -224,7 +224,7 @@ Array tensorinv(const Array& a, int64_t ind) {
   return reshape(inv(reshape(a, {count(first), count(rest)})), shape);
 }
 
-Array tensorsolve(const Array& a, const Array& b) {
+Array tensorsolve(const Operand& a, const Operand& b) {
   const Shape shape(a.shape().begin() + std::min(a.rank(), b.rank()), a.shape().end());
   if (count(shape) != b.size() || a.size() != b.size() * b.size())
     throw_error("linalg::tensorsolve: a is {} and b is {}; a must have the dimensions of b and others of equal size",
@@ -232,7 +232,7 @@ Array tensorsolve(const Array& a, const Array& b) {
   return reshape(solve(reshape(a, {b.size(), b.size()}), reshape(b, {b.size()})), shape);
 }
 
-Array block_diag(const std::vector<Array>& arrays) {
+Array block_diag(const Operands& arrays) {
   if (arrays.empty()) return zeros({1, 0});
   std::vector<Array> blocks;
   int64_t columns = 0, before = 0;
@@ -251,7 +251,7 @@ Array block_diag(const std::vector<Array>& arrays) {
   return concatenate(blocks, 0);
 }
 
-Array toeplitz(const Array& c, const std::optional<Array>& r) {
+Array toeplitz(const Operand& c, const std::optional<Array>& r) {
   const Array column = ravel(c), row = r ? ravel(*r) : column;
   const int64_t m = column.size(), n = row.size();
   if (m == 0 || n == 0) return zeros({m, n}, column.dtype());

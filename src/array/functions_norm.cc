@@ -11,7 +11,7 @@ using detail::apply1;
 using detail::convert;
 using detail::to_floating;
 
-Array layer_norm(const Array& x, const Array& scale, const Array& bias, double epsilon) {
+Array layer_norm(const Operand& x, const Operand& scale, const Operand& bias, double epsilon) {
   return apply1("layer_norm", {x, scale, bias}, [&](Builder&, const Values& v) {
     Value scales = to_floating(v[1]), biases = to_floating(v[2]);
     // The row takes both in one type.
@@ -24,12 +24,12 @@ Array layer_norm(const Array& x, const Array& scale, const Array& bias, double e
   });
 }
 
-Array rms_norm(const Array& x, const Array& scale, double epsilon) {
+Array rms_norm(const Operand& x, const Operand& scale, double epsilon) {
   return apply1("rms_norm", {x, scale},
                 [&](Builder&, const Values& v) { return rms_norm(to_floating(v[0]), to_floating(v[1]), epsilon)[0]; });
 }
 
-Array rotary_embedding(const Array& x, const Array& positions, double base) {
+Array rotary_embedding(const Operand& x, const Operand& positions, double base) {
   if (!is_integer(positions.dtype()))
     throw_error("rotary_embedding: the positions are {}; they must be integers", to_string(positions.type()));
   return apply1("rotary_embedding", {x, positions},

@@ -45,14 +45,14 @@ double greatest_of(DType dtype) {
 
 }  // namespace
 
-Array trunc(const Array& x) {
+Array trunc(const Operand& x) {
   return apply1("trunc", {x}, [](Builder&, const Values& v) {
     if (!is_floating(v[0].dtype())) return v[0];
     return select(lt(v[0], zeros_like(v[0])), ceil(v[0]), floor(v[0]));
   });
 }
-Array fix(const Array& x) { return trunc(x); }
-Array rint(const Array& x) { return round(floating_array(x)); }
+Array fix(const Operand& x) { return trunc(x); }
+Array rint(const Operand& x) { return round(floating_array(x)); }
 
 Array round(const Operand& x, int64_t decimals) {
   if (decimals == 0) return round(x);
@@ -66,21 +66,21 @@ Array round(const Operand& x, int64_t decimals) {
   return astype(round(wide * factor) / factor, x.dtype());
 }
 
-Array positive(const Array& x) { return x; }
-Array negative(const Array& x) { return -x; }
-Array absolute(const Array& x) { return abs(x); }
-Array fabs(const Array& x) { return abs(floating_array(x)); }
-Array reciprocal(const Array& x) { return 1 / floating_array(x); }
-Array true_divide(const Array& a, const Array& b) { return a / b; }
-Array power(const Array& a, const Array& b) { return pow(a, b); }
-Array float_power(const Array& a, const Array& b) {
+Array positive(const Operand& x) { return x; }
+Array negative(const Operand& x) { return -x; }
+Array absolute(const Operand& x) { return abs(x); }
+Array fabs(const Operand& x) { return abs(floating_array(x)); }
+Array reciprocal(const Operand& x) { return 1 / floating_array(x); }
+Array true_divide(const Operand& a, const Operand& b) { return a / b; }
+Array power(const Operand& a, const Operand& b) { return pow(a, b); }
+Array float_power(const Operand& a, const Operand& b) {
   const auto [base, exponent] = in_common_type(a, b, true);
   return pow(base, exponent);
 }
-Array remainder(const Array& a, const Array& b) { return a % b; }
-Array mod(const Array& a, const Array& b) { return a % b; }
+Array remainder(const Operand& a, const Operand& b) { return a % b; }
+Array mod(const Operand& a, const Operand& b) { return a % b; }
 
-Array fmod(const Array& a, const Array& b) {
+Array fmod(const Operand& a, const Operand& b) {
   const Array both[] = {a, b};
   const DType dtype = detail::number_of(detail::common_dtype(both));
   return apply1(
@@ -92,31 +92,31 @@ Array fmod(const Array& a, const Array& b) {
       dtype);
 }
 
-std::pair<Array, Array> divmod(const Array& a, const Array& b) { return {floor_divide(a, b), a % b}; }
+std::pair<Array, Array> divmod(const Operand& a, const Operand& b) { return {floor_divide(a, b), a % b}; }
 
-std::pair<Array, Array> modf(const Array& x) {
+std::pair<Array, Array> modf(const Operand& x) {
   const Array whole = trunc(floating_array(x));
   return {floating_array(x) - whole, whole};
 }
 
-Array deg2rad(const Array& x) { return floating_array(x) * (std::numbers::pi / 180); }
-Array rad2deg(const Array& x) { return floating_array(x) * (180 / std::numbers::pi); }
-Array radians(const Array& x) { return deg2rad(x); }
-Array degrees(const Array& x) { return rad2deg(x); }
+Array deg2rad(const Operand& x) { return floating_array(x) * (std::numbers::pi / 180); }
+Array rad2deg(const Operand& x) { return floating_array(x) * (180 / std::numbers::pi); }
+Array radians(const Operand& x) { return deg2rad(x); }
+Array degrees(const Operand& x) { return rad2deg(x); }
 
-Array sinc(const Array& x) {
+Array sinc(const Operand& x) {
   const Array angle = floating_array(x) * std::numbers::pi, at_zero = angle == 0;
   // The series has the right derivatives at 0.
   const Array square_angle = angle * angle, safe = where(at_zero, 1, angle);
   return where(at_zero, 1 + square_angle * (-1.0 / 6 + square_angle / 120), sin(safe) / safe);
 }
 
-Array heaviside(const Array& x, const Array& at_zero) {
+Array heaviside(const Operand& x, const Operand& at_zero) {
   const auto [number, otherwise] = in_common_type(x, at_zero, true);
   return where(number < 0, 0, where(number > 0, 1, where(number == 0, otherwise, number)));  // NaN stays NaN
 }
 
-Array gcd(const Array& a, const Array& b) {
+Array gcd(const Operand& a, const Operand& b) {
   check_integers("gcd", a);
   check_integers("gcd", b);
   const auto [first, second] = in_common_type(a + 0, b + 0, false);
@@ -131,23 +131,23 @@ Array gcd(const Array& a, const Array& b) {
       {abs(first) + zero, abs(second) + zero})[0];
 }
 
-Array lcm(const Array& a, const Array& b) {
+Array lcm(const Operand& a, const Operand& b) {
   const Array divisor = gcd(a, b), safe = where(divisor == 0, 1, divisor);
   return where(divisor == 0, 0, abs(a) * floor_divide(abs(b), safe));
 }
 
-Array fmax(const Array& a, const Array& b) { return where((a > b) | isnan(b), a, b); }
-Array fmin(const Array& a, const Array& b) { return where((a < b) | isnan(b), a, b); }
+Array fmax(const Operand& a, const Operand& b) { return where((a > b) | isnan(b), a, b); }
+Array fmin(const Operand& a, const Operand& b) { return where((a < b) | isnan(b), a, b); }
 
 Array clip(const Operand& x, const ClipBounds& bounds) {
   const Array above = bounds.min.defined() ? maximum(x, bounds.min) : Array(x);
   return bounds.max.defined() ? minimum(above, bounds.max) : above;
 }
 
-Array isposinf(const Array& x) { return is_floating(x.dtype()) ? x == HUGE_VAL : isinf(x); }
-Array isneginf(const Array& x) { return is_floating(x.dtype()) ? x == -HUGE_VAL : isinf(x); }
+Array isposinf(const Operand& x) { return is_floating(x.dtype()) ? x == HUGE_VAL : isinf(x); }
+Array isneginf(const Operand& x) { return is_floating(x.dtype()) ? x == -HUGE_VAL : isinf(x); }
 
-Array nan_to_num(const Array& x, const NanToNumOptions& options) {
+Array nan_to_num(const Operand& x, const NanToNumOptions& options) {
   if (!is_floating(x.dtype())) return x;
   const double most = greatest_of(x.dtype());
   const auto in_type = [&](const Array& value, double otherwise) {
@@ -158,22 +158,22 @@ Array nan_to_num(const Array& x, const NanToNumOptions& options) {
   return where(isnan(x), in_type(options.nan, 0), finite);
 }
 
-Array isclose(const Array& a, const Array& b, const CloseOptions& options) {
+Array isclose(const Operand& a, const Operand& b, const CloseOptions& options) {
   const auto [x, y] = in_common_type(a, b, true);
   const Array near = (abs(x - y) <= options.atol + options.rtol * abs(y)) & isfinite(x) & isfinite(y);
   const Array close = near | ((x == y) & isinf(x));
   return options.equal_nan ? close | (isnan(x) & isnan(y)) : close;
 }
 
-Array allclose(const Array& a, const Array& b, const CloseOptions& options) { return all(isclose(a, b, options)); }
+Array allclose(const Operand& a, const Operand& b, const CloseOptions& options) { return all(isclose(a, b, options)); }
 
-Array array_equal(const Array& a, const Array& b, bool equal_nan) {
+Array array_equal(const Operand& a, const Operand& b, bool equal_nan) {
   if (a.shape() != b.shape()) return full({}, false);
   const Array equal = a == b;
   return all(equal_nan ? equal | (isnan(a) & isnan(b)) : equal);
 }
 
-Array array_equiv(const Array& a, const Array& b) {
+Array array_equiv(const Operand& a, const Operand& b) {
   const auto extent_from_end = [](const Shape& s, size_t i) { return i < s.size() ? s[s.size() - 1 - i] : 1; };
   for (size_t i = 0; i < std::max(a.shape().size(), b.shape().size()); ++i) {
     const int64_t m = extent_from_end(a.shape(), i), n = extent_from_end(b.shape(), i);
@@ -182,7 +182,7 @@ Array array_equiv(const Array& a, const Array& b) {
   return all(a == b);
 }
 
-Array select(const std::vector<Array>& conditions, const std::vector<Array>& choices, const Array& otherwise) {
+Array select(const Operands& conditions, const Operands& choices, const Operand& otherwise) {
   if (conditions.empty() || conditions.size() != choices.size())
     throw_error("select: {} conditions and {} choices; pass one choice for each condition, at least one",
                 conditions.size(), choices.size());
@@ -194,7 +194,7 @@ Array select(const std::vector<Array>& conditions, const std::vector<Array>& cho
   return out;
 }
 
-Array select_n(const Array& which, const std::vector<Array>& cases) {
+Array select_n(const Operand& which, const Operands& cases) {
   if (cases.empty()) throw_error("select_n: no cases given; pass at least one");
   for (const Array& each : cases)
     if (each.type() != cases[0].type())
@@ -210,7 +210,7 @@ Array select_n(const Array& which, const std::vector<Array>& cases) {
   return out;
 }
 
-Array piecewise(const Array& x, const std::vector<Array>& conditions,
+Array piecewise(const Operand& x, const Operands& conditions,
                 const std::vector<std::function<Array(const Array&)>>& functions) {
   const size_t n = conditions.size();
   if (functions.size() != n && functions.size() != n + 1)

@@ -140,7 +140,7 @@ const T& for_dimension(const char* what, const std::vector<T>& pairs, size_t d, 
 
 }  // namespace
 
-Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, PadMode given,
+Array pad(const Operand& x, const std::vector<std::pair<int64_t, int64_t>>& widths, PadMode given,
           const PadOptions& options) {
   const std::string_view mode = given.name;
   static constexpr std::string_view kModes[] = {"constant", "edge",    "empty",   "linear_ramp", "maximum", "mean",

@@ -107,7 +107,8 @@ Array ranged(const char* what, const Array& index, int64_t extent, RangeMode mod
 
 }  // namespace
 
-Array put_along_axis(const Array& x, const Array& indices, const Array& values, int64_t axis, UpdateOptions options) {
+Array put_along_axis(const Operand& x, const Operand& indices, const Operand& values, int64_t axis,
+                     UpdateOptions options) {
   if (indices.rank() != x.rank())
     throw_error("put_along_axis: indices {} for x {}; both must have the same number of dimensions",
                 to_string(indices.shape()), to_string(x.shape()));
@@ -124,20 +125,20 @@ Array put_along_axis(const Array& x, const Array& indices, const Array& values, 
   return IndexedArray(x, all).set(values, options);
 }
 
-Array segment_sum(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
+Array segment_sum(const Operand& data, const Operand& segment_ids, std::optional<int64_t> num_segments, bool) {
   return combine_segments("segment_sum", SegmentHow::sum, data, segment_ids, num_segments);
 }
-Array segment_prod(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
+Array segment_prod(const Operand& data, const Operand& segment_ids, std::optional<int64_t> num_segments, bool) {
   return combine_segments("segment_prod", SegmentHow::prod, data, segment_ids, num_segments);
 }
-Array segment_max(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
+Array segment_max(const Operand& data, const Operand& segment_ids, std::optional<int64_t> num_segments, bool) {
   return combine_segments("segment_max", SegmentHow::max, data, segment_ids, num_segments);
 }
-Array segment_min(const Array& data, const Array& segment_ids, std::optional<int64_t> num_segments, bool) {
+Array segment_min(const Operand& data, const Operand& segment_ids, std::optional<int64_t> num_segments, bool) {
   return combine_segments("segment_min", SegmentHow::min, data, segment_ids, num_segments);
 }
 
-Array choose(const Array& a, const std::vector<Array>& choices, RangeMode mode) {
+Array choose(const Operand& a, const Operands& choices, RangeMode mode) {
   if (choices.empty()) throw_error("choose: no choices; give at least one array");
   std::vector<Shape> shapes{a.shape()};
   for (const Array& each : choices) shapes.push_back(each.shape());
@@ -148,7 +149,7 @@ Array choose(const Array& a, const std::vector<Array>& choices, RangeMode mode) 
   return squeeze(take_along_axis(stack(wide), expand_dims(broadcast_to(index, shape), 0), 0), 0);
 }
 
-Array ravel_multi_index(const std::vector<Array>& multi_index, const Shape& dims, RangeMode mode) {
+Array ravel_multi_index(const Operands& multi_index, const Shape& dims, RangeMode mode) {
   if (multi_index.size() != dims.size() || dims.empty())
     throw_error("ravel_multi_index: {} index arrays for shape {}; give one for each dimension", multi_index.size(),
                 to_string(dims));
@@ -161,12 +162,12 @@ Array ravel_multi_index(const std::vector<Array>& multi_index, const Shape& dims
   return out;
 }
 
-std::vector<Array> unravel_index(const Array& indices, const Shape& shape) {
+std::vector<Array> unravel_index(const Operand& indices, const Shape& shape) {
   if (!is_integer(indices.dtype()))
     throw_error("unravel_index: the indices are {}; indices must be integers: use astype(indices, i32)",
                 to_string(indices.type()));
   const int64_t total = count(shape);
-  const Array i = indices.dtype() == i64 ? indices : astype(indices, i32);
+  const Array i = indices.dtype() == i64 ? Array(indices) : astype(indices, i32);
   const Array counted = clip(where(i < 0, i + Array(total), i), 0, std::max<int64_t>(total - 1, 0));
   const Dims strides = dense_strides(shape);
   std::vector<Array> out;
@@ -189,7 +190,7 @@ std::vector<Array> diag_indices(int64_t n, int64_t ndim) {
   return std::vector<Array>(at_axis(ndim), arange(n));
 }
 
-std::vector<Array> ix_(const std::vector<Array>& arrays) {
+std::vector<Array> ix_(const Operands& arrays) {
   std::vector<Array> out;
   for (size_t d = 0; d < arrays.size(); ++d) {
     if (arrays[d].rank() != 1)

@@ -182,27 +182,27 @@ Array key(uint64_t seed) {
   return Array::from(std::vector<uint32_t>{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, {2});
 }
 
-Array split(const Array& key, int64_t n) {
+Array split(const Operand& key, int64_t n) {
   check_key("split", key);
   if (n < 0) throw_error("random::split: {} keys requested; the number must not be negative", n);
   return apply1("random::split", {key}, [&](Builder&, const Values& v) { return split_key(v[0], n); });
 }
 
-Array split(const Array& key, const Shape& shape) {
+Array split(const Operand& key, const Shape& shape) {
   Shape keys = shape;
   keys.push_back(2);
   return reshape(random::split(key, count(shape)), keys);
 }
 
-Array key_data(const Array& key) { return key; }
-Array clone(const Array& key) { return key; }
-Array wrap_key_data(const Array& data) {
+Array key_data(const Operand& key) { return key; }
+Array clone(const Operand& key) { return key; }
+Array wrap_key_data(const Operand& data) {
   if (data.dtype() != u32 || data.rank() < 1 || data.shape(-1) != 2)
     throw_error("random::wrap_key_data: the data is {}; keys are u32[..., 2]", to_string(data.type()));
   return data;
 }
 
-Array fold_in(const Array& key, const Array& data) {
+Array fold_in(const Operand& key, const Operand& data) {
   check_key("fold_in", key);
   if (data.rank() != 0 || !is_integer(data.dtype()))
     throw_error("random::fold_in: the data is {}; it must be an integer scalar", to_string(data.type()));
@@ -211,7 +211,7 @@ Array fold_in(const Array& key, const Array& data) {
   });
 }
 
-Array bits(const Array& key, const Shape& shape, DType dtype) {
+Array bits(const Operand& key, const Shape& shape, DType dtype) {
   check_key("bits", key);
   if (!is_integer(dtype) || is_signed(dtype))
     throw_error("random::bits: dtype {}; use u8, u16, u32 or u64", name(dtype));
@@ -221,7 +221,7 @@ Array bits(const Array& key, const Shape& shape, DType dtype) {
   });
 }
 
-Array uniform(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype) {
+Array uniform(const Operand& key, const Shape& shape, const Operand& lo, const Operand& hi, DType dtype) {
   check_key("uniform", key);
   check_floating("uniform", dtype);
   return apply1(
@@ -233,7 +233,7 @@ Array uniform(const Array& key, const Shape& shape, const Array& lo, const Array
       dtype);
 }
 
-Array normal(const Array& key, const Shape& shape, DType dtype) {
+Array normal(const Operand& key, const Shape& shape, DType dtype) {
   check_key("normal", key);
   check_floating("normal", dtype);
   return apply1("random::normal", {key}, [&](Builder&, const Values& v) {
@@ -241,7 +241,7 @@ Array normal(const Array& key, const Shape& shape, DType dtype) {
   });
 }
 
-Array truncated_normal(const Array& key, double lo, double hi, const Shape& shape, DType dtype) {
+Array truncated_normal(const Operand& key, double lo, double hi, const Shape& shape, DType dtype) {
   check_key("truncated_normal", key);
   check_floating("truncated_normal", dtype);
   if (!(lo < hi))
@@ -258,7 +258,7 @@ Array truncated_normal(const Array& key, double lo, double hi, const Shape& shap
   });
 }
 
-Array truncated_normal(const Array& key, const Array& lo, const Array& hi, const Shape& shape, DType dtype) {
+Array truncated_normal(const Operand& key, const Operand& lo, const Operand& hi, const Shape& shape, DType dtype) {
   check_floating("truncated_normal", dtype);
   const DType wide = dtype == f64 ? f64 : f32;
   const Array least = broadcast_to(astype(lo, wide), shape), most = broadcast_to(astype(hi, wide), shape);
@@ -267,15 +267,15 @@ Array truncated_normal(const Array& key, const Array& lo, const Array& hi, const
   return astype(clip(kRootTwo * erf_inv(u), up, down), dtype);
 }
 
-Array gumbel(const Array& key, const Shape& shape, DType dtype) {
+Array gumbel(const Operand& key, const Shape& shape, DType dtype) {
   check_key("gumbel", key);
   check_floating("gumbel", dtype);
   return apply1("random::gumbel", {key}, [&](Builder&, const Values& v) { return gumbel_noise(v[0], {dtype, shape}); });
 }
 
-Array bernoulli(const Array& key, const Array& p) { return bernoulli(key, p, p.shape()); }
+Array bernoulli(const Operand& key, const Operand& p) { return bernoulli(key, p, p.shape()); }
 
-Array bernoulli(const Array& key, const Array& p, const Shape& shape) {
+Array bernoulli(const Operand& key, const Operand& p, const Shape& shape) {
   check_key("bernoulli", key);
   return apply1("random::bernoulli", {key, p}, [&](Builder&, const Values& v) {
     const Value chance = detail::broadcast_value("random::bernoulli", detail::to_floating(v[1]), shape);
@@ -283,7 +283,7 @@ Array bernoulli(const Array& key, const Array& p, const Shape& shape) {
   });
 }
 
-Array randint(const Array& key, const Shape& shape, const Array& lo, const Array& hi, DType dtype) {
+Array randint(const Operand& key, const Shape& shape, const Operand& lo, const Operand& hi, DType dtype) {
   check_key("randint", key);
   if (!is_integer(lo.dtype()) || !is_integer(hi.dtype()))
     throw_error("random::randint: bounds {} and {}; they must be integers", to_string(lo.type()), to_string(hi.type()));
@@ -303,16 +303,16 @@ Array randint(const Array& key, const Shape& shape, const Array& lo, const Array
   });
 }
 
-Array permutation(const Array& key, int64_t n) {
+Array permutation(const Operand& key, int64_t n) {
   check_key("permutation", key);
   if (n < 0 || n > std::numeric_limits<int32_t>::max())
     throw_error("random::permutation: {} numbers requested; valid: 0 to 2^31 - 1", n);
   return apply1("random::permutation", {key}, [&](Builder&, const Values& v) { return shuffled(v[0], n); });
 }
 
-Array permutation(const Array& key, const Array& x) { return permutation(key, x, PermutationOptions{}); }
+Array permutation(const Operand& key, const Operand& x) { return permutation(key, x, PermutationOptions{}); }
 
-Array permutation(const Array& key, const Array& x, const PermutationOptions& options) {
+Array permutation(const Operand& key, const Operand& x, const PermutationOptions& options) {
   check_key("permutation", key);
   if (x.rank() == 0)
     throw_error("random::permutation: {} is a scalar; pass an array, or a plain number n for 0 to n - 1",
@@ -324,7 +324,7 @@ Array permutation(const Array& key, const Array& x, const PermutationOptions& op
   });
 }
 
-Array categorical(const Array& key, const Array& logits, int64_t axis) {
+Array categorical(const Operand& key, const Operand& logits, int64_t axis) {
   check_key("categorical", key);
   const int64_t along = detail::axis_of("random::categorical", axis, logits.shape());
   return apply1("random::categorical", {key, logits}, [&](Builder&, const Values& v) {
@@ -333,7 +333,7 @@ Array categorical(const Array& key, const Array& logits, int64_t axis) {
   });
 }
 
-Array categorical(const Array& key, const Array& logits, const Shape& shape, const CategoricalOptions& options) {
+Array categorical(const Operand& key, const Operand& logits, const Shape& shape, const CategoricalOptions& options) {
   check_key("categorical", key);
   const int64_t along = detail::axis_of("random::categorical", options.axis, logits.shape());
   const int64_t n = logits.shape(along);

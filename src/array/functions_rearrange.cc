@@ -70,7 +70,7 @@ DType common_dtype_of(const std::vector<Array>& arrays, const char* what) {
 }
 
 std::vector<Array> pieces(const char* what, const Array& x, int64_t axis, const Dims& bounds) {
-  return apply(what, std::span(&x, 1), {}, [&](Builder&, const Values& v) {
+  return apply(what, std::span<const Array>(std::addressof<const Array>(x), 1), {}, [&](Builder&, const Values& v) {
     Values out;
     for (size_t i = 0; i + 1 < bounds.size(); ++i) out.push_back(piece(v[0], axis, bounds[i], bounds[i + 1]));
     return out;
@@ -96,14 +96,14 @@ Values block_starts(const char* what, Value x, std::span<const Value> starts) {
 
 }  // namespace
 
-Array reshape(const Array& x, const Shape& shape) {
+Array reshape(const Operand& x, const Shape& shape) {
   if (!x.defined()) return view("reshape", x, [](Value v) { return v; });  // throws
   return with_shape("reshape", x, reshaped(x.shape(), shape));
 }
 
-Array ravel(const Array& x) { return reshape(x, {-1}); }
+Array ravel(const Operand& x) { return reshape(x, {-1}); }
 
-Array flatten(const Array& x, int64_t start) {
+Array flatten(const Operand& x, int64_t start) {
   if (x.rank() == 0) return reshape(x, {1});
   const int64_t from = axis_of("flatten", start, x.shape());
   Shape shape(x.shape().begin(), x.shape().begin() + from);
@@ -111,13 +111,13 @@ Array flatten(const Array& x, int64_t start) {
   return reshape(x, shape);
 }
 
-Array transpose(const Array& x) {
+Array transpose(const Operand& x) {
   std::vector<int64_t> reversed = counting(0, x.rank());
   std::reverse(reversed.begin(), reversed.end());
   return transpose(x, reversed);
 }
 
-Array transpose(const Array& x, const std::vector<int64_t>& permutation) {
+Array transpose(const Operand& x, const std::vector<int64_t>& permutation) {
   const auto named = axes_of("transpose", permutation, x.shape());
   if (static_cast<int64_t>(named.size()) != x.rank())
     throw_error("transpose: the permutation {} has {} axes, but {} has {}; list each axis once", to_string(permutation),
@@ -127,19 +127,19 @@ Array transpose(const Array& x, const std::vector<int64_t>& permutation) {
   return view("transpose", x, [&](Value v) { return transpose(v, counted); });
 }
 
-Array swapaxes(const Array& x, int64_t a, int64_t b) {
+Array swapaxes(const Operand& x, int64_t a, int64_t b) {
   std::vector<int64_t> permutation = counting(0, x.rank());
   std::swap(permutation[at_axis(axis_of("swapaxes", a, x.shape()))],
             permutation[at_axis(axis_of("swapaxes", b, x.shape()))]);
   return view("swapaxes", x, [&](Value v) { return transpose(v, permutation); });
 }
 
-Array moveaxis(const Array& x, int64_t from, int64_t to) {
+Array moveaxis(const Operand& x, int64_t from, int64_t to) {
   const int64_t source = axis_of("moveaxis", from, x.shape()), target = axis_of("moveaxis", to, x.shape());
   return view("moveaxis", x, [&](Value v) { return transpose(v, move_dim(v.rank(), source, target)); });
 }
 
-Array expand_dims(const Array& x, int64_t axis) {
+Array expand_dims(const Operand& x, int64_t axis) {
   const int64_t rank = x.rank(), counted = axis < 0 ? axis + rank + 1 : axis;
   if (counted < 0 || counted > rank)
     throw_error("expand_dims: axis {} is out of range for a result with {} dimensions; valid axes: {} to {}", axis,
@@ -149,7 +149,7 @@ Array expand_dims(const Array& x, int64_t axis) {
   return with_shape("expand_dims", x, shape);
 }
 
-Array squeeze(const Array& x, const Axes& axes) {
+Array squeeze(const Operand& x, const Axes& axes) {
   const Shape& shape = x.shape();
   std::vector<int64_t> removed;
   for (int64_t axis : axes_of("squeeze", axes, shape)) {
@@ -162,11 +162,11 @@ Array squeeze(const Array& x, const Axes& axes) {
   return with_shape("squeeze", x, without(shape, removed));
 }
 
-Array broadcast_to(const Array& x, const Shape& shape) {
+Array broadcast_to(const Operand& x, const Shape& shape) {
   return view("broadcast_to", x, [&](Value v) { return detail::broadcast_value("broadcast_to", v, shape); });
 }
 
-Array concatenate(const std::vector<Array>& arrays, int64_t axis) {
+Array concatenate(const Operands& arrays, int64_t axis) {
   const DType dtype = common_dtype_of(arrays, "concatenate");
   const int64_t along = axis_of("concatenate", axis, arrays[0].shape());
   for (const Array& a : arrays) {
@@ -183,7 +183,7 @@ Array concatenate(const std::vector<Array>& arrays, int64_t axis) {
   })[0];
 }
 
-Array stack(const std::vector<Array>& arrays, int64_t axis) {
+Array stack(const Operands& arrays, int64_t axis) {
   const DType dtype = common_dtype_of(arrays, "stack");
   const Shape& shape = arrays[0].shape();
   for (const Array& a : arrays)
@@ -203,7 +203,7 @@ Array stack(const std::vector<Array>& arrays, int64_t axis) {
   })[0];
 }
 
-std::vector<Array> split(const Array& x, int64_t count, int64_t axis) {
+std::vector<Array> split(const Operand& x, int64_t count, int64_t axis) {
   const int64_t along = axis_of("split", axis, x.shape()), n = x.shape(along);
   if (count < 1 || n % count != 0)
     throw_error("split: dimension {} of {} has extent {}, not divisible into {} parts; use split_at for uneven parts",
@@ -213,7 +213,7 @@ std::vector<Array> split(const Array& x, int64_t count, int64_t axis) {
   return pieces("split", x, along, bounds);
 }
 
-std::vector<Array> split_at(const Array& x, const std::vector<int64_t>& positions, int64_t axis) {
+std::vector<Array> split_at(const Operand& x, const std::vector<int64_t>& positions, int64_t axis) {
   const int64_t along = axis_of("split_at", axis, x.shape()), n = x.shape(along);
   Dims bounds{0};
   for (int64_t position : positions) {
@@ -226,17 +226,19 @@ std::vector<Array> split_at(const Array& x, const std::vector<int64_t>& position
   return pieces("split_at", x, along, bounds);
 }
 
-std::vector<Array> unstack(const Array& x, int64_t axis) {
+std::vector<Array> unstack(const Operand& x, int64_t axis) {
   const int64_t along = axis_of("unstack", axis, x.shape());
   const Shape layer = without(x.shape(), {along});
-  return apply("unstack", std::span(&x, 1), {}, [&](Builder&, const Values& v) {
-    Values out;
-    for (int64_t i = 0; i < x.shape(along); ++i) out.push_back(reshape(piece(v[0], along, i, i + 1), layer));
-    return out;
-  });
+  return apply("unstack", std::span<const Array>(std::addressof<const Array>(x), 1), {},
+               [&](Builder&, const Values& v) {
+                 Values out;
+                 for (int64_t i = 0; i < x.shape(along); ++i)
+                   out.push_back(reshape(piece(v[0], along, i, i + 1), layer));
+                 return out;
+               });
 }
 
-Array tile(const Array& x, const std::vector<int64_t>& times) {
+Array tile(const Operand& x, const std::vector<int64_t>& times) {
   const size_t rank = std::max(times.size(), x.shape().size());
   Shape shape = x.shape(), repeats = times;
   shape.insert(shape.begin(), rank - shape.size(), 1);
@@ -253,7 +255,7 @@ Array tile(const Array& x, const std::vector<int64_t>& times) {
   return view("tile", x, [&](Value v) { return reshape(broadcast(reshape(v, shape), apart, dims), merged); });
 }
 
-Array repeat(const Array& x, int64_t times, int64_t axis) {
+Array repeat(const Operand& x, int64_t times, int64_t axis) {
   const int64_t along = axis_of("repeat", axis, x.shape());
   if (times < 0) throw_error("repeat: {} repeats; the number must not be negative", times);
   Shape apart = x.shape(), merged = x.shape();
@@ -264,13 +266,13 @@ Array repeat(const Array& x, int64_t times, int64_t axis) {
   });
 }
 
-Array pad(const Array& x, const std::vector<std::pair<int64_t, int64_t>>& widths, const Array& value) {
+Array pad(const Operand& x, const std::vector<std::pair<int64_t, int64_t>>& widths, const Operand& value) {
   std::vector<PadConfig> config;
   for (const auto& [before, after] : widths) config.push_back({before, after});
   return pad_general(x, value, config);
 }
 
-Array pad_general(const Array& x, const Array& value, const std::vector<PadConfig>& config) {
+Array pad_general(const Operand& x, const Operand& value, const std::vector<PadConfig>& config) {
   if (static_cast<int64_t>(config.size()) != x.rank())
     throw_error("pad: {} widths for {}; pass {{before, after}} for each of its {} dimensions", config.size(),
                 to_string(x.shape()), x.rank());
@@ -286,11 +288,11 @@ Array pad_general(const Array& x, const Array& value, const std::vector<PadConfi
   });
 }
 
-Array flip(const Array& x, const Axes& axes) {
+Array flip(const Operand& x, const Axes& axes) {
   return view("flip", x, [&](Value v) { return reverse(v, axes_of("flip", axes, v.shape())); });
 }
 
-Array roll(const Array& x, int64_t shift, std::optional<int64_t> axis) {
+Array roll(const Operand& x, int64_t shift, std::optional<int64_t> axis) {
   if (!axis) return reshape(roll(ravel(x), shift, 0), x.shape());
   const int64_t along = axis_of("roll", *axis, x.shape());
   return view("roll", x, [&](Value v) {
@@ -316,10 +318,10 @@ Array triangle(const char* what, const Array& x, int64_t k, bool upper) {
 
 }  // namespace
 
-Array tril(const Array& x, int64_t k) { return triangle("tril", x, k, false); }
-Array triu(const Array& x, int64_t k) { return triangle("triu", x, k, true); }
+Array tril(const Operand& x, int64_t k) { return triangle("tril", x, k, false); }
+Array triu(const Operand& x, int64_t k) { return triangle("triu", x, k, true); }
 
-Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
+Array slice(const Operand& x, const std::vector<int64_t>& starts, const std::vector<int64_t>& limits,
             const std::vector<int64_t>& strides) {
   const size_t rank = x.shape().size();
   if (starts.size() > rank || limits.size() > rank || strides.size() > rank)
@@ -344,7 +346,7 @@ Array slice(const Array& x, const std::vector<int64_t>& starts, const std::vecto
   return view("slice", x, [&](Value v) { return slice(v, from, to, by); });
 }
 
-Array at(const Array& x, int64_t index, int64_t axis) {
+Array at(const Operand& x, int64_t index, int64_t axis) {
   const int64_t along = axis_of("at", axis, x.shape()), n = x.shape(along), i = index < 0 ? index + n : index;
   if (i < 0 || i >= n)
     throw_error("at: index {} is out of range for dimension {} of {}; valid indices: {} to {}", index, along,
@@ -356,7 +358,7 @@ Array at(const Array& x, int64_t index, int64_t axis) {
   return view("at", x, [&](Value v) { return reshape(piece(v, along, i, i + 1), without(v.shape(), {along})); });
 }
 
-Array at(const Array& x, const Array& index, int64_t axis) {
+Array at(const Operand& x, const Operand& index, int64_t axis) {
   const int64_t along = axis_of("at", axis, x.shape());
   if (index.rank() != 0)
     throw_error("at: the index is {}; it must be a scalar: use take for several", to_string(index.type()));
@@ -365,7 +367,7 @@ Array at(const Array& x, const Array& index, int64_t axis) {
   });
 }
 
-Array dynamic_slice(const Array& x, const std::vector<Array>& starts, const std::vector<int64_t>& sizes) {
+Array dynamic_slice(const Operand& x, const Operands& starts, const std::vector<int64_t>& sizes) {
   std::vector<Array> args{x};
   args.insert(args.end(), starts.begin(), starts.end());
   return apply("dynamic_slice", args, {}, [&](Builder&, const Values& v) {
@@ -373,7 +375,7 @@ Array dynamic_slice(const Array& x, const std::vector<Array>& starts, const std:
   })[0];
 }
 
-Array dynamic_update_slice(const Array& x, const Array& update, const std::vector<Array>& starts) {
+Array dynamic_update_slice(const Operand& x, const Operand& update, const Operands& starts) {
   std::vector<Array> args{x, update};
   args.insert(args.end(), starts.begin(), starts.end());
   return apply("dynamic_update_slice", args, {}, [&](Builder&, const Values& v) {

@@ -81,7 +81,8 @@ void check_plain(const char* what, const ReduceOptions& options) {
 
 // An extreme of the elements and of the initial value, which is needed if elements may be missing.
 Array extreme(const char* what, const Array& x, const Axes& axes, const ReduceOptions& options,
-              Value (*of)(Value, Dims), Value (*of_bools)(Value, Dims), Array (*of_two)(const Operand&, const Operand&)) {
+              Value (*of)(Value, Dims), Value (*of_bools)(Value, Dims),
+              Array (*of_two)(const Operand&, const Operand&)) {
   check_initial(what, options);
   const bool open = options.initial.defined();
   if (options.where.defined() && !open)
@@ -149,41 +150,41 @@ Array cumulative(const char* what, const Array& x, int64_t axis, bool reverse, V
 
 }  // namespace
 
-Array sum(const Array& x, const Axes& axes, ReduceOptions options) {
+Array sum(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_initial("sum", options);
   const Array y = reduce("sum", selected(x, options.where, 0), axes, options.keepdims,
                          [](Value v, const Dims& over) { return reduce_sum(widened(v), over); });
   return options.initial.defined() ? y + astype(options.initial, y.dtype()) : y;
 }
 
-Array prod(const Array& x, const Axes& axes, ReduceOptions options) {
+Array prod(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_initial("prod", options);
   const Array y = reduce("prod", selected(x, options.where, 1), axes, options.keepdims,
                          [](Value v, const Dims& over) { return reduce_prod(widened(v), over); });
   return options.initial.defined() ? y * astype(options.initial, y.dtype()) : y;
 }
 
-Array max(const Array& x, const Axes& axes, ReduceOptions options) {
+Array max(const Operand& x, const Axes& axes, ReduceOptions options) {
   return extreme("max", x, axes, options, reduce_max, reduce_or, maximum);
 }
 
-Array min(const Array& x, const Axes& axes, ReduceOptions options) {
+Array min(const Operand& x, const Axes& axes, ReduceOptions options) {
   return extreme("min", x, axes, options, reduce_min, reduce_and, minimum);
 }
 
-Array any(const Array& x, const Axes& axes, ReduceOptions options) {
+Array any(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_no_initial("any", options);
   return reduce("any", selected(astype(x, boolean), options.where, false), axes, options.keepdims,
                 [](Value v, const Dims& over) { return reduce_or(convert(v, boolean), over); });
 }
 
-Array all(const Array& x, const Axes& axes, ReduceOptions options) {
+Array all(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_no_initial("all", options);
   return reduce("all", selected(astype(x, boolean), options.where, true), axes, options.keepdims,
                 [](Value v, const Dims& over) { return reduce_and(convert(v, boolean), over); });
 }
 
-Array mean(const Array& x, const Axes& axes, ReduceOptions options) {
+Array mean(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_no_initial("mean", options);
   if (options.where.defined()) {
     const Array wide = astype(x, x.dtype() == f64 ? f64 : f32);
@@ -195,7 +196,7 @@ Array mean(const Array& x, const Axes& axes, ReduceOptions options) {
                 [](Value v, const Dims& over) { return narrowed(average(accurate(v), over), v); });
 }
 
-Array var(const Array& x, const Axes& axes, VarianceOptions options) {
+Array var(const Operand& x, const Axes& axes, VarianceOptions options) {
   if (options.where.defined()) {
     const Array wide = astype(x, x.dtype() == f64 ? f64 : f32);
     const Array centered = wide - mean(wide, axes, {.keepdims = true, .where = options.where});
@@ -207,35 +208,35 @@ Array var(const Array& x, const Axes& axes, VarianceOptions options) {
                 [&](Value v, const Dims& over) { return narrowed(variance(v, over, options.ddof), v); });
 }
 
-Array standard_deviation(const Array& x, const Axes& axes, VarianceOptions options) {
+Array standard_deviation(const Operand& x, const Axes& axes, VarianceOptions options) {
   if (options.where.defined()) return sqrt(var(x, axes, options));
   return reduce("standard_deviation", x, axes, options.keepdims,
                 [&](Value v, const Dims& over) { return narrowed(sqrt(variance(v, over, options.ddof)), v); });
 }
 
-Array argmax(const Array& x, std::optional<int64_t> axis, ReduceOptions options) {
+Array argmax(const Operand& x, std::optional<int64_t> axis, ReduceOptions options) {
   check_plain("argmax", options);
   return extreme_index("argmax", x, axis, options.keepdims, argmax);
 }
 
-Array argmin(const Array& x, std::optional<int64_t> axis, ReduceOptions options) {
+Array argmin(const Operand& x, std::optional<int64_t> axis, ReduceOptions options) {
   check_plain("argmin", options);
   return extreme_index("argmin", x, axis, options.keepdims, argmin);
 }
 
-Array cumsum(const Array& x, int64_t axis, bool reverse) { return cumulative("cumsum", x, axis, reverse, cumsum); }
-Array cumprod(const Array& x, int64_t axis, bool reverse) { return cumulative("cumprod", x, axis, reverse, cumprod); }
-Array cummax(const Array& x, int64_t axis, bool reverse) { return cumulative("cummax", x, axis, reverse, cummax); }
-Array cummin(const Array& x, int64_t axis, bool reverse) { return cumulative("cummin", x, axis, reverse, cummin); }
-Array cumlogsumexp(const Array& x, int64_t axis, bool reverse) {
+Array cumsum(const Operand& x, int64_t axis, bool reverse) { return cumulative("cumsum", x, axis, reverse, cumsum); }
+Array cumprod(const Operand& x, int64_t axis, bool reverse) { return cumulative("cumprod", x, axis, reverse, cumprod); }
+Array cummax(const Operand& x, int64_t axis, bool reverse) { return cumulative("cummax", x, axis, reverse, cummax); }
+Array cummin(const Operand& x, int64_t axis, bool reverse) { return cumulative("cummin", x, axis, reverse, cummin); }
+Array cumlogsumexp(const Operand& x, int64_t axis, bool reverse) {
   return cumulative("cumlogsumexp", x, axis, reverse, [](Value v, int64_t along, bool back) {
     return cumlogsumexp(detail::to_floating(v), along, back);
   });
 }
-Array cumsum(const Array& x) { return cumsum(ravel(x), 0); }
-Array cumprod(const Array& x) { return cumprod(ravel(x), 0); }
+Array cumsum(const Operand& x) { return cumsum(ravel(x), 0); }
+Array cumprod(const Operand& x) { return cumprod(ravel(x), 0); }
 
-Array logsumexp(const Array& x, const Axes& axes, LogsumexpOptions options) {
+Array logsumexp(const Operand& x, const Axes& axes, LogsumexpOptions options) {
   const double least = -std::numeric_limits<double>::infinity();
   if (options.b.defined() || options.where.defined()) {
     const DType dtype = x.dtype() == f64 ? f64 : f32;
@@ -254,14 +255,14 @@ Array logsumexp(const Array& x, const Axes& axes, LogsumexpOptions options) {
   });
 }
 
-Array softmax(const Array& x, const Axes& axes) {
+Array softmax(const Operand& x, const Axes& axes) {
   return normalized("softmax", x, axes, [](Value v, const Dims& over) {
     const Value e = exp(v);
     return e / repeat_along(reduce_sum(e, over), v.shape(), over);
   });
 }
 
-Array log_softmax(const Array& x, const Axes& axes) {
+Array log_softmax(const Operand& x, const Axes& axes) {
   return normalized("log_softmax", x, axes, [](Value v, const Dims& over) {
     return v - repeat_along(log(reduce_sum(exp(v), over)), v.shape(), over);
   });

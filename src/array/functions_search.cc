@@ -124,14 +124,14 @@ Value count_before(Value a, Value v, Side side) {
 
 }  // namespace
 
-Array flatnonzero(const Array& x, const SizeOptions& options) {
+Array flatnonzero(const Operand& x, const SizeOptions& options) {
   const Array mask = ravel(to_mask(x));
   const int64_t n = mask.size(), size = size_for("flatnonzero", options, count_of(mask));
   const Array places = true_places(mask, size);
   return where(places < Array(n), places, astype(fill_of(options, 0), i32));
 }
 
-std::vector<Array> nonzero(const Array& x, const SizeOptions& options) {
+std::vector<Array> nonzero(const Operand& x, const SizeOptions& options) {
   if (x.rank() == 0)
     throw_error("nonzero: {} has no dimensions; use flatnonzero, or reshape(x, {{1}})", to_string(x.type()));
   const Array mask = ravel(to_mask(x));
@@ -143,12 +143,12 @@ std::vector<Array> nonzero(const Array& x, const SizeOptions& options) {
   return out;
 }
 
-Array argwhere(const Array& x, const SizeOptions& options) {
+Array argwhere(const Operand& x, const SizeOptions& options) {
   return x.rank() == 0 ? zeros({size_for("argwhere", options, count_of(ravel(to_mask(x)))), 0}, i32)
                        : stack(nonzero(x, options), 1);
 }
 
-Array compress(const Array& condition, const Array& x, std::optional<int64_t> axis, const SizeOptions& options) {
+Array compress(const Operand& condition, const Operand& x, std::optional<int64_t> axis, const SizeOptions& options) {
   if (condition.rank() != 1)
     throw_error("compress: the condition is {}; it must have one dimension", to_string(condition.type()));
   if (!axis) return compress(condition, ravel(x), 0, options);
@@ -162,14 +162,14 @@ Array compress(const Array& condition, const Array& x, std::optional<int64_t> ax
   return select_places(x, true_places(mask, size), along, fill_of(options, 0));
 }
 
-Array extract(const Array& condition, const Array& x, const SizeOptions& options) {
+Array extract(const Operand& condition, const Operand& x, const SizeOptions& options) {
   if (condition.size() != x.size())
     throw_error("extract: a condition {} for {}; both must have the same number of elements",
                 to_string(condition.shape()), to_string(x.shape()));
   return compress(ravel(condition), ravel(x), 0, options);
 }
 
-Array searchsorted(const Array& a, const Array& v, Side side) {
+Array searchsorted(const Operand& a, const Operand& v, Side side) {
   if (a.rank() != 1)
     throw_error("searchsorted: the sorted array is {}; it must have one dimension", to_string(a.type()));
   const Array both[] = {a, v};
@@ -182,7 +182,7 @@ Array searchsorted(const Array& a, const Array& v, Side side) {
       dtype);
 }
 
-Array digitize(const Array& x, const Array& bins, bool right) {
+Array digitize(const Operand& x, const Operand& bins, bool right) {
   if (bins.rank() != 1) throw_error("digitize: the bins are {}; they must have one dimension", to_string(bins.type()));
   const int64_t n = bins.size();
   if (n == 0) return zeros(x.shape(), i32);
@@ -191,9 +191,9 @@ Array digitize(const Array& x, const Array& bins, bool right) {
   return where(at(bins, -1) >= at(bins, 0), up, down);
 }
 
-Array unique(const Array& x, const SizeOptions& options) { return unique_all(x, options).values; }
+Array unique(const Operand& x, const SizeOptions& options) { return unique_all(x, options).values; }
 
-Unique unique_all(const Array& x, const SizeOptions& options) {
+Unique unique_all(const Operand& x, const SizeOptions& options) {
   const Runs runs(x);
   const int64_t n = x.size(), size = size_for("unique", options, count_of(runs.starts));
   const Array least = n == 0 ? Array(0) : at(runs.sorted, 0), first = n == 0 ? Array(0) : at(runs.order, 0);
@@ -206,7 +206,7 @@ Unique unique_all(const Array& x, const SizeOptions& options) {
   return out;
 }
 
-Array isin(const Array& element, const Array& test_elements, bool, bool invert) {
+Array isin(const Operand& element, const Operand& test_elements, bool, bool invert) {
   const auto [e, t] = flat_alike(element, test_elements);
   Array found = zeros(element.shape(), boolean);
   if (t.size() > 0) {
@@ -216,24 +216,24 @@ Array isin(const Array& element, const Array& test_elements, bool, bool invert) 
   return invert ? ~found : found;
 }
 
-Array union1d(const Array& a, const Array& b, const SizeOptions& options) {
+Array union1d(const Operand& a, const Operand& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
   return unique(concatenate({x, y}), options);
 }
 
-Array intersect1d(const Array& a, const Array& b, const SizeOptions& options) {
+Array intersect1d(const Operand& a, const Operand& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
   return chosen_elements(
       "intersect1d", x, [other = y](const Array& e) { return isin(e, other); }, options);
 }
 
-Array setdiff1d(const Array& a, const Array& b, const SizeOptions& options) {
+Array setdiff1d(const Operand& a, const Operand& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
   return chosen_elements(
       "setdiff1d", x, [other = y](const Array& e) { return isin(e, other, false, true); }, options);
 }
 
-Array setxor1d(const Array& a, const Array& b, const SizeOptions& options) {
+Array setxor1d(const Operand& a, const Operand& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
   return chosen_elements(
       "setxor1d", concatenate({x, y}), [one = x, two = y](const Array& e) { return isin(e, one) ^ isin(e, two); },

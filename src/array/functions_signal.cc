@@ -75,7 +75,7 @@ std::pair<Array, Array> aligned(const Array& a, const Array& b) {
 
 }  // namespace
 
-Array interp(const Array& x, const Array& xp, const Array& fp, const InterpOptions& options) {
+Array interp(const Operand& x, const Operand& xp, const Operand& fp, const InterpOptions& options) {
   if (xp.rank() != 1 || fp.shape() != xp.shape() || xp.size() == 0)
     throw_error("interp: points {} with values {}; both must be vectors of one length, not empty", to_string(xp.type()),
                 to_string(fp.type()));
@@ -102,21 +102,21 @@ Array interp(const Array& x, const Array& xp, const Array& fp, const InterpOptio
   return where(at_x > at(points, -1), options.right.defined() ? options.right : at(values, -1), y);
 }
 
-Array convolve(const Array& a, const Array& v, std::string_view mode) {
+Array convolve(const Operand& a, const Operand& v, std::string_view mode) {
   const Overlap overlap = overlap_of("convolve", mode);
   const auto [x, y] = two_vectors("convolve", a, v);
   const bool swapped = x.size() < y.size();
   return slide(swapped ? y : x, flip(swapped ? x : y), overlap);
 }
 
-Array correlate(const Array& a, const Array& v, std::string_view mode) {
+Array correlate(const Operand& a, const Operand& v, std::string_view mode) {
   const Overlap overlap = overlap_of("correlate", mode);
   const auto [x, y] = two_vectors("correlate", a, v);
   if (x.size() >= y.size()) return slide(x, y, overlap);
   return flip(slide(y, x, overlap));
 }
 
-Array diff(const Array& x, int64_t axis, const DiffOptions& options) {
+Array diff(const Operand& x, int64_t axis, const DiffOptions& options) {
   const int64_t along = axis_of("diff", axis, x.shape());
   if (options.n < 0) throw_error("diff: {} differences requested; the number must not be negative", options.n);
   const auto joined = [&](const Array& end) {
@@ -133,7 +133,7 @@ Array diff(const Array& x, int64_t axis, const DiffOptions& options) {
   return out;
 }
 
-Array ediff1d(const Array& x, const Array& to_end, const Array& to_begin) {
+Array ediff1d(const Operand& x, const Operand& to_end, const Operand& to_begin) {
   const Array flat = ravel(x);
   std::vector<Array> parts{diff(flat)};
   if (to_begin.defined()) parts.insert(parts.begin(), ravel(astype(to_begin, x.dtype())));
@@ -141,7 +141,7 @@ Array ediff1d(const Array& x, const Array& to_end, const Array& to_begin) {
   return concatenate(parts);
 }
 
-Array gradient(const Array& f, int64_t axis, const Array& spacing) {
+Array gradient(const Operand& f, int64_t axis, const Operand& spacing) {
   const int64_t along = axis_of("gradient", axis, f.shape()), n = f.shape(along);
   if (n < 2)
     throw_error("gradient: dimension {} of {} has {} elements; at least 2 are needed", along, to_string(f.shape()), n);
@@ -162,27 +162,27 @@ Array gradient(const Array& f, int64_t axis, const Array& spacing) {
   return concatenate({first / range_of(step, along, 0, 1), inner, last / range_of(step, along, -1, 0)}, along);
 }
 
-std::vector<Array> gradient(const Array& f, const Array& spacing) {
+std::vector<Array> gradient(const Operand& f, const Operand& spacing) {
   std::vector<Array> out;
   for (int64_t d = 0; d < f.rank(); ++d) out.push_back(gradient(f, d, spacing));
   return out;
 }
 
-Array trapezoid(const Array& y, double dx, int64_t axis) {
+Array trapezoid(const Operand& y, double dx, int64_t axis) {
   const int64_t along = axis_of("trapezoid", axis, y.shape());
   const Array values = in_floating(y);
   return sum(upper(values, along) + lower(values, along), along) * (0.5 * dx);
 }
 
-Array trapezoid(const Array& y, const Array& x, int64_t axis) {
+Array trapezoid(const Operand& y, const Operand& x, int64_t axis) {
   const int64_t along = axis_of("trapezoid", axis, y.shape());
   const Array values = in_floating(y);
-  const Array places = astype(x.rank() == 1 ? along_axis_of(values, x, along) : x, values.dtype());
+  const Array places = astype(x.rank() == 1 ? along_axis_of(values, x, along) : Array(x), values.dtype());
   const int64_t of_x = x.rank() == 1 ? along : axis_of("trapezoid", axis, x.shape());
   return sum(diff(places, of_x) * (upper(values, along) + lower(values, along)), along) * 0.5;
 }
 
-Array unwrap(const Array& p, int64_t axis, const UnwrapOptions& options) {
+Array unwrap(const Operand& p, int64_t axis, const UnwrapOptions& options) {
   const int64_t along = axis_of("unwrap", axis, p.shape());
   if (p.shape(along) == 0) return p;
   const Array x = in_floating(p), step = diff(x, along);
@@ -193,7 +193,7 @@ Array unwrap(const Array& p, int64_t axis, const UnwrapOptions& options) {
   return concatenate({range_of(x, along, 0, 1), upper(x, along) + cumsum(correction, along)}, along);
 }
 
-Array polyval(const Array& p, const Array& x) {
+Array polyval(const Operand& p, const Operand& x) {
   if (p.rank() < 1) throw_error("polyval: the coefficients are {}; pass a vector", to_string(p.type()));
   const Array both[] = {p, x};
   const DType dtype = detail::common_dtype(both);
@@ -203,17 +203,17 @@ Array polyval(const Array& p, const Array& x) {
   return y;
 }
 
-Array polyadd(const Array& a, const Array& b) {
+Array polyadd(const Operand& a, const Operand& b) {
   const auto [x, y] = aligned(a, b);
   return x + y;
 }
-Array polysub(const Array& a, const Array& b) {
+Array polysub(const Operand& a, const Operand& b) {
   const auto [x, y] = aligned(a, b);
   return x - y;
 }
-Array polymul(const Array& a, const Array& b) { return convolve(ravel(a), ravel(b), "full"); }
+Array polymul(const Operand& a, const Operand& b) { return convolve(ravel(a), ravel(b), "full"); }
 
-Array polyder(const Array& p, int64_t times) {
+Array polyder(const Operand& p, int64_t times) {
   if (times < 0) throw_error("polyder: {} derivatives requested; the number must not be negative", times);
   Array out = in_floating(p);
   for (int64_t i = 0; i < times && out.size() > 0; ++i) {
@@ -223,14 +223,14 @@ Array polyder(const Array& p, int64_t times) {
   return out;
 }
 
-Array polyint(const Array& p, int64_t times, const Array& constant) {
+Array polyint(const Operand& p, int64_t times, const Operand& constant) {
   if (times < 0) throw_error("polyint: {} integrals requested; the number must not be negative", times);
   if (constant.rank() > 1 || (constant.rank() == 1 && constant.size() != times && constant.size() != 1))
     throw_error("polyint: the constants are {} for {} integrals; pass one for each, or one for all",
                 to_string(constant.type()), times);
   Array out = in_floating(p);
   for (int64_t i = 0; i < times; ++i) {
-    const Array c = constant.rank() == 0 ? constant : at(constant, constant.size() == 1 ? 0 : i);
+    const Array c = constant.rank() == 0 ? Array(constant) : at(constant, constant.size() == 1 ? 0 : i);
     const Array powers = astype(arange(out.size(), int64_t{0}, -1), out.dtype());
     out = concatenate({out / powers, reshape(astype(c, out.dtype()), {1})});
   }

@@ -84,7 +84,7 @@ Array reciprocal_where(const Array& mask, const Array& s) { return where(mask, 1
 
 }  // namespace
 
-Array solve_triangular(const Array& x, const Array& y, SolveTriangularOptions options) {
+Array solve_triangular(const Operand& x, const Operand& y, SolveTriangularOptions options) {
   constexpr const char* what = "linalg::solve_triangular";
   if (options.trans != 0 && options.trans != 1) throw_error("{}: trans is {}; it must be 0 or 1", what, options.trans);
   return with_sides(what, x, y, [&](const Array& a, const Array& b) {
@@ -96,14 +96,14 @@ Array solve_triangular(const Array& x, const Array& y, SolveTriangularOptions op
   });
 }
 
-Array cho_solve(const CholeskyFactor& factor, const Array& y) {
+Array cho_solve(const CholeskyFactor& factor, const Operand& y) {
   return with_sides("linalg::cho_solve", factor.c, y, [&](const Array& a, const Array& b) {
     const Array half = triangular_solve(a, b, {.left_side = true, .lower = factor.lower, .transpose_a = !factor.lower});
     return triangular_solve(a, half, {.left_side = true, .lower = factor.lower, .transpose_a = factor.lower});
   });
 }
 
-Array solve(const Array& x, const Array& y) {
+Array solve(const Operand& x, const Operand& y) {
   return with_sides("linalg::solve", x, y, [](const Array& a, const Array& b) {
     const Array operands[] = {a, b};
     return apply_values("linalg::solve", operands, [](const Values& v) -> Values {
@@ -113,7 +113,7 @@ Array solve(const Array& x, const Array& y) {
   });
 }
 
-Array lu_solve(const Lu& factors, const Array& y, int trans) {
+Array lu_solve(const Lu& factors, const Operand& y, int trans) {
   constexpr const char* what = "linalg::lu_solve";
   if (trans != 0 && trans != 1) throw_error("{}: trans is {}; it must be 0 or 1", what, trans);
   return with_sides(what, factors.lu, y, [&](const Array& a, const Array& b) {
@@ -125,7 +125,7 @@ Array lu_solve(const Lu& factors, const Array& y, int trans) {
   });
 }
 
-Array inv(const Array& x) {
+Array inv(const Operand& x) {
   const Array a = detail::square_matrices("linalg::inv", x);
   return apply_values("linalg::inv", std::span<const Array>(&a, 1), [](const Values& v) -> Values {
     const Values parts = lockstep::lu(v[0]);
@@ -133,7 +133,7 @@ Array inv(const Array& x) {
   })[0];
 }
 
-Array det(const Array& x) {
+Array det(const Operand& x) {
   const Array a = detail::square_matrices("linalg::det", x);
   const int64_t n = a.shape(-1);
   const auto element = [&](int64_t i, int64_t j) { return at(at(a, i, -2), j, -1); };
@@ -147,7 +147,7 @@ Array det(const Array& x) {
                       [](const Values& v) -> Values { return {determinant(v[0]).value}; })[0];
 }
 
-Slogdet slogdet(const Array& x) {
+Slogdet slogdet(const Operand& x) {
   const Array a = detail::square_matrices("linalg::slogdet", x);
   const auto parts = apply_values("linalg::slogdet", std::span<const Array>(&a, 1), [](const Values& v) -> Values {
     const Determinant d = determinant(v[0]);
@@ -156,7 +156,7 @@ Slogdet slogdet(const Array& x) {
   return {parts[0], parts[1]};
 }
 
-Lstsq lstsq(const Array& x, const Array& y, std::optional<double> rcond) {
+Lstsq lstsq(const Operand& x, const Operand& y, std::optional<double> rcond) {
   constexpr const char* what = "linalg::lstsq";
   Array a = detail::real_matrices(what, x), b = detail::real_array(what, y);
   if (a.rank() != 2 || b.rank() < 1 || b.rank() > 2 || a.shape(0) != b.shape(0))
@@ -172,14 +172,14 @@ Lstsq lstsq(const Array& x, const Array& y, std::optional<double> rcond) {
   return {y.rank() == 1 ? squeeze(found, 1) : found, residuals, sum(astype(mask, i32)), parts.s};
 }
 
-Array pinv(const Array& x, std::optional<double> rtol) {
+Array pinv(const Operand& x, std::optional<double> rtol) {
   const Array a = detail::real_matrices("linalg::pinv", x);
   const Svd parts = svd(a, {.full_matrices = false});
   const Array inverse = reciprocal_where(significant(parts.s, cutoff(a, rtol, 10)), parts.s);
   return matmul(matrix_transpose(parts.vh), expand_dims(inverse, -1) * matrix_transpose(parts.u));
 }
 
-Array matrix_rank(const Array& x, std::optional<double> rtol) {
+Array matrix_rank(const Operand& x, std::optional<double> rtol) {
   if (x.rank() < 2) return astype(any(x != 0), i32);
   const Array a = detail::real_matrices("linalg::matrix_rank", x);
   return sum(astype(significant(svdvals(a), cutoff(a, rtol, 1)), i32), -1);

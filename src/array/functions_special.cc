@@ -88,38 +88,38 @@ Value log_normal_probability(Value x) {
 
 }  // namespace
 
-Array log2(const Array& x) { return in_floats("log2", x, log2); }
-Array log10(const Array& x) { return in_floats("log10", x, log10); }
-Array exp2(const Array& x) {
+Array log2(const Operand& x) { return in_floats("log2", x, log2); }
+Array log10(const Operand& x) { return in_floats("log10", x, log10); }
+Array exp2(const Operand& x) {
   return in_floats("exp2", x, [](Value v) { return pow(full_like(v, 2.0), v); });
 }
-Array logaddexp2(const Array& a, const Array& b) {
+Array logaddexp2(const Operand& a, const Operand& b) {
   return in_floats("logaddexp2", a, b, [](Value x, Value y) {
     constexpr double kLogTwo = 0.69314718055994531;
     const Value first = kLogTwo * x;
     return logaddexp(first, kLogTwo * y) / kLogTwo;
   });
 }
-Array cbrt(const Array& x) { return in_floats("cbrt", x, cbrt); }
-Array hypot(const Array& a, const Array& b) { return in_floats("hypot", a, b, hypot); }
-Array tan(const Array& x) { return in_floats("tan", x, tan); }
-Array asin(const Array& x) { return in_floats("asin", x, asin); }
-Array acos(const Array& x) { return in_floats("acos", x, acos); }
-Array atan(const Array& x) { return in_floats("atan", x, atan); }
-Array atan2(const Array& y, const Array& x) { return in_floats("atan2", y, x, atan2); }
-Array sinh(const Array& x) { return in_floats("sinh", x, sinh); }
-Array cosh(const Array& x) { return in_floats("cosh", x, cosh); }
-Array asinh(const Array& x) { return in_floats("asinh", x, asinh); }
-Array acosh(const Array& x) { return in_floats("acosh", x, acosh); }
-Array atanh(const Array& x) { return in_floats("atanh", x, atanh); }
-Array erfc(const Array& x) { return in_floats("erfc", x, erfc); }
+Array cbrt(const Operand& x) { return in_floats("cbrt", x, cbrt); }
+Array hypot(const Operand& a, const Operand& b) { return in_floats("hypot", a, b, hypot); }
+Array tan(const Operand& x) { return in_floats("tan", x, tan); }
+Array asin(const Operand& x) { return in_floats("asin", x, asin); }
+Array acos(const Operand& x) { return in_floats("acos", x, acos); }
+Array atan(const Operand& x) { return in_floats("atan", x, atan); }
+Array atan2(const Operand& y, const Operand& x) { return in_floats("atan2", y, x, atan2); }
+Array sinh(const Operand& x) { return in_floats("sinh", x, sinh); }
+Array cosh(const Operand& x) { return in_floats("cosh", x, cosh); }
+Array asinh(const Operand& x) { return in_floats("asinh", x, asinh); }
+Array acosh(const Operand& x) { return in_floats("acosh", x, acosh); }
+Array atanh(const Operand& x) { return in_floats("atanh", x, atanh); }
+Array erfc(const Operand& x) { return in_floats("erfc", x, erfc); }
 
 namespace special {
 
-Array erfinv(const Array& x) { return in_floats("special::erfinv", x, erf_inv); }
+Array erfinv(const Operand& x) { return in_floats("special::erfinv", x, erf_inv); }
 
-Array gammaln(const Array& x) { return in_floats("special::gammaln", x, lgamma); }
-Array gammasgn(const Array& x) {
+Array gammaln(const Operand& x) { return in_floats("special::gammaln", x, lgamma); }
+Array gammasgn(const Operand& x) {
   return in_floats("special::gammasgn", x, [](Value v) {
     const Value whole = floor(v);
     const Value half = 0.5 * whole;
@@ -132,9 +132,9 @@ Array gammasgn(const Array& x) {
     return select(pole, full_like(v, std::numeric_limits<double>::quiet_NaN()), sign);
   });
 }
-Array gamma(const Array& x) { return gammasgn(x) * exp(gammaln(x)); }
-Array digamma(const Array& x) { return in_floats("special::digamma", x, lockstep::digamma); }
-Array polygamma(const Array& n, const Array& x) {
+Array gamma(const Operand& x) { return gammasgn(x) * exp(gammaln(x)); }
+Array digamma(const Operand& x) { return in_floats("special::digamma", x, lockstep::digamma); }
+Array polygamma(const Operand& n, const Operand& x) {
   return in_floats("special::polygamma", n, x, [](Value order, Value v) {
     const Value is_first = is_zero(order);
     // Where the order is 0, zeta(1) would be infinite.
@@ -148,42 +148,44 @@ Array polygamma(const Array& n, const Array& x) {
     return select(is_first, lockstep::digamma(v), higher);
   });
 }
-Array factorial(const Array& n) { return where(n < 0, 0, exp(gammaln(n + 1))); }
-Array multigammaln(const Array& a, int64_t d) {
+Array factorial(const Operand& n) { return where(n < 0, 0, exp(gammaln(n + 1))); }
+Array multigammaln(const Operand& a, int64_t d) {
   if (d < 1) throw_error("special::multigammaln: d is {}; it must be at least 1", d);
   Array sum = gammaln(a);
   for (int64_t i = 1; i < d; ++i) sum = sum + gammaln(a - 0.5 * static_cast<double>(i));
   return sum + 0.25 * kLogPi * static_cast<double>(d * (d - 1));
 }
-Array betaln(const Array& a, const Array& b) {
+Array betaln(const Operand& a, const Operand& b) {
   const Array sum = gammaln(a + b);  // of the type that both promote to
   return gammaln(astype(a, sum.dtype())) + gammaln(astype(b, sum.dtype())) - sum;
 }
-Array beta(const Array& a, const Array& b) { return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b)); }
-Array gammainc(const Array& a, const Array& x) { return in_floats("special::gammainc", a, x, igamma); }
-Array gammaincc(const Array& a, const Array& x) { return in_floats("special::gammaincc", a, x, igammac); }
-Array zeta(const Array& x, const Array& q) { return in_floats("special::zeta", x, q, lockstep::zeta); }
+Array beta(const Operand& a, const Operand& b) {
+  return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * exp(betaln(a, b));
+}
+Array gammainc(const Operand& a, const Operand& x) { return in_floats("special::gammainc", a, x, igamma); }
+Array gammaincc(const Operand& a, const Operand& x) { return in_floats("special::gammaincc", a, x, igammac); }
+Array zeta(const Operand& x, const Operand& q) { return in_floats("special::zeta", x, q, lockstep::zeta); }
 
-Array i0e(const Array& x) { return in_floats("special::i0e", x, bessel_i0e); }
-Array i1e(const Array& x) { return in_floats("special::i1e", x, bessel_i1e); }
-Array i0(const Array& x) { return exp(abs(x)) * i0e(x); }
-Array i1(const Array& x) { return exp(abs(x)) * i1e(x); }
+Array i0e(const Operand& x) { return in_floats("special::i0e", x, bessel_i0e); }
+Array i1e(const Operand& x) { return in_floats("special::i1e", x, bessel_i1e); }
+Array i0(const Operand& x) { return exp(abs(x)) * i0e(x); }
+Array i1(const Operand& x) { return exp(abs(x)) * i1e(x); }
 
-Array ndtr(const Array& x) { return in_floats("special::ndtr", x, normal_probability); }
-Array log_ndtr(const Array& x) { return in_floats("special::log_ndtr", x, log_normal_probability); }
-Array ndtri(const Array& p) { return in_floats("special::ndtri", p, lockstep::ndtri); }
+Array ndtr(const Operand& x) { return in_floats("special::ndtr", x, normal_probability); }
+Array log_ndtr(const Operand& x) { return in_floats("special::log_ndtr", x, log_normal_probability); }
+Array ndtri(const Operand& p) { return in_floats("special::ndtri", p, lockstep::ndtri); }
 
-Array expit(const Array& x) { return in_floats("special::expit", x, logistic); }
-Array logit(const Array& p) {
+Array expit(const Operand& x) { return in_floats("special::expit", x, logistic); }
+Array logit(const Operand& p) {
   return in_floats("special::logit", p, [](Value v) { return log(v / (1.0 - v)); });
 }
-Array xlogy(const Array& x, const Array& y) { return in_floats("special::xlogy", x, y, times_log<lockstep::log>); }
-Array xlog1py(const Array& x, const Array& y) {
+Array xlogy(const Operand& x, const Operand& y) { return in_floats("special::xlogy", x, y, times_log<lockstep::log>); }
+Array xlog1py(const Operand& x, const Operand& y) {
   return in_floats("special::xlog1py", x, y, times_log<lockstep::log1p>);
 }
-Array entr(const Array& x) { return in_floats("special::entr", x, entropy); }
-Array rel_entr(const Array& p, const Array& q) { return in_floats("special::rel_entr", p, q, relative_entropy); }
-Array kl_div(const Array& p, const Array& q) { return rel_entr(p, q) - p + q; }
+Array entr(const Operand& x) { return in_floats("special::entr", x, entropy); }
+Array rel_entr(const Operand& p, const Operand& q) { return in_floats("special::rel_entr", p, q, relative_entropy); }
+Array kl_div(const Operand& p, const Operand& q) { return rel_entr(p, q) - p + q; }
 
 }  // namespace special
 }  // namespace lockstep

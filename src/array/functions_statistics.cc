@@ -105,7 +105,7 @@ Options of_numbers(Options options, const Array& x) {
 }
 
 Array nan_extreme(const Array& x, const Axes& axes, ReduceOptions options, double start,
-                  Array (*f)(const Array&, const Axes&, ReduceOptions)) {
+                  Array (*f)(const Operand&, const Axes&, ReduceOptions)) {
   if (!has_nan(x)) return f(x, axes, options);
   const bool open = options.initial.defined();
   const Array counted = and_mask(numbers_in(x), options.where);
@@ -117,7 +117,7 @@ Array nan_extreme(const Array& x, const Axes& axes, ReduceOptions options, doubl
 }
 
 Array nan_place(const Array& x, std::optional<int64_t> axis, ReduceOptions options, double worst,
-                Array (*f)(const Array&, std::optional<int64_t>, ReduceOptions)) {
+                Array (*f)(const Operand&, std::optional<int64_t>, ReduceOptions)) {
   if (!has_nan(x)) return f(x, axis, options);
   const Array place = f(where(isnan(x), worst, x), axis, options);
   const Axes axes = axis ? Axes(*axis) : Axes();
@@ -133,56 +133,62 @@ Array row_of_variables(const Array& x, bool rowvar) {
 
 }  // namespace
 
-Array quantile(const Array& x, const Array& q, const Axes& axes, QuantileOptions options) {
+Array quantile(const Operand& x, const Operand& q, const Axes& axes, QuantileOptions options) {
   return quantiles("quantile", x, q, axes, options, false);
 }
-Array nanquantile(const Array& x, const Array& q, const Axes& axes, QuantileOptions options) {
+Array nanquantile(const Operand& x, const Operand& q, const Axes& axes, QuantileOptions options) {
   return quantiles("nanquantile", x, q, axes, options, true);
 }
-Array percentile(const Array& x, const Array& q, const Axes& axes, QuantileOptions options) {
+Array percentile(const Operand& x, const Operand& q, const Axes& axes, QuantileOptions options) {
   return quantiles("percentile", x, floating_numbers(q) / 100, axes, options, false);
 }
-Array nanpercentile(const Array& x, const Array& q, const Axes& axes, QuantileOptions options) {
+Array nanpercentile(const Operand& x, const Operand& q, const Axes& axes, QuantileOptions options) {
   return quantiles("nanpercentile", x, floating_numbers(q) / 100, axes, options, true);
 }
-Array median(const Array& x, const Axes& axes, ReduceOptions options) {
+Array median(const Operand& x, const Axes& axes, ReduceOptions options) {
   return quantiles("median", x, 0.5, axes, {.method = "midpoint", .keepdims = options.keepdims}, false);
 }
-Array nanmedian(const Array& x, const Axes& axes, ReduceOptions options) {
+Array nanmedian(const Operand& x, const Axes& axes, ReduceOptions options) {
   return quantiles("nanmedian", x, 0.5, axes, {.method = "midpoint", .keepdims = options.keepdims}, true);
 }
 
-Array nansum(const Array& x, const Axes& axes, ReduceOptions options) { return sum(x, axes, of_numbers(options, x)); }
-Array nanprod(const Array& x, const Axes& axes, ReduceOptions options) { return prod(x, axes, of_numbers(options, x)); }
-Array nanmean(const Array& x, const Axes& axes, ReduceOptions options) { return mean(x, axes, of_numbers(options, x)); }
-Array nanmax(const Array& x, const Axes& axes, ReduceOptions options) {
+Array nansum(const Operand& x, const Axes& axes, ReduceOptions options) { return sum(x, axes, of_numbers(options, x)); }
+Array nanprod(const Operand& x, const Axes& axes, ReduceOptions options) {
+  return prod(x, axes, of_numbers(options, x));
+}
+Array nanmean(const Operand& x, const Axes& axes, ReduceOptions options) {
+  return mean(x, axes, of_numbers(options, x));
+}
+Array nanmax(const Operand& x, const Axes& axes, ReduceOptions options) {
   return nan_extreme(x, axes, options, -std::numeric_limits<double>::infinity(), max);
 }
-Array nanmin(const Array& x, const Axes& axes, ReduceOptions options) {
+Array nanmin(const Operand& x, const Axes& axes, ReduceOptions options) {
   return nan_extreme(x, axes, options, std::numeric_limits<double>::infinity(), min);
 }
-Array nanvar(const Array& x, const Axes& axes, VarianceOptions options) {
+Array nanvar(const Operand& x, const Axes& axes, VarianceOptions options) {
   options = of_numbers(options, x);
   if (!options.where.defined()) return var(x, axes, options);
   const Array n = count_nonzero(broadcast_to(options.where, x.shape()), axes, {.keepdims = options.keepdims});
   return where(n > options.ddof, var(x, axes, options), kNan);
 }
-Array nanstd(const Array& x, const Axes& axes, VarianceOptions options) { return sqrt(nanvar(x, axes, options)); }
-Array nanargmax(const Array& x, std::optional<int64_t> axis, ReduceOptions options) {
+Array nanstd(const Operand& x, const Axes& axes, VarianceOptions options) { return sqrt(nanvar(x, axes, options)); }
+Array nanargmax(const Operand& x, std::optional<int64_t> axis, ReduceOptions options) {
   return nan_place(x, axis, options, -std::numeric_limits<double>::infinity(), argmax);
 }
-Array nanargmin(const Array& x, std::optional<int64_t> axis, ReduceOptions options) {
+Array nanargmin(const Operand& x, std::optional<int64_t> axis, ReduceOptions options) {
   return nan_place(x, axis, options, std::numeric_limits<double>::infinity(), argmin);
 }
-Array nancumsum(const Array& x, int64_t axis) { return cumsum(has_nan(x) ? where(isnan(x), 0, x) : x, axis); }
-Array nancumprod(const Array& x, int64_t axis) { return cumprod(has_nan(x) ? where(isnan(x), 1, x) : x, axis); }
+Array nancumsum(const Operand& x, int64_t axis) { return cumsum(has_nan(x) ? where(isnan(x), 0, x) : Array(x), axis); }
+Array nancumprod(const Operand& x, int64_t axis) {
+  return cumprod(has_nan(x) ? where(isnan(x), 1, x) : Array(x), axis);
+}
 
-Array average(const Array& x, const Axes& axes) { return mean(x, axes); }
-Array average(const Array& x, const Axes& axes, const Array& weights) {
+Array average(const Operand& x, const Axes& axes) { return mean(x, axes); }
+Array average(const Operand& x, const Axes& axes, const Operand& weights) {
   return average_and_weight(x, axes, weights).first;
 }
 
-std::pair<Array, Array> average_and_weight(const Array& x, const Axes& axes, const Array& weights) {
+std::pair<Array, Array> average_and_weight(const Operand& x, const Axes& axes, const Operand& weights) {
   Array factor = floating_numbers(weights);
   if (weights.shape() != x.shape()) {
     const std::vector<int64_t> over = axes_of("average", axes, x.shape());
@@ -197,17 +203,17 @@ std::pair<Array, Array> average_and_weight(const Array& x, const Axes& axes, con
   return {sum(floating_numbers(x) * factor, axes) / total, total};
 }
 
-Array ptp(const Array& x, const Axes& axes, ReduceOptions options) {
+Array ptp(const Operand& x, const Axes& axes, ReduceOptions options) {
   return max(x, axes, options) - min(x, axes, options);
 }
 
-Array count_nonzero(const Array& x, const Axes& axes, ReduceOptions options) { return sum(x != 0, axes, options); }
+Array count_nonzero(const Operand& x, const Axes& axes, ReduceOptions options) { return sum(x != 0, axes, options); }
 
-std::pair<Array, Array> mean_and_var(const Array& x, const Axes& axes, VarianceOptions options) {
+std::pair<Array, Array> mean_and_var(const Operand& x, const Axes& axes, VarianceOptions options) {
   return {mean(x, axes, {.keepdims = options.keepdims, .where = options.where}), var(x, axes, options)};
 }
 
-Array cov(const Array& x, const CovarianceOptions& options) {
+Array cov(const Operand& x, const CovarianceOptions& options) {
   const Array rows = row_of_variables(x, options.rowvar);
   const int64_t n = rows.shape(1);
   Array weight;
@@ -231,24 +237,24 @@ Array cov(const Array& x, const CovarianceOptions& options) {
   return squeeze(matmul(centered, transpose(right)) / maximum(divisor, 0));
 }
 
-Array cov(const Array& x, const Array& y, const CovarianceOptions& options) {
+Array cov(const Operand& x, const Operand& y, const CovarianceOptions& options) {
   CovarianceOptions rows = options;
   rows.rowvar = true;
   return cov(concatenate({row_of_variables(x, options.rowvar), row_of_variables(y, options.rowvar)}, 0), rows);
 }
 
-Array corrcoef(const Array& x, bool rowvar) {
+Array corrcoef(const Operand& x, bool rowvar) {
   const Array c = cov(x, CovarianceOptions{.rowvar = rowvar});
   if (c.rank() == 0) return c / c;
   const Array sd = sqrt(diagonal(c));
   return clip(c / expand_dims(sd, 1) / expand_dims(sd, 0), -1, 1);
 }
 
-Array corrcoef(const Array& x, const Array& y, bool rowvar) {
+Array corrcoef(const Operand& x, const Operand& y, bool rowvar) {
   return corrcoef(concatenate({row_of_variables(x, rowvar), row_of_variables(y, rowvar)}, 0), true);
 }
 
-Array lexsort(const std::vector<Array>& keys, int64_t axis) {
+Array lexsort(const Operands& keys, int64_t axis) {
   if (keys.empty()) throw_error("lexsort: no keys given; pass at least one");
   for (const Array& key : keys)
     if (key.shape() != keys[0].shape())
@@ -261,11 +267,11 @@ Array lexsort(const std::vector<Array>& keys, int64_t axis) {
   return order;
 }
 
-Array partition(const Array& x, int64_t kth, int64_t axis) {
+Array partition(const Operand& x, int64_t kth, int64_t axis) {
   return take_along_axis(x, argpartition(x, kth, axis), axis);
 }
 
-Array argpartition(const Array& x, int64_t kth, int64_t axis) {
+Array argpartition(const Operand& x, int64_t kth, int64_t axis) {
   const int64_t along = axis_of("argpartition", axis, x.shape()), n = x.shape(along);
   const int64_t k = kth < 0 ? kth + n : kth;
   if (k < 0 || k >= n)

@@ -158,7 +158,7 @@ WindowPadding::WindowPadding(std::string_view name)
         name);
 }
 
-Array reduce_window(const Array& x, const Array& init, WindowOp op, const ReduceWindowOptions& options) {
+Array reduce_window(const Operand& x, const Operand& init, WindowOp op, const ReduceWindowOptions& options) {
   constexpr const char* kWhat = "reduce_window";
   if (init.rank() != 0) throw_error("{}: the initial value is {}; it must be a scalar", kWhat, to_string(init.shape()));
   const WindowKind kind = kind_of(op);
@@ -182,19 +182,19 @@ Array reduce_window(const Array& x, const Array& init, WindowOp op, const Reduce
       dtype);
 }
 
-Array max_pool(const Array& x, const PoolOptions& options) {
+Array max_pool(const Operand& x, const PoolOptions& options) {
   const std::vector<WindowDim> dims = pool_dims("max_pool", x.shape(), options);
   return detail::apply1("max_pool", {x},
                         [&](Builder&, const Values& v) { return window_reduce(v[0], WindowKind::max, dims); });
 }
 
-Array min_pool(const Array& x, const PoolOptions& options) {
+Array min_pool(const Operand& x, const PoolOptions& options) {
   const std::vector<WindowDim> dims = pool_dims("min_pool", x.shape(), options);
   return detail::apply1("min_pool", {x},
                         [&](Builder&, const Values& v) { return window_reduce(v[0], WindowKind::min, dims); });
 }
 
-Array avg_pool(const Array& x, const PoolOptions& options) {
+Array avg_pool(const Operand& x, const PoolOptions& options) {
   const std::vector<WindowDim> dims = pool_dims("avg_pool", x.shape(), options);
   return detail::apply1("avg_pool", {x}, [&](Builder& b, const Values& v) {
     const Value images = detail::to_floating(v[0]), sums = window_reduce(images, WindowKind::add, dims);

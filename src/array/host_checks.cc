@@ -73,15 +73,15 @@ Arrays computed(const Program& p, const Eqn& eqn, const Arrays& values) {
 
 [[noreturn]] void throw_nan(const Program& p, const Eqn& eqn, size_t result, int64_t at, const Arrays& values,
                             const Arrays& out) {
+  const CallerLine line(eqn.at);
   std::string operands;
   bool had_nan = false;
   for (size_t i = 0; i < eqn.in.size(); ++i) {
     operands += fmt::format("{}{}", i ? ", " : "", abbreviated(values[eqn.in[i]]));
     had_nan |= first_nan(values[eqn.in[i]]) >= 0;
   }
-  throw_error("{}: result {} at {} is NaN, computed from {}; {}", eqn.op->name,
-              to_string(p.types[eqn.out[result]]), index_text(at, out[result].shape()),
-              operands.empty() ? "no operands" : operands,
+  throw_error("{}: result {} at {} is NaN, computed from {}; {}", eqn.op->name, to_string(p.types[eqn.out[result]]),
+              index_text(at, out[result].shape()), operands.empty() ? "no operands" : operands,
               had_nan ? "an operand has a NaN already: search for it in the arguments of the call"
                       : "check the range of the operands, for example with clip() or where()");
 }
@@ -123,7 +123,8 @@ void check_nans(const Program& original, std::span<const Array> args, std::span<
   for (const Array& a : args)
     if (a.node()->kind == Node::Kind::donated)
       throw_error(
-          "check_nans: a result has a NaN, but an argument of the call was donated, so it cannot be computed again; call "
+          "check_nans: a result has a NaN, but an argument of the call was donated, so it cannot be computed again; "
+          "call "
           "debug::check_nans() before the function is compiled");
   const SearchScope scope;
   const Program p = without_effects(inline_bodies(inline_bodies(original, Inline::early), Inline::late));
@@ -137,7 +138,8 @@ void check_nans(const Program& original, std::span<const Array> args, std::span<
     }
   }
   throw_error(
-      "check_nans: a result has a NaN that computing the program again, equation by equation, does not show; it may come "
+      "check_nans: a result has a NaN that computing the program again, equation by equation, does not show; it may "
+      "come "
       "from an argument that the function returns");
 }
 

@@ -48,7 +48,7 @@ bool spans_processes(const Array& value) {
 
 }  // namespace
 
-Array broadcast_one_to_all(const Array& value) {
+Array broadcast_one_to_all(const Operand& value) {
   if (process_count() == 1) return value;
   const BufferPtr& own = buffer_of(value, "broadcast_one_to_all");
   BufferPtr copy = allocate(own->size());
@@ -57,7 +57,7 @@ Array broadcast_one_to_all(const Array& value) {
   return detail::concrete(value.node()->type, std::move(copy));
 }
 
-Array process_allgather(const Array& value, bool tiled) {
+Array process_allgather(const Operand& value, bool tiled) {
   if (spans_processes(value)) {
     const NamedSharding whole(value.sharding().mesh(), P());
     return jit([](const Array& x) { return x; }, {.out_shardings = {whole}})(value);
@@ -72,7 +72,7 @@ Array process_allgather(const Array& value, bool tiled) {
   return gathered(value, shape);
 }
 
-void assert_equal(const Array& value, const std::string& what) {
+void assert_equal(const Operand& value, const std::string& what) {
   if (process_count() == 1) return;
   const BufferPtr& own = buffer_of(value, "assert_equal");
   // The type is part of the hash, so that processes with different types still run the same collective.

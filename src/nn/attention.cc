@@ -125,7 +125,8 @@ Array masked_attention(const AttentionShape& n, const Array& q, const Array& k, 
 
 }  // namespace
 
-Array attention(const Array& q, const Array& k, const Array& v, const AttentionOptions& options, const Mode& mode) {
+Array attention(const Operand& q, const Operand& k, const Operand& v, const AttentionOptions& options,
+                const Mode& mode) {
   const AttentionShape n = attention_shape(q, k, v);
   check_options(n, options);
   if (options.mask.defined()) return masked_attention(n, q, k, v, options, mode);
@@ -146,7 +147,7 @@ Array attention(const Array& q, const Array& k, const Array& v, const AttentionO
       .first;
 }
 
-Array rotary(const Array& x, const Array& positions, double base) {
+Array rotary(const Operand& x, const Operand& positions, double base) {
   if (x.rank() != 4 || x.shape(3) % 2 != 0)
     throw_error("nn::rotary: x is {}; it must be [batch, tokens, heads, features] with an even number of features",
                 to_string(x.shape()));

@@ -47,7 +47,7 @@ std::pair<Array, Array> as_grid(const Array& rows, const Array& cols) {
 
 }  // namespace
 
-Array augment(const Array& images, const Array& key, const Array& positions, const AugmentOptions& options) {
+Array augment(const Operand& images, const Operand& key, const Operand& positions, const AugmentOptions& options) {
   check_augment(images, positions, options);
   if (options.crop == 0 && !options.flip && options.cutout == 0) return images;
   const int64_t n = images.shape(0), height = images.shape(1), width = images.shape(2);
@@ -80,7 +80,7 @@ Array augment(const Array& images, const Array& key, const Array& positions, con
   return where(images.rank() == 4 ? expand_dims(shown, 3) : shown, moved, zeros({}, images.dtype()));
 }
 
-Array normalize(const Array& images, const std::vector<double>& mean, const std::vector<double>& sd, DType dtype) {
+Array normalize(const Operand& images, const std::vector<double>& mean, const std::vector<double>& sd, DType dtype) {
   if (!is_floating(dtype)) throw_error("nn::normalize: the type is {}; give a floating type", name(dtype));
   const int64_t channels = images.rank() == 4 ? images.shape(3) : 1;
   const auto to_array = [&](const char* what, const std::vector<double>& values) {

@@ -27,7 +27,7 @@ void check_average(const std::vector<Array>& average, const std::vector<Array>& 
 }  // namespace
 
 std::vector<Array> update_average(const std::vector<Array>& average, const std::vector<Array>& params, double decay,
-                                  const Array& step) {
+                                  const Operand& step) {
   check_average(average, params, decay, step);
   const Array n = astype(step, f64);
   // 1 - (1 + n) / (10 + n) = 9 / (10 + n).

@@ -68,7 +68,7 @@ const Array& Float8Products::next() {
   return scales_[used_++];
 }
 
-Array float8_dot(const Array& x, const Array& w, const Array& scales) {
+Array float8_dot(const Operand& x, const Operand& w, const Operand& scales) {
   if (w.rank() != 2 || x.rank() == 0 || x.shape(-1) != w.shape(0))
     throw_error("nn::float8_dot: x is {} and w {}; they must be [..., in] and [in, out]", to_string(x.shape()),
                 to_string(w.shape()));

@@ -117,7 +117,7 @@ std::vector<std::string> gpt_config_names() { return {"char", "char-small", "124
 
 void check(const GptConfig& config) { static_cast<void>(config.blocks()); }
 
-Gpt create_gpt(const GptConfig& c, const Array& key) {
+Gpt create_gpt(const GptConfig& c, const Operand& key) {
   const nn::TransformerConfig blocks = c.blocks();
   const auto table = [&](int64_t index, int64_t rows, int64_t columns) {
     return initializers::normal(random::fold_in(key, index), {rows, columns}, kEmbeddingDeviation);
@@ -133,7 +133,7 @@ Gpt create_gpt(const GptConfig& c, const Array& key) {
   return gpt;
 }
 
-Array apply(const GptConfig& c, const Gpt& gpt, const Array& tokens, const nn::Mode& mode) {
+Array apply(const GptConfig& c, const Gpt& gpt, const Operand& tokens, const nn::Mode& mode) {
   const nn::TransformerConfig blocks = c.blocks();
   check_parameters(c, gpt);
   check_token_array(c, tokens);
@@ -156,8 +156,8 @@ GptCache create_cache(const GptConfig& config, int64_t batch, DType dtype) {
   return cache;
 }
 
-std::pair<Array, GptCache> decode(const GptConfig& config, const Gpt& gpt, const Array& tokens, const Array& position,
-                                  const GptCache& cache, const nn::Mode& mode) {
+std::pair<Array, GptCache> decode(const GptConfig& config, const Gpt& gpt, const Operand& tokens,
+                                  const Operand& position, const GptCache& cache, const nn::Mode& mode) {
   const nn::TransformerConfig blocks = config.blocks();
   check_scalar_integer("position", position);
   GptCache next = cache;
@@ -165,8 +165,8 @@ std::pair<Array, GptCache> decode(const GptConfig& config, const Gpt& gpt, const
   return {logits_of(blocks, gpt, x), std::move(next)};
 }
 
-std::pair<Array, GptCache> prefill(const GptConfig& config, const Gpt& gpt, const Array& tokens, const Array& length,
-                                   const GptCache& cache, const nn::Mode& mode) {
+std::pair<Array, GptCache> prefill(const GptConfig& config, const Gpt& gpt, const Operand& tokens,
+                                   const Operand& length, const GptCache& cache, const nn::Mode& mode) {
   const nn::TransformerConfig blocks = config.blocks();
   check_scalar_integer("length of the prompt", length);
   GptCache next = cache;

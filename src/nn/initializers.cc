@@ -64,26 +64,26 @@ double fan_of(const VarianceScaling& options, const Shape& shape) {
 
 }  // namespace
 
-Array he_normal(const Array& key, const Shape& shape, DType dtype) {
+Array he_normal(const Operand& key, const Shape& shape, DType dtype) {
   return variance_scaling(key, shape, {2, FanMode::in}, dtype);
 }
-Array he_uniform(const Array& key, const Shape& shape, DType dtype) {
+Array he_uniform(const Operand& key, const Shape& shape, DType dtype) {
   return variance_scaling(key, shape, {2, FanMode::in, Distribution::uniform}, dtype);
 }
-Array glorot_normal(const Array& key, const Shape& shape, DType dtype) {
+Array glorot_normal(const Operand& key, const Shape& shape, DType dtype) {
   return variance_scaling(key, shape, {1, FanMode::average}, dtype);
 }
-Array glorot_uniform(const Array& key, const Shape& shape, DType dtype) {
+Array glorot_uniform(const Operand& key, const Shape& shape, DType dtype) {
   return variance_scaling(key, shape, {1, FanMode::average, Distribution::uniform}, dtype);
 }
-Array lecun_normal(const Array& key, const Shape& shape, DType dtype) {
+Array lecun_normal(const Operand& key, const Shape& shape, DType dtype) {
   return variance_scaling(key, shape, {1, FanMode::in}, dtype);
 }
-Array lecun_uniform(const Array& key, const Shape& shape, DType dtype) {
+Array lecun_uniform(const Operand& key, const Shape& shape, DType dtype) {
   return variance_scaling(key, shape, {1, FanMode::in, Distribution::uniform}, dtype);
 }
 
-Array variance_scaling(const Array& key, const Shape& shape, const VarianceScaling& options, DType dtype) {
+Array variance_scaling(const Operand& key, const Shape& shape, const VarianceScaling& options, DType dtype) {
   // A weight without elements may have no inputs.
   const double sd = std::sqrt(options.scale / std::max(fan_of(options, shape), 1.0));
   check_deviation("variance_scaling", sd);
@@ -99,16 +99,16 @@ Array variance_scaling(const Array& key, const Shape& shape, const VarianceScali
   return astype(random::uniform(key, shape, -1, 1, sampling_type(dtype)) * (sd * std::sqrt(3.0)), dtype);
 }
 
-Array uniform(const Array& key, const Shape& shape, double scale, DType dtype) {
+Array uniform(const Operand& key, const Shape& shape, double scale, DType dtype) {
   return astype(random::uniform(key, shape, 0, 1, sampling_type(dtype)) * scale, dtype);
 }
 
-Array truncated_normal(const Array& key, const Shape& shape, double sd, DType dtype, double lower, double upper) {
+Array truncated_normal(const Operand& key, const Shape& shape, double sd, DType dtype, double lower, double upper) {
   check_deviation("truncated_normal", sd);
   return truncated_of(key, shape, sd, dtype, lower, upper);
 }
 
-Array orthogonal(const Array& key, const Shape& shape, double scale, int64_t column_axis, DType dtype) {
+Array orthogonal(const Operand& key, const Shape& shape, double scale, int64_t column_axis, DType dtype) {
   if (shape.size() < 2)
     throw_error("initializers::orthogonal: {} has {} dimensions; it needs at least 2", to_string(shape), shape.size());
   const int64_t axis = dimension("orthogonal", column_axis, shape), elements = count(shape);
@@ -121,7 +121,7 @@ Array orthogonal(const Array& key, const Shape& shape, double scale, int64_t col
   return astype(moveaxis(reshape(q, moved), -1, axis) * scale, dtype);
 }
 
-Array delta_orthogonal(const Array& key, const Shape& shape, double scale, DType dtype) {
+Array delta_orthogonal(const Operand& key, const Shape& shape, double scale, DType dtype) {
   const size_t rank = shape.size();
   if (rank < 3 || rank > 5 || shape[rank - 2] > shape[rank - 1])
     throw_error("initializers::delta_orthogonal: {}; pass 3 to 5 dimensions with at most as many inputs as outputs",
@@ -137,7 +137,7 @@ Array delta_orthogonal(const Array& key, const Shape& shape, double scale, DType
   return pad(reshape(slice(square, {0}, {in}), middle), widths);
 }
 
-Array normal(const Array& key, const Shape& shape, double sd, DType dtype) {
+Array normal(const Operand& key, const Shape& shape, double sd, DType dtype) {
   check_deviation("normal", sd);
   return normal_of(key, shape, sd, dtype);
 }

@@ -20,23 +20,23 @@ void check_sizes(const char* what, int64_t in, int64_t out) {
 
 }  // namespace
 
-Dense dense(const Array& key, int64_t in, int64_t out) {
+Dense dense(const Operand& key, int64_t in, int64_t out) {
   check_sizes("dense", in, out);
   return {plain_he_normal(key, {in, out}), zeros({out})};
 }
 
-Linear linear(const Array& key, int64_t in, int64_t out, bool bias) {
+Linear linear(const Operand& key, int64_t in, int64_t out, bool bias) {
   check_sizes("linear", in, out);
   return {plain_he_normal(key, {in, out}), bias ? std::optional(zeros({out})) : std::nullopt};
 }
 
-Embedding embedding(const Array& key, int64_t count, int64_t features) {
+Embedding embedding(const Operand& key, int64_t count, int64_t features) {
   if (count < 1 || features < 1)
     throw_error("nn::embedding: {} rows of {} features; both must be positive", count, features);
   return {initializers::normal(key, {count, features}, 0.02)};
 }
 
-Conv2d conv2d(const Array& key, Extent2d kernel, int64_t in, int64_t out) {
+Conv2d conv2d(const Operand& key, Extent2d kernel, int64_t in, int64_t out) {
   check_sizes("conv2d", in, out);
   if (kernel.height < 1 || kernel.width < 1)
     throw_error("nn::conv2d: the kernel is {} x {}; it must be at least 1 x 1", kernel.height, kernel.width);
@@ -48,7 +48,7 @@ LayerNorm layer_norm(int64_t features) {
   return {ones({features}), zeros({features})};
 }
 
-Array apply(const Dense& layer, const Array& x) {
+Array apply(const Dense& layer, const Operand& x) {
   if (layer.w.rank() != 2 || layer.b.shape() != Shape{layer.w.shape(-1)})
     throw_error("nn::apply: a dense layer has w {} and b {}; they must be [in, out] and [out]",
                 to_string(layer.w.shape()), to_string(layer.b.shape()));
@@ -76,10 +76,10 @@ Array apply_linear(const Linear& layer, const Array& x, Float8Products* float8) 
 
 }  // namespace
 
-Array apply(const Linear& layer, const Array& x) { return apply_linear(layer, x, nullptr); }
-Array apply(const Linear& layer, const Array& x, const Mode& mode) { return apply_linear(layer, x, mode.float8); }
+Array apply(const Linear& layer, const Operand& x) { return apply_linear(layer, x, nullptr); }
+Array apply(const Linear& layer, const Operand& x, const Mode& mode) { return apply_linear(layer, x, mode.float8); }
 
-Array apply(const Embedding& layer, const Array& rows) {
+Array apply(const Embedding& layer, const Operand& rows) {
   if (layer.table.rank() != 2)
     throw_error("nn::apply: an embedding has the table {}; it must be [count, features]",
                 to_string(layer.table.shape()));
@@ -89,14 +89,14 @@ Array apply(const Embedding& layer, const Array& rows) {
   return take(layer.table, rows);
 }
 
-Array apply(const Conv2d& layer, const Array& x, const Conv2dOptions& options) {
+Array apply(const Conv2d& layer, const Operand& x, const Conv2dOptions& options) {
   if (layer.w.rank() != 4 || layer.b.shape() != Shape{layer.w.shape(-1)})
     throw_error("nn::apply: a convolution has w {} and b {}; they must be [kh, kw, in, out] and [out]",
                 to_string(layer.w.shape()), to_string(layer.b.shape()));
   return lockstep::conv2d(x, layer.w, options) + layer.b;
 }
 
-Array apply(const LayerNorm& layer, const Array& x, double epsilon) {
+Array apply(const LayerNorm& layer, const Operand& x, double epsilon) {
   if (x.rank() == 0 || layer.scale.shape() != Shape{x.shape(-1)} || layer.bias.shape() != layer.scale.shape())
     throw_error("nn::apply: x is {}, but the layer norm has scale {} and bias {}; give x as [..., features]",
                 to_string(x.shape()), to_string(layer.scale.shape()), to_string(layer.bias.shape()));
@@ -104,9 +104,9 @@ Array apply(const LayerNorm& layer, const Array& x, double epsilon) {
   return lockstep::layer_norm(x, layer.scale, layer.bias, epsilon);
 }
 
-Array flatten(const Array& x) {
+Array flatten(const Operand& x) {
   if (x.rank() == 0) throw_error("nn::flatten: a scalar has no examples; give [n, ...]");
-  return lockstep::flatten(x.rank() == 1 ? expand_dims(x, 1) : x, 1);
+  return lockstep::flatten(x.rank() == 1 ? expand_dims(x, 1) : Array(x), 1);
 }
 
 void Mode::update(const State& state, const Array& value) const {
@@ -122,7 +122,7 @@ Array StateUpdates::value(const Array& state) const {
   return state;
 }
 
-Array dropout(const Mode& mode, int64_t site, const Array& x, double rate) {
+Array dropout(const Mode& mode, int64_t site, const Operand& x, double rate) {
   if (!(rate >= 0 && rate < 1)) throw_error("nn::dropout: the rate is {}; it must be at least 0 and less than 1", rate);
   if (!mode.training || rate == 0) return x;
   if (!mode.key.defined()) throw_error("nn::dropout: training without a key; set Mode::key, a new one for every step");

@@ -101,7 +101,7 @@ void check_linear_loss(const Array& x, const Array& w, const Array& labels, cons
 
 }  // namespace
 
-Array linear_cross_entropy(const Array& x, const Array& w, const Array& labels,
+Array linear_cross_entropy(const Operand& x, const Operand& w, const Operand& labels,
                            const LinearCrossEntropyOptions& options) {
   check_linear_loss(x, w, labels, options);
   const int64_t n = count(labels.shape()), chunks = std::max<int64_t>((n + options.chunk - 1) / options.chunk, 1);

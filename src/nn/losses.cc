@@ -53,7 +53,7 @@ void check_smoothing(const char* what, double smoothing) {
 
 }  // namespace
 
-Array softmax_cross_entropy(const Array& logits, const Array& labels, const CrossEntropyOptions& options) {
+Array softmax_cross_entropy(const Operand& logits, const Operand& labels, const CrossEntropyOptions& options) {
   check_labels("softmax_cross_entropy", logits, labels);
   const double smoothing = options.label_smoothing;
   check_smoothing("softmax_cross_entropy", smoothing);
@@ -72,7 +72,7 @@ Array softmax_cross_entropy(const Array& logits, const Array& labels, const Cros
     return weight * (total - smoothing * mean(shifted, -1)) - (1 - smoothing) * own;
   }
   // u8 labels cannot be compared with more than 255 classes.
-  const Array label = size_of(labels.dtype()) < 4 ? astype(labels, i32) : labels;
+  const Array label = size_of(labels.dtype()) < 4 ? astype(labels, i32) : Array(labels);
   const int64_t classes = z.shape(-1);
   // where() instead of a product with 0 and 1, because a logit may be -inf (an excluded class).
   const Array own = sum(where(is_label(label, classes), shifted, 0.0), -1);
@@ -81,7 +81,7 @@ Array softmax_cross_entropy(const Array& logits, const Array& labels, const Cros
   return where(known, loss, std::numeric_limits<double>::quiet_NaN());
 }
 
-Array mean_squared_error(const Array& prediction, const Array& target) {
+Array mean_squared_error(const Operand& prediction, const Operand& target) {
   if (prediction.shape() != target.shape())
     throw_error("mean_squared_error: prediction {} and target {}; the shapes must be equal",
                 to_string(prediction.shape()), to_string(target.shape()));
@@ -91,10 +91,10 @@ Array mean_squared_error(const Array& prediction, const Array& target) {
   return axes.empty() ? squares : mean(squares, axes);
 }
 
-Array is_correct(const Array& logits, const Array& labels) {
+Array is_correct(const Operand& logits, const Operand& labels) {
   check_labels("is_correct", logits, labels);
   const Array found = argmax(logits, -1);
-  return found == (is_floating(labels.dtype()) ? argmax(labels, -1) : labels);
+  return found == (is_floating(labels.dtype()) ? argmax(labels, -1) : Array(labels));
 }
 
 }  // namespace lockstep

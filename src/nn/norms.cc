@@ -55,7 +55,7 @@ BatchNorm batch_norm(int64_t features) {
   return {ones({features}), zeros({features}), zeros({features}), ones({features})};
 }
 
-Array apply(const RmsNorm& layer, const Array& x, double epsilon) {
+Array apply(const RmsNorm& layer, const Operand& x, double epsilon) {
   if (x.rank() == 0 || layer.scale.shape() != Shape{x.shape(-1)})
     throw_error("nn::apply: x is {}, but the RMS norm has scale {}; give x as [..., features]", to_string(x.shape()),
                 to_string(layer.scale.shape()));
@@ -63,7 +63,7 @@ Array apply(const RmsNorm& layer, const Array& x, double epsilon) {
   return lockstep::rms_norm(x, layer.scale, epsilon);
 }
 
-Array apply(const BatchNorm& layer, const Array& x, const Mode& mode, const BatchNormOptions& options) {
+Array apply(const BatchNorm& layer, const Operand& x, const Mode& mode, const BatchNormOptions& options) {
   const Shape features = x.rank() < 2 ? Shape{} : Shape{x.shape(-1)};
   for (const Array& each : {layer.scale, layer.bias, Array(layer.mean), Array(layer.variance)})
     if (x.rank() < 2 || each.shape() != features)

@@ -50,20 +50,20 @@ Array input_gates(const Linear& input, const Array& x) { return swapaxes(apply(i
 
 }  // namespace
 
-Gru gru(const Array& key, int64_t in, int64_t features) {
+Gru gru(const Operand& key, int64_t in, int64_t features) {
   check_recurrent_sizes("gru", in, features);
   const auto [input, hidden] = random::split<2>(key);
   return {recurrent_weights(input, in, features, kGruGates), recurrent_weights(hidden, features, features, kGruGates)};
 }
 
-Lstm lstm(const Array& key, int64_t in, int64_t features) {
+Lstm lstm(const Operand& key, int64_t in, int64_t features) {
   check_recurrent_sizes("lstm", in, features);
   const auto [input, hidden] = random::split<2>(key);
   return {recurrent_weights(input, in, features, kLstmGates),
           recurrent_weights(hidden, features, features, kLstmGates)};
 }
 
-std::pair<Array, Array> apply(const Gru& layer, const Array& x, const std::optional<Array>& first) {
+std::pair<Array, Array> apply(const Gru& layer, const Operand& x, const std::optional<Array>& first) {
   const int64_t features = recurrent_features("GRU", layer.input, layer.hidden, x, kGruGates);
   const Array start = first_state("GRU", first, x, features);
   const auto step = [&](const Array& h, const Array& from_input) {
@@ -76,7 +76,7 @@ std::pair<Array, Array> apply(const Gru& layer, const Array& x, const std::optio
   return {swapaxes(outputs, 0, 1), last};
 }
 
-std::pair<Array, LstmState> apply(const Lstm& layer, const Array& x, const std::optional<LstmState>& first) {
+std::pair<Array, LstmState> apply(const Lstm& layer, const Operand& x, const std::optional<LstmState>& first) {
   const int64_t features = recurrent_features("LSTM", layer.input, layer.hidden, x, kLstmGates);
   const LstmState start{first_state("LSTM", first ? std::optional(first->hidden) : std::nullopt, x, features),
                         first_state("LSTM", first ? std::optional(first->cell) : std::nullopt, x, features)};

@@ -59,7 +59,7 @@ void check(const ResnetConfig& c) {
   for (const int64_t width : c.widths) check_resnet_size("a width", width);
 }
 
-Resnet create_resnet(const ResnetConfig& c, const Array& key) {
+Resnet create_resnet(const ResnetConfig& c, const Operand& key) {
   check(c);
   Resnet net;
   net.stem = normed_conv(random::fold_in(key, 0), 3, c.channels, c.widths[0]);
@@ -76,7 +76,7 @@ Resnet create_resnet(const ResnetConfig& c, const Array& key) {
   return net;
 }
 
-Array apply(const ResnetConfig& c, const Resnet& net, const Array& images, const nn::Mode& mode) {
+Array apply(const ResnetConfig& c, const Resnet& net, const Operand& images, const nn::Mode& mode) {
   check(c);
   const bool plain = c.channels == 1 && images.rank() == 3;
   if ((images.rank() != 4 && !plain) || (!plain && images.shape(3) != c.channels))
@@ -84,7 +84,7 @@ Array apply(const ResnetConfig& c, const Resnet& net, const Array& images, const
                 c.channels);
   if (!is_floating(images.dtype()))
     throw_error("resnet: the images are {}; convert them to floating point, about -1 to 1", to_string(images.type()));
-  Array x = relu(apply_conv(net.stem, plain ? expand_dims(images, 3) : images, 1, mode));
+  Array x = relu(apply_conv(net.stem, plain ? expand_dims(images, 3) : Array(images), 1, mode));
   for (size_t stage = 0; stage < net.stages.size(); ++stage)
     for (size_t i = 0; i < net.stages[stage].size(); ++i)
       x = apply_residual(net.stages[stage][i], x, stride_of(stage, i), mode);

@@ -119,7 +119,7 @@ TransformerNorm transformer_norm(const TransformerConfig& c) {
   return {ones({c.width}), bias ? std::optional(zeros({c.width})) : std::nullopt};
 }
 
-TransformerBlock transformer_block(const TransformerConfig& config, const Array& key) {
+TransformerBlock transformer_block(const TransformerConfig& config, const Operand& key) {
   const TransformerConfig c = resolved(config);
   const double residual = kWeightDeviation / std::sqrt(2.0 * static_cast<double>(c.layers));
   const auto layer_key = [&](int64_t i) { return random::fold_in(key, i); };
@@ -136,12 +136,12 @@ TransformerBlock transformer_block(const TransformerConfig& config, const Array&
   return block;
 }
 
-Array apply(const TransformerConfig& c, const TransformerNorm& norm, const Array& x) {
+Array apply(const TransformerConfig& c, const TransformerNorm& norm, const Operand& x) {
   if (c.norm == NormKind::rms) return apply(RmsNorm{norm.scale}, x, c.norm_epsilon);
   return apply(LayerNorm{norm.scale, norm.bias ? *norm.bias : zeros_like(norm.scale)}, x, c.norm_epsilon);
 }
 
-Array apply(const TransformerConfig& config, const TransformerBlock& block, const Array& x, const Mode& mode,
+Array apply(const TransformerConfig& config, const TransformerBlock& block, const Operand& x, const Mode& mode,
             int64_t site) {
   const TransformerConfig c = resolved(config);
   check_tokens(c, x);
@@ -158,8 +158,8 @@ Array apply(const TransformerConfig& config, const TransformerBlock& block, cons
   return mode.remat && mode.training ? remat(compute)(block, x) : compute(block, x);
 }
 
-Array apply(const TransformerConfig& config, const TransformerBlock& block, const Array& x, const Mode& mode,
-            const Array& position, KeyValueCache& cache) {
+Array apply(const TransformerConfig& config, const TransformerBlock& block, const Operand& x, const Mode& mode,
+            const Operand& position, KeyValueCache& cache) {
   const TransformerConfig c = resolved(config);
   check_tokens(c, x);
   const Shape shape{x.shape(0), cache.keys.rank() == 4 ? cache.keys.shape(1) : 0, c.kv_heads, c.head_width};

@@ -59,7 +59,7 @@ nn::TransformerConfig VitConfig::blocks() const {
 
 void check(const VitConfig& config) { static_cast<void>(config.blocks()); }
 
-Vit create_vit(const VitConfig& c, const Array& key) {
+Vit create_vit(const VitConfig& c, const Operand& key) {
   const nn::TransformerConfig blocks = c.blocks();
   const auto at_index = [&](int64_t index) { return random::fold_in(key, index); };
   const bool has_class_token = c.pool == VitConfig::Pool::class_token;
@@ -76,7 +76,7 @@ Vit create_vit(const VitConfig& c, const Array& key) {
   return vit;
 }
 
-Array apply(const VitConfig& c, const Vit& vit, const Array& images, const nn::Mode& mode) {
+Array apply(const VitConfig& c, const Vit& vit, const Operand& images, const nn::Mode& mode) {
   const nn::TransformerConfig blocks = c.blocks();
   check_vit_images(c, images);
   const bool has_class_token = c.pool == VitConfig::Pool::class_token;

@@ -41,7 +41,7 @@ void check(const Sampling& sampling) {
     throw_error("generate: top_p is {}; give a number above 0 and up to 1", sampling.top_p);
 }
 
-Array sample_tokens(const Array& logits, const Array& key, const Sampling& sampling) {
+Array sample_tokens(const Operand& logits, const Operand& key, const Sampling& sampling) {
   check(sampling);
   if (logits.rank() != 2 || logits.shape(1) == 0)
     throw_error("sample_tokens: the logits are {}; give [samples, vocabulary]", to_string(logits.type()));

@@ -1,6 +1,8 @@
 // Errors name the line of the user's program.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "lockstep/lockstep.h"
 
 namespace lockstep {
@@ -32,10 +34,7 @@ TEST(CallerLine, IsThatOfTheOperation) {
 TEST(CallerLine, IsThatOfAnOperandInACallOfSeveralLines) {
   const Array a = zeros({7, 3}), b = zeros({4});
   const int line = __LINE__ + 2;
-  const std::string text = message_of([&] {
-    return maximum(a * 2,
-                   b);
-  });
+  const std::string text = message_of([&] { return maximum(a * 2, b); });
   // Compilers evaluate the operands in different orders.
   EXPECT_TRUE(text.starts_with(here(line)) || text.starts_with(here(line + 1))) << text;
 }
@@ -51,6 +50,91 @@ TEST(CallerLine, IsThatInsideTransformedFunctions) {
   const auto loss = [&](Array x) { return f(x, b); };
   EXPECT_NE(message_of([&] { grad(loss)(a); }).find(here(line)), std::string::npos);
   EXPECT_NE(message_of([&] { vmap(loss)(zeros({2, 7, 3})); }).find(here(line)), std::string::npos);
+}
+
+TEST(CallerLine, IsNamedByEveryFamilyOfFunctions) {
+  const Array a = zeros({7, 3}), b = zeros({4}), key = random::key(1);
+  struct Case {
+    int line;
+    std::function<void()> f;
+  };
+  const Case cases[] = {
+      {__LINE__, [&] { maximum(a, b); }},
+      {__LINE__, [&] { where(a > 0, b, a); }},
+      {__LINE__, [&] { zeros({-1}); }},
+      {__LINE__, [&] { eye(-1); }},
+      {__LINE__, [&] { arange(0, 3, 0); }},
+      {__LINE__, [&] { linspace(0, 1, -1); }},
+      {__LINE__, [&] { full({-2}, 1); }},
+      {__LINE__, [&] { reshape(a, {5}); }},
+      {__LINE__,
+       [&] {
+         concatenate({a, b});
+       }},
+      {__LINE__,
+       [&] {
+         stack({a, b});
+       }},
+      {__LINE__,
+       [&] {
+         vstack({a, b});
+       }},
+      {__LINE__,
+       [&] {
+         meshgrid({a, b});
+       }},
+      {__LINE__,
+       [&] {
+         transpose(a, {0, 0});
+       }},
+      {__LINE__,
+       [&] {
+         broadcast_to(a, {2, 2});
+       }},
+      {__LINE__,
+       [&] {
+         pad(a, {{1, 1}, {1, 1}, {1, 1}});
+       }},
+      {__LINE__, [&] { sum(a, 3); }},
+      {__LINE__, [&] { max(zeros({0})); }},
+      {__LINE__, [&] { median(a, 7); }},
+      {__LINE__, [&] { cumsum(a, 4); }},
+      {__LINE__, [&] { sort(a, 5); }},
+      {__LINE__, [&] { top_k(a, 9); }},
+      {__LINE__, [&] { take(a, b, 0); }},
+      {__LINE__, [&] { segment_sum(a, b, 3); }},
+      {__LINE__, [&] { searchsorted(a, b); }},
+      {__LINE__,
+       [&] {
+         einsum("ij,jk->ik", {a, b});
+       }},
+      {__LINE__, [&] { matmul(a, b); }},
+      {__LINE__, [&] { linalg::cholesky(a); }},
+      {__LINE__, [&] { linalg::solve(a, b); }},
+      {__LINE__, [&] { fft::fft(b, {}, 3); }},
+      {__LINE__, [&] { special::xlogy(a, b); }},
+      {__LINE__, [&] { random::normal(a, {2}); }},
+      {__LINE__, [&] { random::permutation(a, 4); }},
+      {__LINE__, [&] { conv2d(a, b); }},
+      {__LINE__,
+       [&] {
+         max_pool(a, {2, 2});
+       }},
+      {__LINE__, [&] { interp(a, a, b); }},
+      {__LINE__, [&] { softmax(a, 6); }},
+      {__LINE__, [&] { complex(a, b); }},
+      {__LINE__,
+       [&] {
+         fori_loop(
+             a, 3, [](Array, Array x) { return x; }, b);
+       }},
+      {__LINE__,
+       [&] {
+         cond(
+             b, [](Array x) { return x; }, [](Array x) { return x; }, a);
+       }},
+  };
+  for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
 }
 
 TEST(CallerLine, IsNotOneOfTheLibrary) {

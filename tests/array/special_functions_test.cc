@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kEndlessly = std::numeric_limits<double>::infinity();
 
-double slope(Array (*f)(const Array&), double x) {
+double slope(Array (*f)(const Operand&), double x) {
   return grad([f](Array v) { return f(v); })(full({}, x, f64)).item<double>();
 }
 

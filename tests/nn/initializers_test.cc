@@ -20,7 +20,7 @@ TEST(Fans, CountInputsAndOutputsOfEveryPosition) {
 }
 
 TEST(Initializers, HaveTheExpectedStandardDeviations) {
-  using Init = Array (*)(const Array&, const Shape&, DType);
+  using Init = Array (*)(const Operand&, const Shape&, DType);
   struct Case {
     Init normal, uniform;
     double sd;

@@ -26,6 +26,8 @@ TEST(Dense, StartsWithHeNormalWeightsAndZeroBiases) {
 
 TEST(Dense, WrongNumberOfFeaturesIsRejected) {
   const nn::Dense layer = nn::dense(random::key(1), 784, 10);
+  const int line = __LINE__ + 1;
+  EXPECT_ERROR(nn::apply(layer, ones({2, 30})), "layers_test.cc:" + std::to_string(line) + ": nn::apply: x [2, 30]");
   EXPECT_ERROR(nn::apply(layer, ones({2, 30})),
                "nn::apply: x [2, 30] has 30 features, but w [784, 10] takes 784; give [..., 784]");
   EXPECT_ERROR(nn::apply(layer, Array(1.f)), "has 0 features, but w [784, 10] takes 784");

@@ -25,7 +25,7 @@ std::vector<Sample> complex_samples(const std::vector<DType>& dtypes, size_t ope
   std::vector<Sample> out;
   for (const DType t : dtypes)
     for (const Shape& shape : kComplexShapes)
-      out.push_back({std::vector<Operand>(operands, {{t, shape}, kNearZero}), {}, smooth});
+      out.push_back({std::vector<SampleOperand>(operands, {{t, shape}, kNearZero}), {}, smooth});
   return out;
 }
 
@@ -109,7 +109,7 @@ void extend_elementwise(std::vector<Row>& rows) {
       const bool away = row.op == &div_op || row.op == &pow_op || row.op == &rsqrt_op || row.op == &sqrt_op ||
                         row.op == &log_op || row.op == &log1p_op || row.op == &tanh_op || row.op == &logistic_op;
       if (complex && away)
-        for (Operand& operand : sample.in) operand.domain = {Domain::real, 0.25, 1.25};
+        for (SampleOperand& operand : sample.in) operand.domain = {Domain::real, 0.25, 1.25};
     }
 }
 

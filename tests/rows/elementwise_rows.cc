@@ -134,7 +134,7 @@ std::vector<Sample> samples(const std::vector<DType>& dtypes, std::vector<Domain
 // Adds signed numbers of full width, which overflow in almost every op.
 std::vector<Sample> with_wide(std::vector<Sample> out, size_t operands) {
   for (DType t : {i32, u32})
-    out.push_back({std::vector<Operand>(operands, {{t, {40}}, {Domain::real, t == i32 ? -2e9 : 0, 2e9}}), {}});
+    out.push_back({std::vector<SampleOperand>(operands, {{t, {40}}, {Domain::real, t == i32 ? -2e9 : 0, 2e9}}), {}});
   return out;
 }
 

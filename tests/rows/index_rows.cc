@@ -45,7 +45,7 @@ void add_gathers(std::vector<Row>& out) {
   auto add = [&](DType t, const Shape& x, const Type& indices, int64_t axis, int64_t batch_dims) {
     const auto n = static_cast<double>(x[static_cast<size_t>(axis)]);
     const Attrs attrs{{"axis", axis}, {"batch_dims", batch_dims}};
-    const Operand index{indices, {Domain::real, -1, n}};
+    const SampleOperand index{indices, {Domain::real, -1, n}};
     Shape slices(x.begin(), x.begin() + axis);
     slices.insert(slices.end(), indices.shape.begin() + batch_dims, indices.shape.end());
     slices.insert(slices.end(), x.begin() + axis + 1, x.end());
@@ -163,7 +163,7 @@ void add_sort_row(std::vector<Row>& out) {
            },
            {},
            true};
-  auto add_sort = [&](std::vector<Operand> in, int64_t axis, bool descending, bool smooth = true) {
+  auto add_sort = [&](std::vector<SampleOperand> in, int64_t axis, bool descending, bool smooth = true) {
     sort.samples.push_back({std::move(in), {{"axis", axis}, {"descending", descending}}, smooth});
   };
   const Domain distinct{Domain::distinct}, ties{Domain::ties}, special{Domain::special};

@@ -58,8 +58,8 @@ void add_loss(std::vector<Row>& out) {
     const Shape rows(logits.begin(), logits.end() - 1);
     const DType wide = t == f64 ? f64 : f32;
     const bool smooth = domain.kind != Domain::special;
-    const Operand z{{t, logits}, domain};
-    const Operand labels{{label, rows}, {Domain::real, -1, static_cast<double>(logits.back())}};
+    const SampleOperand z{{t, logits}, domain};
+    const SampleOperand labels{{label, rows}, {Domain::real, -1, static_cast<double>(logits.back())}};
     loss.samples.push_back({{z, labels}, {{"smoothing", smoothing}}, smooth});
     grad.samples.push_back({{z, labels, {{wide, rows}, {Domain::real, 0, 8}}, {{wide, rows}, {Domain::ties}}},
                             {{"smoothing", smoothing}},

@@ -104,9 +104,9 @@ void add_norms(std::vector<Row>& out) {
     const Attrs attrs{{"batch_dims", c.batch_dims}, {"epsilon", c.epsilon}}, grad_attrs{{"batch_dims", c.batch_dims}};
     Shape parameter(c.shape.begin(), c.shape.begin() + c.batch_dims);
     parameter.push_back(c.shape.back());
-    const Operand x{{c.x, c.shape}}, scale{{c.scale, parameter}};
+    const SampleOperand x{{c.x, c.shape}}, scale{{c.scale, parameter}};
     const Type statistic = infer_types(rms_norm_op, std::vector<Type>{x.type, scale.type}, attrs)[1];
-    const Operand mean{statistic, {Domain::real, -0.5, 0.5}}, rstd{statistic, {Domain::real, 0.5, 1.5}};
+    const SampleOperand mean{statistic, {Domain::real, -0.5, 0.5}}, rstd{statistic, {Domain::real, 0.5, 1.5}};
     layer.samples.push_back({{x, scale, scale}, attrs});
     layer_grad.samples.push_back({{x, scale, mean, rstd, x}, grad_attrs});
     rms.samples.push_back({{x, scale}, attrs});
@@ -136,7 +136,7 @@ void add_rotary(std::vector<Row>& out) {
           },
           {}};
   const auto add = [&](DType dtype, Shape shape, double base, bool inverse, double most = 100) {
-    const Operand positions{{i32, {shape[1]}}, {Domain::real, 0, most}};
+    const SampleOperand positions{{i32, {shape[1]}}, {Domain::real, 0, most}};
     row.samples.push_back({{{{dtype, std::move(shape)}}, positions}, {{"base", base}, {"inverse", inverse}}});
   };
   add(f32, {4, 12, 6, 4}, 10000, false);

@@ -17,7 +17,7 @@ void run_body(const RefArrays& in, const Attrs& attrs, RefArrays& y) { y = refer
 
 void add_fused_row(std::vector<Row>& out) {
   Row fused{&fused_op, run_body, {}, false, true};
-  auto add = [&](std::vector<Operand> in, std::string_view text) {
+  auto add = [&](std::vector<SampleOperand> in, std::string_view text) {
     fused.samples.push_back({std::move(in), {{"body", body(text)}}});
   };
   add({{{f32, {3, 4}}}, {{f32, {4}}}}, R"(
@@ -134,7 +134,7 @@ void scan_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
 
 void add_scan(std::vector<Row>& out) {
   Row row{&scan_op, scan_reference, {}};
-  auto add = [&](std::vector<Operand> in, int64_t carry, int64_t xs, int64_t length, bool reverse,
+  auto add = [&](std::vector<SampleOperand> in, int64_t carry, int64_t xs, int64_t length, bool reverse,
                  std::string_view text) {
     row.samples.push_back(
         {std::move(in),
@@ -193,7 +193,7 @@ void while_reference(const RefArrays& in, const Attrs& attrs, RefArrays& y) {
 
 void add_while_loop(std::vector<Row>& out) {
   Row row{&while_loop_op, while_reference, {}};
-  auto add = [&](std::vector<Operand> in, std::string_view cond, std::string_view text) {
+  auto add = [&](std::vector<SampleOperand> in, std::string_view cond, std::string_view text) {
     row.samples.push_back({std::move(in), {{"cond", body(cond)}, {"body", body(text)}}, false});
   };
   // Constants of both programs, and carries of two types.
@@ -364,7 +364,10 @@ void add_custom_jvp(std::vector<Row>& out) {
 void add_host_calls(std::vector<Row>& out) {
   Row debug{&debug_callback_op, [](const RefArrays&, const Attrs&, RefArrays&) {}, {}};
   const auto effect = [](Effect each) {
-    return Attrs{{"batch", int64_t{0}}, {"callback", int64_t{0}}, {"effect", static_cast<int64_t>(each)}, {"text", std::string("x")}};
+    return Attrs{{"batch", int64_t{0}},
+                 {"callback", int64_t{0}},
+                 {"effect", static_cast<int64_t>(each)},
+                 {"text", std::string("x")}};
   };
   debug.samples.push_back({{{{f32, {3, 2}}}, {{i32, {}}}}, effect(Effect::once), false});
   debug.samples.push_back({{{{f32, {0}}}}, effect(Effect::everywhere), false});
@@ -388,11 +391,10 @@ void add_host_calls(std::vector<Row>& out) {
                              {"callback", doubled},
                              {"results", body(fmt::format("program(%0:{}) {{\n return %0\n}}", type))}},
                             false});
-  pure.samples.push_back({{{{f32, {12, 3}}, {}, false}},
-                          {{"batch", int64_t{1}},
-                           {"callback", doubled},
-                           {"results", body("program(%0:f32[3]) {\n return %0\n}")}},
-                          false});
+  pure.samples.push_back(
+      {{{{f32, {12, 3}}, {}, false}},
+       {{"batch", int64_t{1}}, {"callback", doubled}, {"results", body("program(%0:f32[3]) {\n return %0\n}")}},
+       false});
   out.push_back(std::move(pure));
 
   Row name{&checkpoint_name_op, run_body, {}};

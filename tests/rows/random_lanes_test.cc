@@ -42,7 +42,7 @@ const std::map<std::string_view, const char*> kNotGenerated = {
 // Small, and without NaN and infinities.
 bool is_usable(const Sample& sample) {
   int64_t elements = 0;
-  for (const Operand& operand : sample.in) {
+  for (const SampleOperand& operand : sample.in) {
     elements += count(operand.type.shape);
     if (operand.domain.kind == Domain::special) return false;
   }

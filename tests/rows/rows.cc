@@ -80,7 +80,7 @@ double largest_number(DType t) {
   }
 }
 
-HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
+HostArray make_input(const SampleOperand& operand, Type type, std::mt19937& random) {
   HostArray x(std::move(type));
   const DType t = operand.type.dtype;
   const Domain& d = operand.domain;
@@ -130,7 +130,7 @@ HostArray make_input(const Operand& operand, Type type, std::mt19937& random) {
 
 std::vector<Type> Sample::types() const {
   std::vector<Type> out;
-  for (const Operand& operand : in) out.push_back(operand.type);
+  for (const SampleOperand& operand : in) out.push_back(operand.type);
   return out;
 }
 
@@ -197,7 +197,7 @@ RefArrays reference_of(const Program& p, const RefArrays& in) {
 Program program_of(const Op& op, const Sample& sample) {
   Builder b;
   Values in;
-  for (const Operand& operand : sample.in) in.push_back(b.input(operand.type));
+  for (const SampleOperand& operand : sample.in) in.push_back(b.input(operand.type));
   return b.take(b.emit(op, in, sample.attrs));
 }
 
@@ -217,7 +217,7 @@ Program for_all_devices(const Program& p, int64_t devices) {
 
 Sample in_f64(const Sample& sample) {
   Sample out = sample;
-  for (Operand& operand : out.in) operand.type = in_f64(operand.type);
+  for (SampleOperand& operand : out.in) operand.type = in_f64(operand.type);
   out.attrs = in_f64(sample.attrs);
   return out;
 }
@@ -225,7 +225,7 @@ Sample in_f64(const Sample& sample) {
 HostArrays make_inputs(const Sample& sample, uint32_t seed) {
   std::mt19937 random(seed);
   HostArrays out;
-  for (const Operand& operand : sample.in)
+  for (const SampleOperand& operand : sample.in)
     out.push_back(make_input(operand, stored(operand.type, sample.devices), random));
   for (size_t i = 0; i < out.size(); ++i)
     if (sample.in[i].domain.kind == Domain::pooled)

@@ -46,14 +46,14 @@ struct Domain {
   double lo = -2, hi = 2;
 };
 
-struct Operand {
+struct SampleOperand {
   Type type;
   Domain domain = {};
   bool differentiable = true;
 };
 
 struct Sample {
-  std::vector<Operand> in;
+  std::vector<SampleOperand> in;
   Attrs attrs = {};
   bool smooth = true;   // differentiable almost everywhere
   int64_t devices = 0;  // for a collective: the number of devices along kAxis

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kSmallSample = 2000;  // larger samples are used only for kernels
 
 bool is_small_sample(const Sample& sample) {
-  for (const Operand& operand : sample.in)
+  for (const SampleOperand& operand : sample.in)
     if (count(operand.type.shape) > kSmallSample) return false;
   return true;
 }
@@ -167,7 +167,8 @@ void expect_gradient_along(const Program& one, const HostArrays& inputs, const s
 
 std::vector<bool> differentiable(const Sample& sample) {
   std::vector<bool> wanted;
-  for (const Operand& operand : sample.in) wanted.push_back(is_inexact(operand.type.dtype) && operand.differentiable);
+  for (const SampleOperand& operand : sample.in)
+    wanted.push_back(is_inexact(operand.type.dtype) && operand.differentiable);
   return wanted;
 }
 
@@ -246,7 +247,7 @@ HostArray stack(const HostArrays& examples) {
   return out;
 }
 
-// Operand i of all examples, stacked.
+// SampleOperand i of all examples, stacked.
 HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
   HostArrays each;
   for (const HostArrays& example : examples) each.push_back(example[i]);
@@ -373,7 +374,7 @@ TEST_P(TracedRows, BatchOverAnotherMeshAxisMatchesPlainBatch) {
     if (sample.devices == 0 || sample.in.empty()) continue;
     SCOPED_TRACE(sample.text(op()));
     Sample twice = sample;
-    for (Operand& operand : twice.in) operand.type.varying.push_back("j");
+    for (SampleOperand& operand : twice.in) operand.type.varying.push_back("j");
     const Program p = program_of(op(), twice);
     const BatchedProgram named = batch(p, {true}, 3, {}, "j"), plain = batch(program_of(op(), sample), {true}, 3, {});
     EXPECT_EQ(print(named.program), print(plain.program));

@@ -320,8 +320,8 @@ void add_blocks(std::vector<Row>& out) {
              {},
              true};
   auto add = [&](DType t, const Shape& x, const Shape& block, int64_t batch_dims, DType index) {
-    const Operand start{{index, Shape(x.begin(), x.begin() + batch_dims)}, {Domain::real, -3, 6}};
-    const std::vector<Operand> starts(x.size() - static_cast<size_t>(batch_dims), start);
+    const SampleOperand start{{index, Shape(x.begin(), x.begin() + batch_dims)}, {Domain::real, -3, 6}};
+    const std::vector<SampleOperand> starts(x.size() - static_cast<size_t>(batch_dims), start);
     Sample s{{{{t, x}}}, {{"sizes", Ints(block.begin() + batch_dims, block.end())}, {"batch_dims", batch_dims}}};
     s.in.insert(s.in.end(), starts.begin(), starts.end());
     slice.samples.push_back(std::move(s));

@@ -41,7 +41,7 @@ bool has(const std::string& factors, char factor) { return factors.find(factor) 
 
 bool is_small(const Sample& sample) {
   int64_t elements = 0;
-  for (const Operand& operand : sample.in) elements += count(operand.type.shape);
+  for (const SampleOperand& operand : sample.in) elements += count(operand.type.shape);
   return elements <= kMaxElements;
 }
 

@@ -94,8 +94,8 @@ void add_convolutions(std::vector<Row>& out) {
                 {}};
   for (const ConvCase& c : conv_cases()) {
     const Attrs attrs = conv_attrs(c.options);
-    const Operand x{{c.dtype, c.x}}, w{{c.dtype, c.w}};
-    const Operand dy{infer_types(conv2d_op, std::vector<Type>{x.type, w.type}, attrs)[0]};
+    const SampleOperand x{{c.dtype, c.x}}, w{{c.dtype, c.w}};
+    const SampleOperand dy{infer_types(conv2d_op, std::vector<Type>{x.type, w.type}, attrs)[0]};
     Attrs with_x = attrs, with_w = attrs;
     with_x.set("shape", c.x);
     with_w.set("shape", c.w);
@@ -221,9 +221,9 @@ void add_pools(std::vector<Row>& out) {
     const Attrs attrs{
         {"window", list(c.options.window)}, {"stride", list(c.options.stride)}, {"pad", list(c.options.pad)}};
     const bool smooth = c.domain.kind == Domain::distinct;
-    const Operand x{{c.dtype, c.x}, c.domain};
+    const SampleOperand x{{c.dtype, c.x}, c.domain};
     const Type y_type = infer_types(max_pool_op, std::vector<Type>{x.type}, attrs)[0];
-    const Operand fixed{x.type, c.domain, false}, y{y_type, {Domain::pooled}, false}, dy{y_type};
+    const SampleOperand fixed{x.type, c.domain, false}, y{y_type, {Domain::pooled}, false}, dy{y_type};
     Attrs with_shape = attrs;
     with_shape.set("shape", c.x);
     max.samples.push_back({{x}, attrs, smooth});

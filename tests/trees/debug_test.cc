@@ -25,7 +25,8 @@ TEST(DebugPrint, FormatsValues) {
 }
 
 TEST(DebugPrint, RejectsFormatsThatDoNotFit) {
-  EXPECT_THROWS(debug::print("{} {}", 1), Error, "debug::print: the format \"{} {}\" has more fields {} than the 1 values");
+  EXPECT_THROWS(debug::print("{} {}", 1), Error,
+                "debug::print: the format \"{} {}\" has more fields {} than the 1 values");
   EXPECT_THROWS(debug::print("x", 1), Error, "does not use value 0; add a field {} for it");
   EXPECT_THROWS(debug::print("{2}", 1), Error, "names value 2, but there are 1");
   EXPECT_THROWS(debug::print("{y}", {{"x", 1}}), Error, "names \"y\", which is not among the values");
@@ -40,24 +41,32 @@ TEST(DebugPrint, PrintsInEachCallOfACompiledFunctionInOrder) {
     debug::print("second {}", y);
     return x;
   });
-  EXPECT_EQ(stdout_of([&] { f(array({1, 2})); f(array({3, 4})); }),
+  EXPECT_EQ(stdout_of([&] {
+              f(array({1, 2}));
+              f(array({3, 4}));
+            }),
             "first 3\nsecond i32[2] [2, 4]\nfirst 7\nsecond i32[2] [6, 8]\n");
 }
 
 TEST(DebugPrint, PrintsForEachExampleAndIteration) {
   EXPECT_EQ(stdout_of([] {
-              vmap([](Array x, Array y) {
-                debug::print("{} {}", x, y);
-                return x;
-              }, {.in_axes = {0, std::nullopt}})(array({1, 2}), 5);
+              vmap(
+                  [](Array x, Array y) {
+                    debug::print("{} {}", x, y);
+                    return x;
+                  },
+                  {.in_axes = {0, std::nullopt}})(array({1, 2}), 5);
             }),
             "1 5\n2 5\n");
   EXPECT_EQ(stdout_of([] {
               jit([](Array xs) {
-                return scan([](Array c, Array x) {
-                  debug::print("{}", c);
-                  return std::pair{c + x, Nothing{}};
-                }, Array(0), xs).first;
+                return scan(
+                           [](Array c, Array x) {
+                             debug::print("{}", c);
+                             return std::pair{c + x, Nothing{}};
+                           },
+                           Array(0), xs)
+                    .first;
               })(array({1, 2, 3}));
             }),
             "0\n1\n3\n");
@@ -69,15 +78,26 @@ TEST(DebugPrint, PrintsOnceUnderGradCondAndRemat) {
       debug::print("remat {}", y);
       return sin(y);
     });
-    const Array z = cond(x > 0, [](Array y) { debug::print("positive {}", y); return y * y; }, [](Array y) { return -y; }, x);
+    const Array z = cond(
+        x > 0,
+        [](Array y) {
+          debug::print("positive {}", y);
+          return y * y;
+        },
+        [](Array y) { return -y; }, x);
     return inner(x) + z;
   };
   EXPECT_EQ(stdout_of([&] { jit(grad(loss))(2.f); }), "positive 2\nremat 2\n");
   EXPECT_EQ(stdout_of([&] { jit(grad(loss))(-2.f); }), "remat -2\n");
   EXPECT_EQ(stdout_of([&] {
               jit(grad([](Array x) {
-                return scan([](Array c, Nothing) { debug::print("c {}", c); return std::pair{c * c, Nothing{}}; }, x, Nothing{},
-                            {.length = 2}).first;
+                return scan(
+                           [](Array c, Nothing) {
+                             debug::print("c {}", c);
+                             return std::pair{c * c, Nothing{}};
+                           },
+                           x, Nothing{}, {.length = 2})
+                    .first;
               }))(2.f);
             }),
             "c 2\nc 4\n");
@@ -85,11 +105,13 @@ TEST(DebugPrint, PrintsOnceUnderGradCondAndRemat) {
 
 TEST(DebugPrint, PrintsForEachDevice) {
   const Mesh mesh = make_mesh({{"i", 4}});
-  const auto f = jit(shard_map([](Array x) {
-    debug::print("{}", x);
-    debug::print("all");
-    return x;
-  }, {.mesh = mesh, .in_specs = {P("i")}, .out_specs = {P("i")}}));
+  const auto f = jit(shard_map(
+      [](Array x) {
+        debug::print("{}", x);
+        debug::print("all");
+        return x;
+      },
+      {.mesh = mesh, .in_specs = {P("i")}, .out_specs = {P("i")}}));
   std::string text = stdout_of([&] { f(device_put(arange(4), NamedSharding(mesh, P("i")))); });
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5) << text;
   for (const char* line : {"i32[1] [0]\n", "i32[1] [1]\n", "i32[1] [2]\n", "i32[1] [3]\n", "all\n"})
@@ -103,7 +125,13 @@ TEST(DebugPrint, LanesPrintEqualValuesOnce) {
   const Mesh mesh = make_mesh({{"i", 2}});
   const auto f = jit([](Array x) {
     debug::print("sum {}", sum(x));
-    return scan([](Array c, Nothing) { debug::print("c {}", c); return std::pair{c + 1, Nothing{}}; }, sum(x), Nothing{}, {.length = 2}).first;
+    return scan(
+               [](Array c, Nothing) {
+                 debug::print("c {}", c);
+                 return std::pair{c + 1, Nothing{}};
+               },
+               sum(x), Nothing{}, {.length = 2})
+        .first;
   });
   EXPECT_EQ(stdout_of([&] { f(device_put(arange(8), NamedSharding(mesh, P("i")))); }), "sum 28\nc 28\nc 29\n");
 }
@@ -112,10 +140,12 @@ TEST(DebugCallback, CallsTheHostWithTrees) {
   std::vector<float> seen;
   std::mutex mutex;
   const auto f = jit([&](Array x) {
-    debug::callback([&](const std::pair<Array, int>& p) {
-      const std::lock_guard lock(mutex);
-      seen.push_back(p.first.item<float>() + static_cast<float>(p.second));
-    }, std::pair{sum(x), 10});
+    debug::callback(
+        [&](const std::pair<Array, int>& p) {
+          const std::lock_guard lock(mutex);
+          seen.push_back(p.first.item<float>() + static_cast<float>(p.second));
+        },
+        std::pair{sum(x), 10});
     return x;
   });
   f(ones({3}));
@@ -182,7 +212,11 @@ TEST(Checks, ThrowAtTheEndOfTheCallWithTheirLine) {
   EXPECT_TEXT(f(ones({2})), "f32[2] [0, 0]");
   EXPECT_THROWS(check(array({1, 0}) == 1, "eager"), Error, ": eager");
   EXPECT_THROWS(check(true, "{}"), Error, "check: the format \"{}\" has more fields");
-  EXPECT_THROWS(vmap([](Array x) { check(x < 2, "x is {}", x); return x; })(array({1, 2, 3})), Error, "x is 2\ncheck at");
+  EXPECT_THROWS(vmap([](Array x) {
+                  check(x < 2, "x is {}", x);
+                  return x;
+                })(array({1, 2, 3})),
+                Error, "x is 2\ncheck at");
 }
 
 TEST(Checks, LanesReportTheSameFailureOnce) {
@@ -204,13 +238,16 @@ class NanSearch : public testing::Test {
 };
 
 TEST_F(NanSearch, NamesTheFirstOperationAndItsOperands) {
+  const std::string at = "debug_test.cc:" + std::to_string(__LINE__ + 1) + ": ";
   const auto f = jit([](Array x, Array y) { return sum(sqrt(x - y) * 2) + sum(x); }, {.donate = {0}});
-  EXPECT_THROWS(f(array({1., 2.}), array({0., 3.})), Error,
-                "sqrt: result f32[2] at [1] is NaN, computed from f32[2] [1, -1]; check the range of the operands");
+  EXPECT_THROWS(
+      f(array({1., 2.}), array({0., 3.})), Error,
+      at + "sqrt: result f32[2] at [1] is NaN, computed from f32[2] [1, -1]; check the range of the operands");
   EXPECT_EQ(f(array({1., 4.}), 0).item<float>(), 11);
   EXPECT_THROWS(log(array({-1.})), Error, "log: result f32[1] at [0] is NaN, computed from f32[1] [-1]");
-  EXPECT_THROWS(jit([](Array x) { return x + 1; })(array({double(NAN)})), Error,
-                "add: result f32[1] at [0] is NaN, computed from f32[1] [nan], f32[1] [1]; an operand has a NaN already");
+  EXPECT_THROWS(
+      jit([](Array x) { return x + 1; })(array({double(NAN)})), Error,
+      "add: result f32[1] at [0] is NaN, computed from f32[1] [nan], f32[1] [1]; an operand has a NaN already");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ auto while_loop(const P& condition, const F& body, const C& first) {
 // fori_loop with bounds that may be computed. Integer scalars that are not traced are as good as integers; otherwise
 // the loop is a while_loop, and has no reverse-mode gradient.
 template <class F, class C>
-auto fori_loop(const Array& lower, const Array& upper, const F& f, const C& first) {
+auto fori_loop(const Operand& lower, const Operand& upper, const F& f, const C& first) {
   return detail::with_parameters<F>(
       [&]<class Index, class Carry>(const Index&, const Carry& init) {
         const detail::LoopBounds bounds = detail::loop_bounds(lower, upper);

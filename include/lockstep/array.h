@@ -58,6 +58,19 @@ int64_t literal_integer(T value) {
     if (value > static_cast<T>(INT64_MAX)) throw_too_large(value);
   return static_cast<int64_t>(value);
 }
+// The node of a number.
+template <class T>
+Node* number_node(const T& value) {
+  if constexpr (ComplexNumber<T>)
+    return literal_node(static_cast<double>(value.real()), static_cast<double>(value.imag()));
+  else if constexpr (std::is_same_v<T, bool>)
+    return literal_node(value);
+  else if constexpr (std::is_integral_v<T>)
+    return literal_node(literal_integer(value));
+  else
+    return literal_node(static_cast<double>(value));
+}
+Node* shared_node(const Array&);  // with one more reference
 Array from_bytes(const void* data, Type type);
 Array adopt_bytes(void* data, Type type, void* owner, void (*destroy)(void*));
 }  // namespace detail
@@ -71,23 +84,18 @@ class Array {
   // (i64 if it does not fit) or f32.
   template <class T>
   requires std::is_arithmetic_v<T> Array(T value)  // NOLINT: numbers are arrays
-      : node_(detail::literal_node(literal(value))) {}
+      : node_(detail::number_node(value)) {}
   // Converts a complex number. In an operation with real arrays the result is c64, or c128 if they are f64.
   template <detail::ComplexNumber T>
   Array(const T& value)  // NOLINT: numbers are arrays
-      : node_(detail::literal_node(static_cast<double>(value.real()), static_cast<double>(value.imag()))) {}
+      : node_(detail::number_node(value)) {}
 
-  Array(const Array& other) : node_(other.node_) {
-    if (node_) detail::retain(node_);
-  }
-  Array(Array&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}
-  Array& operator=(Array other) noexcept {
-    std::swap(node_, other.node_);
-    return *this;
-  }
-  ~Array() {
-    if (node_) detail::release(node_);
-  }
+  // Not inline: programs have many temporaries, and inline code for them would take the compiler seconds.
+  Array(const Array& other);
+  Array(Array&& other) noexcept : node_(other.node_) { other.node_ = nullptr; }
+  Array& operator=(const Array& other) noexcept;
+  Array& operator=(Array&& other) noexcept;
+  ~Array();
 
   // Copies `values`, in row-major order. Throws Error when their number does not match the shape.
   template <class T>
@@ -149,21 +157,19 @@ class Array {
   detail::Node* node() const { return node_; }
 
  private:
-  template <class T>
-  static auto literal(T value) {
-    if constexpr (std::is_same_v<T, bool>)
-      return value;
-    else if constexpr (std::is_integral_v<T>)
-      return detail::literal_integer(value);
-    else
-      return static_cast<double>(value);
-  }
   const void* raw_data(DType wanted) const;
 
   detail::Node* node_ = nullptr;
 };
 
 std::ostream& operator<<(std::ostream&, const Array&);
+
+}  // namespace lockstep
+
+// In the library.
+extern template class std::vector<lockstep::Array>;
+
+namespace lockstep {
 
 namespace detail {
 void check_count(size_t values, const Shape&);

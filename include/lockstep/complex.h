@@ -1,4 +1,4 @@
-// Complex numbers: arrays of std::complex<float> (c64) and std::complex<double> (c128).
+// Complex numbers: arrays of std::complex<float> (c64) and std::complex<double> (c128), which need #include <complex>.
 //
 //   Array z = complex(x, y);                       // x + iy
 //   Array w = z * std::complex<double>(0, 1);      // C++ numbers take the element type of z
@@ -11,7 +11,7 @@
 // subtracts its conjugate. Pure functions, safe from any thread.
 #pragma once
 
-#include <complex>
+#include <concepts>
 
 #include "lockstep/array.h"
 #include "lockstep/dtype.h"
@@ -19,12 +19,18 @@
 
 namespace lockstep {
 
-template <>
-struct DTypeOf<std::complex<float>> {
+namespace detail {
+// std::complex<Part>. Its header is not included here, because it is large.
+template <class T, class Part>
+concept ComplexOf = ComplexNumber<T> && std::same_as<typename T::value_type, Part>;
+}  // namespace detail
+
+template <detail::ComplexOf<float> T>
+struct DTypeOf<T> {
   static constexpr DType value = DType::c64;
 };
-template <>
-struct DTypeOf<std::complex<double>> {
+template <detail::ComplexOf<double> T>
+struct DTypeOf<T> {
   static constexpr DType value = DType::c128;
 };
 

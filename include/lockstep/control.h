@@ -36,13 +36,8 @@ Type element_type(const Operand& xs);
 std::vector<Type> carry_types(const char* what, std::span<const Array> init, std::span<const Array> carry);
 std::vector<Type> branch_types(const char* what, std::span<const Arrays> results);
 bool have_types(std::span<const Array>, std::span<const Type>);
-// Convert an array, and all arrays of a tree, to these types.
+// Converts an array to a type.
 Array widened(const Array&, const Type&);
-template <class T>
-void widen(T& tree, const std::vector<Type>& types) {
-  const Type* to = types.data();
-  for_each_array(tree, [&](Array& a) { a = widened(a, *to++); });
-}
 void check_predicate(const Array&);
 // Throws Error unless the index is an integer scalar; returns it as i32.
 Array branch_index(const Operand& index, size_t branches);
@@ -68,41 +63,49 @@ auto first_branch_of(const Branches& branches) {
 template <class Branches>
 using FirstBranch = std::decay_t<decltype(first_branch_of(std::declval<const Branches&>()))>;
 
-// Traces all branches on the operands, with results of the same types. run(traced branches, arrays of the operands)
-// returns the arrays of the result.
-template <class Branches, class Run, class... Args>
-auto run_branches(const char* what, const Branches& branches, const Run& run, const Args&... operands) {
+// scan() of functions of arrays, and choices between them, by an index or (cond) a predicate.
+Arrays scan_flat(TreeRef init, TreeRef xs, const FlatFunction& f, const ScanOptions& options);
+Arrays branches_flat(const char* what, bool by_index, const Array& choice, std::span<const FlatFunction> branches,
+                     TreeRefs operands);
+
+// Runs one of the branches on the operands, chosen by a predicate (cond) or an index (switch_case).
+template <class Branches, class... Args>
+auto run_branches(const char* what, bool by_index, const Array& choice, const Branches& branches, const Args&... operands) {
   using Result = ResultOf<FirstBranch<Branches>, Args...>;
-  std::vector<Type> types;  // common result types, once all branches are traced
-  const auto traced = [&](const auto& branch) {
-    static_assert(std::is_same_v<ResultOf<std::decay_t<decltype(branch)>, Args...>, Result>,
-                  "cond, switch_case: the branches return different types");
-    const auto in_types = [&](const auto&... each) {
-      Result result = branch(each...);
-      if (!types.empty()) widen(result, types);
-      return result;
-    };
-    return trace_call(what, in_types, operands...);
+  const auto run = [&](std::span<ResultSlot<Result>> results, const auto&... each) {
+    size_t i = 0;
+    const auto functions = std::tuple{on_arrays(results[i++], each, operands...)...};  // braces: in order
+    return std::apply(
+        [&](const auto&... function) {
+          const FlatFunction list[] = {FlatFunction(function)...};
+          return branches_flat(what, by_index, choice, list, {TreeRef(operands)...});
+        },
+        functions);
   };
-  std::vector<TracedCall<Result>> calls;
-  std::vector<Arrays> results;
-  for_each_branch(branches, [&](const auto& branch) {
-    calls.push_back(traced(branch));
-    results.push_back(tree_leaves(calls.back().result));
-  });
-  types = branch_types(what, results);
-  size_t i = 0;
-  std::vector<Traced> programs;
-  for_each_branch(branches, [&](const auto& branch) {
-    TreeStructure(calls[0].result, true)
-        .check_same(TreeStructure(calls[i].result, true), what, "in one branch's result", "in the other's",
-                    "a value that depends on the predicate must be an Array");
-    if (!have_types(results[i], types)) calls[i] = traced(branch);
-    programs.push_back(calls[i++].traced);
-  });
-  const Arrays made = run(programs, leaves_of(operands...));
-  const Array* next = made.data();
-  return replace_arrays(std::move(calls[0].result), next);
+  if constexpr (is_tuple<Branches>) {
+    ResultSlot<Result> results[std::tuple_size_v<Branches>];
+    return std::apply(
+        [&]<class... F>(const F&... each) {
+          static_assert((std::is_same_v<ResultOf<F, Args...>, Result> && ...),
+                        "cond, switch_case: the branches return different types");
+          const Arrays made = run(results, each...);
+          return results[0].take(made.data());
+        },
+        branches);
+  } else {
+    using Function = decltype(on_arrays(std::declval<ResultSlot<Result>&>(), *std::begin(branches), operands...));
+    const size_t n = static_cast<size_t>(std::end(branches) - std::begin(branches));
+    std::vector<ResultSlot<Result>> results(n);
+    std::vector<Function> functions;
+    std::vector<FlatFunction> list;
+    functions.reserve(n);
+    for (const auto& each : branches) {
+      functions.push_back(on_arrays(results[functions.size()], each, operands...));
+      list.emplace_back(functions.back());
+    }
+    const Arrays made = branches_flat(what, by_index, choice, list, {TreeRef(operands)...});
+    return results[0].take(made.data());
+  }
 }
 
 }  // namespace detail
@@ -114,32 +117,11 @@ template <class F, class C, class X>
 auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}) {
   return detail::with_parameters<F>(
       [&]<class Carry, class Xs>(const Carry& init, const Xs& xs) {
-        const detail::Arrays xs_leaves = tree_leaves(xs);
-        const int64_t length = detail::scan_length(xs_leaves, options);
-        Carry start = init;
-        for (std::vector<Type> types;;) {  // until the carry has the same types before and after an iteration
-          const detail::Arrays init_leaves = tree_leaves(start);
-          {
-            detail::Tracing tracing("scan");
-            Carry carry = detail::trace_inputs(tracing, start);
-            Xs x = xs;
-            detail::for_each_array(x, [&](Array& a) { a = tracing.input(detail::element_type(a), a); });
-            auto result = f(carry, x);  // {carry, y}
-            static_assert(detail::is_pair<decltype(result)>, "scan: the body must return a std::pair{carry, y}");
-            types = detail::carry_types("scan", init_leaves, tree_leaves(result.first));
-            if (detail::have_types(init_leaves, types)) {
-              detail::TreeStructure(start, true)
-                  .check_same(detail::TreeStructure(result.first, true), "scan", "in the initial carry",
-                              "in the returned carry", "a value that changes between iterations must be an Array");
-              detail::widen(result.first, types);
-              const detail::Traced body = tracing.finish(tree_leaves(result));
-              const detail::Arrays results = detail::unrolled_scan(body, init_leaves, xs_leaves, length, options);
-              const Array* next = results.data();
-              return detail::replace_arrays(std::move(result), next);
-            }
-          }
-          detail::widen(start, types);
-        }
+        using Result = detail::ResultOf<F, Carry, Xs>;
+        static_assert(detail::is_pair<Result>, "scan: the body must return a std::pair{carry, y}");
+        detail::ResultSlot<Result> result;  // {carry, y}
+        const detail::Arrays results = detail::scan_flat(init, xs, detail::on_arrays(result, f, init, xs), options);
+        return result.take(results.data());
       },
       first, stacked);
 }
@@ -167,10 +149,7 @@ auto cond(const Operand& predicate, const T& if_true, const E& if_false, const A
                                      detail::ResultOf<E, std::decay_t<decltype(operands)>...>>,
                       "cond, switch_case: the branches return different types");
         detail::check_predicate(predicate);
-        const auto run = [&](std::span<const detail::Traced> branches, const detail::Arrays& arrays) {
-          return detail::cond(predicate, branches[0], branches[1], arrays);
-        };
-        return detail::run_branches("cond", std::tuple<const T&, const E&>(if_true, if_false), run, operands...);
+        return detail::run_branches("cond", false, predicate, std::tuple<const T&, const E&>(if_true, if_false), operands...);
       },
       passed...);
 }
@@ -182,10 +161,7 @@ template <class Branches, class... Args>
 auto switch_case(const Operand& index, const Branches& branches, const Args&... passed) {
   return detail::with_parameters<detail::FirstBranch<Branches>>(
       [&](const auto&... operands) {
-        const auto run = [&](std::span<const detail::Traced> traced, const detail::Arrays& arrays) {
-          return detail::switch_case(detail::branch_index(index, traced.size()), traced, arrays);
-        };
-        return detail::run_branches("switch_case", branches, run, operands...);
+        return detail::run_branches("switch_case", true, index, branches, operands...);
       },
       passed...);
 }

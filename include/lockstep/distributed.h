@@ -12,13 +12,13 @@
 // (lockstep/runtime.h).
 #pragma once
 
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/detail/duration.h"
 #include "lockstep/operand.h"
 
 namespace lockstep::distributed {

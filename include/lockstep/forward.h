@@ -70,11 +70,39 @@ const auto& without_aux(const R& result) {
   }
 }
 
-inline std::vector<bool> floating(const Arrays& arrays) {
-  std::vector<bool> out;
-  for (const Array& a : arrays) out.push_back(is_inexact(a.dtype()));
-  return out;
-}
+std::vector<bool> floating(const Arrays& arrays);
+
+// jvp(), linearize(), linear_transpose() and custom_jvp() of functions of arrays.
+Arrays jvp_flat(TreeRefs args, TreeRefs tangents, const FlatFunction& f, bool with_aux);
+class LinearMap {
+ public:
+  LinearMap(TreeRefs args, const FlatFunction& f);
+  LinearMap(const LinearMap&);
+  LinearMap(LinearMap&&) noexcept;
+  ~LinearMap();
+  const Array* outputs() const { return outputs_.data(); }  // of f
+  // The tangents of a result that is like `like`.
+  Arrays operator()(TreeRefs tangents, TreeRef like) const;
+
+ private:
+  Arrays outputs_, residuals_;
+  std::vector<Type> types_;  // of the arguments
+  ProgramPtr program_;
+};
+class TransposedMap {
+ public:
+  TransposedMap(TreeRefs args, const FlatFunction& f);
+  TransposedMap(const TransposedMap&);
+  TransposedMap(TransposedMap&&) noexcept;
+  ~TransposedMap();
+  Arrays operator()(TreeRef cotangent) const;
+
+ private:
+  Arrays captures_;
+  std::vector<Type> types_;  // of the results
+  ProgramPtr program_;
+};
+Arrays custom_jvp_flat(TreeRefs args, const FlatFunction& f, const FlatFunction& rule);
 
 }  // namespace detail
 
@@ -88,12 +116,11 @@ auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Aux...) {
   const auto at = [&](const auto&... args) {
     const auto along = [&](const auto&... directions) {
       (detail::check_alike("jvp", args, directions), ...);
-      auto call = detail::trace_call("jvp", f, args...);
-      const size_t outputs = detail::array_count(detail::without_aux<with_aux>(call.result));
-      const detail::Arrays results =
-          detail::jvp_results(call.traced, detail::leaves_of(args...), detail::leaves_of(directions...), outputs);
+      detail::ResultSlot<detail::ResultOf<F, std::decay_t<decltype(args)>...>> slot;
+      const detail::Arrays results = detail::jvp_flat({detail::TreeRef(args)...}, {detail::TreeRef(directions)...},
+                                                      detail::on_arrays(slot, f, args...), with_aux);
       const Array* next = results.data();
-      const auto value = detail::replace_arrays(std::move(call.result), next);
+      const auto value = slot.take_and_advance(next);
       const auto& result = detail::without_aux<with_aux>(value);
       auto tangent = detail::replace_arrays(result, next);
       if constexpr (with_aux)
@@ -113,24 +140,13 @@ template <class F, class... Passed>
 auto linearize(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
       [&f]<class... Args>(const Args&... args) {
-        const detail::Arrays leaves = detail::leaves_of(args...);
-        auto call = detail::trace_call("linearize", f, args...);
-        const detail::VjpPrograms programs = detail::linear_programs(call.traced, detail::floating(leaves));
-        detail::Arrays results = detail::call(programs.forward, detail::with_captures(leaves, call.traced));
-        const Array* next = results.data();
-        auto value = detail::replace_arrays(std::move(call.result), next);
-        detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(programs.outputs), results.end());
-        auto linear = [program = programs.backward, residuals = std::move(residuals),
-                       types = detail::types_of_arrays(leaves), like = value](const Args&... tangents) {
-          detail::Arrays in = residuals;
-          const detail::Arrays along = detail::checked_tangents("linearize", types, detail::leaves_of(tangents...));
-          in.insert(in.end(), along.begin(), along.end());
-          const detail::Arrays out = detail::call(program, in);
-          auto tangent = like;
-          const Array* at = out.data();
-          detail::for_each_array(tangent,
-                                 [&](Array& a) { a = is_inexact(a.dtype()) ? *at++ : detail::zeros_of(a.type()); });
-          return tangent;
+        detail::ResultSlot<detail::ResultOf<F, Args...>> slot;
+        detail::LinearMap map({detail::TreeRef(args)...}, detail::on_arrays(slot, f, args...));
+        auto value = slot.take(map.outputs());
+        auto linear = [map = std::move(map), like = value](const Args&... tangents) {
+          const detail::Arrays out = map({detail::TreeRef(tangents)...}, like);
+          const Array* next = out.data();
+          return detail::replace_arrays(like, next);
         };
         return std::pair{std::move(value), std::move(linear)};
       },
@@ -144,17 +160,11 @@ template <class F, class... Passed>
 auto linear_transpose(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
       [&f]<class... Args>(const Args&... args) {
-        const detail::Arrays leaves = detail::leaves_of(args...);
-        for (const Array& a : leaves) detail::check_differentiable(a, "linear_transpose: an argument");
-        auto call = detail::trace_call("linear_transpose", f, args...);
-        const std::vector<Type> types = detail::output_types(call.traced.program);
-        return [program = detail::transposed_program(call.traced, std::vector<bool>(leaves.size(), true)),
-                captures = call.traced.captures, like = std::tuple<Args...>{args...},
-                types](const decltype(call.result)& cotangent) {
-          detail::Arrays in = captures;
-          const detail::Arrays cts = detail::checked_tangents("linear_transpose", types, detail::leaves_of(cotangent));
-          in.insert(in.end(), cts.begin(), cts.end());
-          return tree_unflatten(like, detail::call(program, in));
+        using Result = detail::ResultOf<F, Args...>;
+        detail::ResultSlot<Result> slot;
+        return [map = detail::TransposedMap({detail::TreeRef(args)...}, detail::on_arrays(slot, f, args...)),
+                like = std::tuple<Args...>{args...}](const Result& cotangent) {
+          return tree_unflatten(like, map(cotangent));
         };
       },
       passed...);
@@ -169,14 +179,16 @@ auto custom_jvp(F f, Rule rule) {
   return detail::with_parameters_of<F>([f = std::move(f), rule = std::move(rule)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
-          auto call = detail::trace_call("custom_jvp", f, args...);
           const auto primals = detail::together(args...);
-          const auto derived = detail::trace_call("custom_jvp", rule, primals, primals);
-          static_assert(detail::is_pair<std::decay_t<decltype(derived.result)>>,
-                        "custom_jvp: the rule must return a std::pair{result, tangent}");
-          const detail::Arrays results = detail::custom_jvp(call.traced, derived.traced, detail::leaves_of(args...));
-          const Array* next = results.data();
-          return detail::replace_arrays(std::move(call.result), next);
+          using Primals = std::decay_t<decltype(primals)>;
+          using Derived = detail::ResultOf<Rule, Primals, Primals>;
+          static_assert(detail::is_pair<Derived>, "custom_jvp: the rule must return a std::pair{result, tangent}");
+          detail::ResultSlot<detail::ResultOf<F, std::decay_t<decltype(args)>...>> result;
+          detail::ResultSlot<Derived> derived;
+          const detail::Arrays results =
+              detail::custom_jvp_flat({detail::TreeRef(args)...}, detail::on_arrays(result, f, args...),
+                                      detail::on_arrays(derived, rule, primals, primals));
+          return result.take(results.data());
         },
         passed...);
   });

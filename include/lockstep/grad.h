@@ -9,6 +9,11 @@
 // each other, with jit and with vmap, and may be called from any thread.
 #pragma once
 
+#include <initializer_list>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "lockstep/detail/flat_call.h"
 #include "lockstep/jit.h"
 #include "lockstep/remat.h"
@@ -49,44 +54,69 @@ const Array& loss_of(const R& result) {
     return result.first;
 }
 
-// For each array of the arguments: whether it belongs to an argument at positions I..., whose gradient is
-// requested. Throws Error for one that is not floating. `what` names the transform in errors.
-template <size_t... I, class... Args>
-std::vector<bool> wanted_arrays(const char* what, const Args&... args) {
-  std::vector<bool> wanted;
-  size_t argument = 0;
-  auto mark = [&](const auto& tree) {
-    const bool want = ((argument == I) || ...);
-    for_each_path(tree, [&](const std::string& path, const Array& a) {
-      if (want)
-        check_differentiable(
-            a, std::string(what) + ": argument " + std::to_string(argument) + (path.empty() ? "" : ", " + path));
-      wanted.push_back(want);
-    });
-    ++argument;
-  };
-  (mark(args), ...);
-  return wanted;
+template <size_t I, class First, class... Rest>
+const auto& nth_argument(const First& first, const Rest&... rest) {
+  if constexpr (I == 0)
+    return first;
+  else
+    return nth_argument<I - 1>(rest...);
 }
 
-// The arguments at positions I... with their arrays replaced by gradients, which are in argument order.
-// Returns the tree itself for one position, a tuple for several.
-template <size_t... I, class... Args>
-auto gradients_like(const Array* next, const Args&... args) {
-  std::tuple<Args...> all{args...};
-  [&]<size_t... K>(std::index_sequence<K...>) {
-    auto fill = [&](size_t argument, auto& tree) {
-      const bool wanted = ((argument == I) || ...);
-      if (wanted) for_each_array(tree, [&](Array& a) { a = *next++; });
-    };
-    (fill(K, std::get<K>(all)), ...);
-  }
-  (std::index_sequence_for<Args...>{});
+// For each array of the arguments: whether it belongs to an argument at one of the positions, whose gradient is
+// requested. Throws Error for one that is not floating. `what` names the transform in errors.
+using Positions = std::initializer_list<size_t>;
+std::vector<bool> wanted_arrays(const char* what, TreeRefs args, Positions positions);
+
+// The results of a gradient program: those of the function, then gradients of the wanted arrays, in argument order.
+class Gradients {
+ public:
+  Gradients(Arrays results, size_t outputs, TreeRefs args, Positions positions);
+  Gradients(const Gradients&) = delete;
+  Gradients& operator=(const Gradients&) = delete;
+  ~Gradients();
+  const Array* outputs() const { return arrays_.data(); }
+  const Array* of(size_t argument) const { return arrays_.data() + begins_[argument]; }
+
+ private:
+  Arrays arrays_;
+  std::vector<size_t> begins_;  // where the gradients of each argument begin
+};
+// The value and the gradients of a function that returns a loss, or a pair of one and aux.
+Gradients value_and_gradients(TreeRefs args, Positions positions, const FlatFunction& f);
+
+// The arguments at positions I... with their arrays replaced by gradients. gradients(i) has those of argument i. Returns
+// the tree itself for one position, a tuple for several.
+template <size_t... I, class Of, class... Args>
+auto gradients_like(const Of& gradients, const Args&... args) {
+  const auto like = [&](const auto& tree, size_t argument) {
+    const Array* next = gradients(argument);
+    return replace_arrays(tree, next);
+  };
   if constexpr (sizeof...(I) == 1)
-    return std::get<I...>(all);
+    return like(nth_argument<I...>(args...), I...);
   else
-    return std::tuple<std::tuple_element_t<I, std::tuple<Args...>>...>{std::get<I>(all)...};
+    return std::tuple<std::decay_t<decltype(nth_argument<I>(args...))>...>{like(nth_argument<I>(args...), I)...};
 }
+
+// The programs of vjp() for some arguments.
+class Pullback {
+ public:
+  Pullback(TreeRefs args, const FlatFunction& f);
+  Pullback(const Pullback&);
+  Pullback(Pullback&&) noexcept;
+  ~Pullback();
+  const Array* outputs() const { return outputs_.data(); }  // of f
+  // The gradients of all arguments for a cotangent; `like` is the result of f. Throws Error when they differ.
+  Arrays operator()(TreeRef cotangent, TreeRef like) const;
+
+ private:
+  std::vector<bool> wanted_;
+  std::vector<Type> types_;  // of the arguments
+  Arrays outputs_, residuals_;
+  ProgramPtr backward_;
+};
+
+Arrays custom_vjp_flat(TreeRefs args, const FlatFunction& f, const FlatFunction& forward, const FlatFunction& backward);
 
 }  // namespace detail
 
@@ -103,14 +133,13 @@ auto value_and_grad(F f) {
       static_assert(((I < sizeof...(passed)) && ...), "grad: the argument position is out of range");
       return detail::with_parameters<F>(
           [&f](const auto&... args) {
-            const std::vector<bool> wanted = detail::wanted_arrays<I...>("grad", args...);
-            auto call = detail::trace_call("grad", f, args...);
-            detail::check_scalar_loss(detail::loss_of(call.result));
-            const detail::Arrays results = detail::call(detail::gradient_program(call.traced, wanted),
-                                                        detail::with_captures(detail::leaves_of(args...), call.traced));
-            const Array* next = results.data();
-            auto value = detail::replace_arrays(std::move(call.result), next);
-            auto gradients = detail::gradients_like<I...>(next, args...);
+            using Result = detail::ResultOf<F, std::decay_t<decltype(args)>...>;
+            static_assert(detail::LossOf<Result>::ok);
+            detail::ResultSlot<Result> result;
+            const detail::Gradients all = detail::value_and_gradients({detail::TreeRef(args)...}, {I...},
+                                                                      detail::on_arrays(result, f, args...));
+            auto value = result.take(all.outputs());
+            auto gradients = detail::gradients_like<I...>([&all](size_t i) { return all.of(i); }, args...);
             return std::pair<decltype(value), decltype(gradients)>{std::move(value), std::move(gradients)};
           },
           passed...);
@@ -133,32 +162,14 @@ template <class F, class... Passed>
 auto vjp(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
       [&f]<class... Args>(const Args&... args) {
-        const detail::Arrays leaves = detail::leaves_of(args...);
-        std::vector<bool> wanted;
-        for (const Array& a : leaves) wanted.push_back(is_inexact(a.dtype()));
-        auto call = detail::trace_call("vjp", f, args...);
-        const detail::VjpPrograms programs = detail::vjp_programs(call.traced, wanted);
-        detail::Arrays results = detail::call(programs.forward, detail::with_captures(leaves, call.traced));
-        const Array* next = results.data();
-        auto value = detail::replace_arrays(std::move(call.result), next);
-        detail::Arrays residuals(results.begin() + static_cast<std::ptrdiff_t>(programs.outputs), results.end());
-        auto pullback = [backward = programs.backward, residuals = std::move(residuals), wanted,
-                         kept = std::tuple<Args...>{args...}, like = value](const decltype(value)& cotangent) {
-          detail::Arrays in = residuals;
-          const detail::Arrays cts = tree_leaves(cotangent), outs = tree_leaves(like);
-          if (cts.size() != outs.size()) detail::throw_tree_mismatch("vjp", outs.size(), cts.size());
-          detail::check_alike("vjp", like, cotangent);
-          for (size_t i = 0; i < cts.size(); ++i) {
-            if (!is_inexact(outs[i].dtype())) continue;
-            detail::check_cotangent(cts[i], outs[i], i);
-            in.push_back(cts[i]);
-          }
-          const detail::Arrays grads = detail::call(backward, in);
-          std::tuple<Args...> result = kept;
-          size_t leaf = 0, at = 0;
-          detail::for_each_array(result,
-                                 [&](Array& a) { a = wanted[leaf++] ? grads[at++] : detail::zeros_of(a.type()); });
-          return result;
+        detail::ResultSlot<detail::ResultOf<F, Args...>> result;
+        detail::Pullback gradients({detail::TreeRef(args)...}, detail::on_arrays(result, f, args...));
+        auto value = result.take(gradients.outputs());
+        auto pullback = [gradients = std::move(gradients), kept = std::tuple<Args...>{args...},
+                         like = value](const decltype(value)& cotangent) {
+          const detail::Arrays grads = gradients(cotangent, like);
+          const Array* next = grads.data();
+          return detail::replace_arrays(kept, next);
         };
         return std::pair{std::move(value), std::move(pullback)};
       },
@@ -174,13 +185,20 @@ auto custom_vjp(F f, Forward forward, Backward backward) {
       [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... passed) {
         return detail::with_parameters<F>(
             [&](const auto&... args) {
-              auto call = detail::trace_call("custom_vjp", f, args...);
-              auto fwd = detail::trace_call("custom_vjp", forward, args...);
-              auto bwd = detail::trace_call("custom_vjp", backward, fwd.result.second, fwd.result.first);
+              using Result = detail::ResultOf<F, std::decay_t<decltype(args)>...>;
+              using Forwarded = detail::ResultOf<Forward, std::decay_t<decltype(args)>...>;
+              using First = std::decay_t<decltype(std::declval<Forwarded>().first)>;
+              using Residuals = std::decay_t<decltype(std::declval<Forwarded>().second)>;
+              detail::ResultSlot<Result> result;
+              detail::ResultSlot<Forwarded> forwarded;
+              detail::ResultSlot<detail::ResultOf<Backward, Residuals, First>> gradients;
+              const auto pull = [&](const Array* next, detail::FlatTrees& out) {
+                detail::on_arrays(gradients, backward, forwarded.get().second, forwarded.get().first)(next, out);
+              };
               const detail::Arrays results =
-                  detail::custom_vjp(call.traced, fwd.traced, bwd.traced, detail::leaves_of(args...));
-              const Array* next = results.data();
-              return detail::replace_arrays(std::move(call.result), next);
+                  detail::custom_vjp_flat({detail::TreeRef(args)...}, detail::on_arrays(result, f, args...),
+                                          detail::on_arrays(forwarded, forward, args...), pull);
+              return result.take(results.data());
             },
             passed...);
       });

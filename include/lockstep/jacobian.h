@@ -19,6 +19,14 @@ namespace detail {
 enum class JacobianMode : uint8_t { forward, reverse };
 ProgramPtr jacobian_program(const Traced&, std::vector<bool> wanted, size_t outputs, JacobianMode);
 
+// Its results. The derivatives of each of the `outputs` outputs have `inputs` arrays.
+struct JacobianResults {
+  Gradients results;  // with the derivatives of the first output
+  size_t outputs, inputs;
+};
+JacobianResults jacobian_flat(const char* what, TreeRefs args, Positions positions, const FlatFunction& f, bool with_aux,
+                              JacobianMode mode);
+
 // A tree like `result` with a tree in place of each array, from `next` on, which it advances. The arrays of a plain
 // struct, whose fields are arrays, become a std::vector of trees instead.
 template <class Tree, class R>
@@ -57,22 +65,22 @@ auto jacobian(const char* what, F f) {
     static_assert(((I < sizeof...(passed)) && ...), "jacfwd, jacrev: the argument position is out of range");
     return with_parameters<F>(
         [&f, what](const auto&... args) {
-          const std::vector<bool> wanted = wanted_arrays<I...>(what, args...);
-          auto call = trace_call(what, f, args...);
-          const size_t outputs = array_count(without_aux<with_aux>(call.result));
-          const ProgramPtr program = jacobian_program(call.traced, wanted, outputs, mode);
-          const Arrays results = detail::call(program, with_captures(leaves_of(args...), call.traced));
-          const Array* next = results.data();
-          const auto value = replace_arrays(std::move(call.result), next);
+          ResultSlot<ResultOf<F, std::decay_t<decltype(args)>...>> slot;
+          const JacobianResults all =
+              jacobian_flat(what, {TreeRef(args)...}, {I...}, on_arrays(slot, f, args...), with_aux, mode);
+          const Array* next = all.results.outputs();
+          const auto value = slot.take_and_advance(next);
           const auto& result = without_aux<with_aux>(value);
-          using Tree = decltype(gradients_like<I...>(next, args...));
+          const auto derivatives_of = [&](size_t output) {
+            return gradients_like<I...>([&](size_t i) { return all.results.of(i) + output * all.inputs; }, args...);
+          };
+          using Tree = decltype(derivatives_of(0));
           const auto derivatives = [&] {
             if constexpr (std::is_same_v<Tree, Array>) {
               return replace_arrays(result, next);
             } else {
               std::vector<Tree> trees;
-              const auto inputs = std::count(wanted.begin(), wanted.end(), true);
-              for (size_t k = 0; k < outputs; ++k, next += inputs) trees.push_back(gradients_like<I...>(next, args...));
+              for (size_t k = 0; k < all.outputs; ++k) trees.push_back(derivatives_of(k));
               const Tree* tree = trees.data();
               return with_trees(result, tree);
             }

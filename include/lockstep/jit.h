@@ -18,7 +18,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,8 +49,8 @@ struct JitOptions {
 template <class F>
 class Jit {
  public:
-  Jit(F f, JitOptions options = {}, SourceLine at = SourceLine::here())  // NOLINT: for JitFunction
-      : f_(std::move(f)), cache_(std::make_shared<detail::JitCache>(options, at)) {}
+  Jit(F f, const JitOptions& options = {}, SourceLine at = SourceLine::here())  // NOLINT: for JitFunction
+      : f_(std::move(f)), cache_(options, at) {}
   // From jit() of another callable, for a JitFunction.
   template <class G>
   requires(!std::is_same_v<F, G> && std::is_constructible_v<F, const G&>) Jit(const Jit<G>& other)  // NOLINT
@@ -121,7 +120,7 @@ class Jit {
   }
 
   // The number of versions compiled so far.
-  size_t compiled() const { return cache_->size(); }
+  size_t compiled() const { return cache_.size(); }
 
  private:
   // Its address identifies the C++ types of the arguments.
@@ -132,11 +131,10 @@ class Jit {
   auto run(const Args&... args) const -> detail::ResultOf<F, Args...> {
     using R = detail::ResultOf<F, Args...>;
     if (detail::tracing()) return f_(args...);  // part of the outer function
-    detail::ArrayPointers arrays;
-    const std::shared_ptr<detail::JitCache::Entry> entry = find(arrays, args...);
-    R result = *static_cast<const R*>(entry->prototype);
-    detail::JitResults outputs(*entry->executable, arrays.data());
-    detail::for_each_array(result, [&](Array& a) { a = outputs.take(); });
+    detail::JitCall call;
+    find(call, args...);
+    R result = *static_cast<const R*>(call.prototype());
+    call.run(result);
     return result;
   }
 
@@ -145,37 +143,30 @@ class Jit {
   Result inspect(Result (*of)(const detail::Executable&), const Args&... args) const {
     return detail::with_parameters<F>(
         [&](const auto&... converted) {
-          detail::ArrayPointers arrays;
-          return of(*find(arrays, converted...)->executable);
+          detail::JitCall call;
+          find(call, converted...);
+          return of(call.executable());
         },
         args...);
   }
 
   template <class... Args>
-  std::shared_ptr<detail::JitCache::Entry> find(detail::ArrayPointers& arrays, const Args&... args) const {
-    using R = detail::ResultOf<F, Args...>;
-    detail::CallKey key;
-    detail::CallVisitor visitor(key, arrays);
-    (detail::visit_tree(args, visitor), ...);
-    const auto trace = [&](detail::JitCache::Entry& entry, detail::JitCache::Call& call) {
-      call.in = detail::flat_arguments(args...);
-      size_t argument = 0;
-      (call.add_structure(argument++, detail::TreeStructure(args, true)), ...);
-      auto traced = detail::trace_call("jit", f_, args...);
-      call.out = detail::flat_result(traced.result);
-      detail::for_each_array(traced.result, [](Array& a) { a = Array(); });
-      entry.prototype = new R(std::move(traced.result));
-      entry.destroy = [](void* prototype) { delete static_cast<R*>(prototype); };
-      return std::move(traced.traced);
-    };
-    return cache_->find(key.view(), &kTag<Args...>, arrays.data(), trace);
+  void find(detail::JitCall& call, const Args&... args) const {
+    (detail::visit_tree<void>(args, call), ...);
+    cache_.find(call, &kTag<Args...>, [&](detail::JitCompilation& made) {
+      using R = detail::ResultOf<F, Args...>;
+      detail::ResultSlot<R> result;
+      made.trace({detail::TreeRef(args)...}, detail::on_arrays(result, f_, args...));
+      detail::clear_arrays(result.get());
+      made.keep(new R(std::move(result.get())), [](void* prototype) { delete static_cast<R*>(prototype); });
+    });
   }
 
   template <class G>
   friend class Jit;
 
   F f_;
-  std::shared_ptr<detail::JitCache> cache_;
+  detail::JitCache cache_;
 };
 
 // The type of a compiled function by its signature, for members and containers.
@@ -190,8 +181,8 @@ struct CallableSignature<Jit<F>, void> : CallableSignature<F> {};
 // Returns a compiled version of f. Nothing is traced until the first call. That call throws Error when the
 // shardings come from more than one mesh.
 template <class F>
-Jit<F> jit(F f, JitOptions options = {}, SourceLine at = SourceLine::here()) {
-  return Jit<F>(std::move(f), std::move(options), at);
+Jit<F> jit(F f, const JitOptions& options = {}, SourceLine at = SourceLine::here()) {
+  return Jit<F>(std::move(f), options, at);
 }
 
 // The result of f on these arguments without its data: a tree whose arrays have only a type and shape. Nothing is
@@ -207,7 +198,8 @@ template <class F, class... Args>
 std::string program_text(const F& f, const Args&... args) {
   return detail::with_parameters<F>(
       [&](const auto&... converted) {
-        return detail::print_program(detail::trace_call("program_text", f, converted...).traced.program);
+        detail::ResultSlot<detail::ResultOf<F, std::decay_t<decltype(converted)>...>> result;
+        return detail::text_of_function({detail::TreeRef(converted)...}, detail::on_arrays(result, f, converted...));
       },
       args...);
 }

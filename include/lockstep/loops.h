@@ -8,8 +8,6 @@
 // Functions are traced once. All may be nested and batched, and called from any thread.
 #pragma once
 
-#include <algorithm>
-
 #include "lockstep/control.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/vmap.h"
@@ -24,6 +22,7 @@ std::vector<Type> loop_types(std::span<const Array> init, std::span<const Array>
 void check_condition(const Array& condition);
 // `cond` maps (carries..., captures...) to a bool, `body` to carries.
 Arrays while_loop(const Traced& cond, const Traced& body, std::span<const Array> init);
+Arrays while_loop_flat(TreeRef init, const FlatFunction& condition, const FlatFunction& body);
 
 // Bounds of a fori_loop, of one integer type. `known`: the bounds as numbers, unless one is traced.
 struct LoopBounds {
@@ -56,31 +55,14 @@ template <class P, class F, class C>
 auto while_loop(const P& condition, const F& body, const C& first) {
   return detail::with_parameters<F>(
       [&]<class Carry>(const Carry& init) {
-        Carry start = init;
-        for (std::vector<Type> types;;) {  // until the carry has the same types before and after a round
-          const detail::Arrays init_leaves = tree_leaves(start);
-          const auto test = detail::trace_call("while_loop", condition, start);
-          static_assert(std::is_same_v<std::decay_t<decltype(test.result)>, Array>,
-                        "while_loop: the condition must return an Array");
-          detail::check_condition(test.result);
-          {
-            detail::Tracing tracing("while_loop");
-            Carry carry = detail::trace_inputs(tracing, start);
-            Carry next = body(carry);
-            types = detail::loop_types(init_leaves, tree_leaves(next), test.result);
-            if (detail::have_types(init_leaves, types)) {
-              detail::TreeStructure(start, true)
-                  .check_same(detail::TreeStructure(next, true), "while_loop", "in the initial carry",
-                              "in the returned carry", "a value that changes between rounds must be an Array");
-              detail::widen(next, types);
-              const detail::Traced traced = tracing.finish(tree_leaves(next));
-              const detail::Arrays results = detail::while_loop(test.traced, traced, init_leaves);
-              const Array* result = results.data();
-              return detail::replace_arrays(std::move(next), result);
-            }
-          }
-          detail::widen(start, types);
-        }
+        using Tested = detail::ResultOf<P, Carry>;
+        static_assert(std::is_same_v<Tested, Array>, "while_loop: the condition must return an Array");
+        detail::ResultSlot<Tested> test;
+        detail::ResultSlot<Carry> next;
+        const auto step = [&body](const Carry& carry) -> Carry { return body(carry); };
+        const detail::Arrays results = detail::while_loop_flat(init, detail::on_arrays(test, condition, init),
+                                                               detail::on_arrays(next, step, init));
+        return next.take(results.data());
       },
       first);
 }

@@ -20,18 +20,29 @@ namespace lockstep {
 class Operand : public Array {
  public:
   Operand() : line_({}) {}  // of an argument that is left out
-  Operand(const Array& array, SourceLine at = SourceLine::here()) : Array(array), line_(at) {}        // NOLINT
-  Operand(Array&& array, SourceLine at = SourceLine::here()) : Array(std::move(array)), line_(at) {}  // NOLINT
+  // Not inline, as with Array.
+  Operand(const Array& array, SourceLine at = SourceLine::here());  // NOLINT
+  Operand(Array&& array, SourceLine at = SourceLine::here());       // NOLINT
   // Numbers, real and complex.
   template <class T>
   requires(std::is_convertible_v<T, Array> && !std::is_base_of_v<Array, T>)
       Operand(T value, SourceLine at = SourceLine::here())  // NOLINT
-      : Array(value), line_(at) {}
+      : Operand(node_of(value), at) {}
   // A copy says nothing of lines.
-  Operand(const Operand& other) : Array(other), line_({}) {}
+  Operand(const Operand& other);
+  ~Operand();
   Operand& operator=(const Operand&) = delete;
 
  private:
+  Operand(detail::Node* node, SourceLine at);
+  template <class T>
+  static detail::Node* node_of(const T& value) {
+    if constexpr (std::is_arithmetic_v<T> || detail::ComplexNumber<T>)
+      return detail::number_node(value);
+    else
+      return detail::shared_node(Array(value));
+  }
+
   detail::CallerLine line_;
 };
 

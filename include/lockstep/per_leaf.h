@@ -51,38 +51,39 @@ template <class L>
 class PerLeaf {
  public:
   // One value for the whole tree: the default, a value, or {mesh, spec} for a sharding.
-  PerLeaf() : paths_{{""}}, values_{L()} {}
+  PerLeaf();
   template <class A, class B>
   requires std::is_constructible_v<L, A, B> PerLeaf(A&& a, B&& b)  // NOLINT
-      : paths_{{""}}, values_{L(std::forward<A>(a), std::forward<B>(b))} {}
+      : PerLeaf(Whole{}, L(std::forward<A>(a), std::forward<B>(b))) {}
   template <class U>
   requires std::is_convertible_v<U&&, L> PerLeaf(U&& value)  // NOLINT: {P("data"), P()}
-      : paths_{{""}}, values_{L(std::forward<U>(value))} {}
+      : PerLeaf(Whole{}, L(std::forward<U>(value))) {}
   // A tree of values.
   template <class Tree>
   requires(!std::is_convertible_v<const Tree&, L> && !std::is_same_v<Tree, PerLeaf> && detail::is_tree<Tree>)
-      PerLeaf(const Tree& tree) {  // NOLINT
-    detail::LeafCollector<L> collector;
-    detail::visit_tree(tree, collector);
-    for (auto& [path, value] : collector.leaves) {
-      paths_.paths.push_back(std::move(path));
-      values_.push_back(std::move(value));
-    }
-  }
+      PerLeaf(const Tree& tree)  // NOLINT
+      : PerLeaf(&tree, [](const void* any, detail::TreeVisitor& v) {
+          detail::visit_tree<L>(*static_cast<const Tree*>(any), v);
+        }) {}
   // By paths or patterns of paths.
-  PerLeaf(detail::LeafPaths paths, std::vector<L> values) : paths_(std::move(paths)), values_(std::move(values)) {}
+  PerLeaf(detail::LeafPaths paths, std::vector<L> values);
+  PerLeaf(const PerLeaf&);
+  PerLeaf(PerLeaf&&) noexcept;
+  PerLeaf& operator=(const PerLeaf&);
+  PerLeaf& operator=(PerLeaf&&) noexcept;
+  ~PerLeaf();
 
   // One value for each of these arrays, given by their paths. Throws Error when they do not fit; see match_leaves().
-  std::vector<L> for_arrays(std::span<const std::string> arrays, const std::string& what) const {
-    std::vector<L> out;
-    for (const size_t i : detail::match_leaves(paths_, arrays, what)) out.push_back(values_[i]);
-    return out;
-  }
+  std::vector<L> for_arrays(std::span<const std::string> arrays, const std::string& what) const;
   // All values, and where they belong.
   const std::vector<L>& values() const { return values_; }
   const detail::LeafPaths& paths() const { return paths_; }
 
  private:
+  struct Whole {};
+  PerLeaf(Whole, L value);
+  PerLeaf(const void* tree, void (*visit)(const void* tree, detail::TreeVisitor&));
+
   detail::LeafPaths paths_;
   std::vector<L> values_;
 };
@@ -91,12 +92,18 @@ class PerLeaf {
 template <class L>
 class PerArgument {
  public:
-  PerArgument() = default;
-  PerArgument(std::initializer_list<PerLeaf<L>> each) : each_(each) {}                  // NOLINT: {P("data"), P()}
-  PerArgument(const std::vector<L>& each) : each_(each.begin(), each.end()) {}          // NOLINT
-  PerArgument(std::vector<PerLeaf<L>> each) : each_(std::move(each)) {}                 // NOLINT
+  PerArgument();
+  PerArgument(std::initializer_list<PerLeaf<L>> each);  // NOLINT: {P("data"), P()}
+  PerArgument(const std::vector<L>& each);              // NOLINT
+  PerArgument(std::vector<PerLeaf<L>> each);            // NOLINT
   template <class U>
-  requires std::is_convertible_v<U&&, L> PerArgument(U&& value) : each_{PerLeaf<L>(std::forward<U>(value))} {}  // NOLINT
+  requires std::is_convertible_v<U&&, L> PerArgument(U&& value)  // NOLINT
+      : PerArgument(All{}, PerLeaf<L>(std::forward<U>(value))) {}
+  PerArgument(const PerArgument&);
+  PerArgument(PerArgument&&) noexcept;
+  PerArgument& operator=(const PerArgument&);
+  PerArgument& operator=(PerArgument&&) noexcept;
+  ~PerArgument();
 
   size_t size() const { return each_.size(); }
   bool empty() const { return each_.empty(); }
@@ -105,8 +112,19 @@ class PerArgument {
   auto end() const { return each_.end(); }
 
  private:
+  struct All {};
+  PerArgument(All, PerLeaf<L> value);
+
   std::vector<PerLeaf<L>> each_;
 };
+
+// In the library.
+extern template class PerLeaf<PartitionSpec>;
+extern template class PerLeaf<NamedSharding>;
+extern template class PerLeaf<Axis>;
+extern template class PerArgument<PartitionSpec>;
+extern template class PerArgument<NamedSharding>;
+extern template class PerArgument<Axis>;
 
 // Values by pattern: the first pattern that matches an array's path gives its value. `*` stands for any text and `?` for
 // one character. A leading "*/" also matches nothing: "*/w" matches "w" and "layers/0/w". An array without a pattern is an

@@ -48,11 +48,10 @@ auto remat(F f, RematOptions options = {}) {
   return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
-          auto call = detail::trace_call("remat", f, args...);
-          const detail::Arrays results =
-              detail::remat(call.traced, detail::leaves_of(args...), options.policy.text);
-          const Array* next = results.data();
-          return detail::replace_arrays(std::move(call.result), next);
+          detail::ResultSlot<detail::ResultOf<F, std::decay_t<decltype(args)>...>> result;
+          const detail::Arrays results = detail::remat_flat({detail::TreeRef(args)...},
+                                                            detail::on_arrays(result, f, args...), options.policy.text);
+          return result.take(results.data());
         },
         passed...);
   });

@@ -8,11 +8,12 @@
 // lockstep/distributed.h. Safe to call from any thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+
+#include "lockstep/detail/duration.h"
 
 namespace lockstep {
 

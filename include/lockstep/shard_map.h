@@ -43,7 +43,7 @@ auto shard_map(F f, ShardMapOptions options) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           return detail::flat_call(
-              [&](const detail::FlatTrees& trees, const detail::FlatFunction& on_arrays) {
+              [&](detail::TreeRefs trees, const detail::FlatFunction& on_arrays) {
                 return detail::shard_map_arrays(options, trees, on_arrays);
               },
               f, args...);

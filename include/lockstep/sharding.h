@@ -88,12 +88,12 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& dev
 // The mesh axes over which one dimension is sharded: none, one, or several, of which the first is outermost.
 struct SpecEntry {
   SpecEntry() = default;
-  SpecEntry(std::nullptr_t) {}                            // NOLINT: P(nullptr, "data")
-  SpecEntry(std::nullopt_t) {}                            // NOLINT
-  SpecEntry(const char* axis) : axes{axis} {}             // NOLINT
-  SpecEntry(std::string axis) : axes{std::move(axis)} {}  // NOLINT
-  SpecEntry(std::initializer_list<std::string_view> list) : axes(list.begin(), list.end()) {}  // NOLINT
-  SpecEntry(std::vector<std::string> list) : axes(std::move(list)) {}                          // NOLINT
+  SpecEntry(std::nullptr_t) {}                              // NOLINT: P(nullptr, "data")
+  SpecEntry(std::nullopt_t) {}                              // NOLINT
+  SpecEntry(const char* axis);                              // NOLINT
+  SpecEntry(std::string axis);                              // NOLINT
+  SpecEntry(std::initializer_list<std::string_view> list);  // NOLINT
+  SpecEntry(std::vector<std::string> list);                 // NOLINT
 
   bool operator==(const SpecEntry&) const = default;
 
@@ -115,19 +115,13 @@ struct PartitionSpec {
 
 // P(), P("data"), P("data", {}), P({}, "model"), P({"x", "y"}, nullptr). To build a spec at run time, fill in
 // PartitionSpec::entries.
-inline PartitionSpec P() { return {}; }
-inline PartitionSpec P(SpecEntry a) { return {{std::move(a)}}; }
-inline PartitionSpec P(SpecEntry a, SpecEntry b) { return {{std::move(a), std::move(b)}}; }
-inline PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c) { return {{std::move(a), std::move(b), std::move(c)}}; }
-inline PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d) {
-  return {{std::move(a), std::move(b), std::move(c), std::move(d)}};
-}
-inline PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d, SpecEntry e) {
-  return {{std::move(a), std::move(b), std::move(c), std::move(d), std::move(e)}};
-}
-inline PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d, SpecEntry e, SpecEntry f) {
-  return {{std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}};
-}
+PartitionSpec P();
+PartitionSpec P(SpecEntry a);
+PartitionSpec P(SpecEntry a, SpecEntry b);
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c);
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d);
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d, SpecEntry e);
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d, SpecEntry e, SpecEntry f);
 
 // "P('data', None, ('x', 'y'))"; "P('data', unreduced={'model'})".
 std::string to_string(const PartitionSpec&);

@@ -4,7 +4,6 @@
 // Traces belong to the thread that opened them. Everything else is safe to use from any thread.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,7 +20,7 @@ struct Program;
 namespace lockstep::detail {
 
 using ProgramPtr = std::shared_ptr<const Program>;
-using Arrays = std::vector<Array>;
+using Arrays = std::vector<Array>;  // also in detail/tree_visitor.h
 
 // A traced function. The program's inputs are the function's arguments, followed by the arrays it captured.
 struct Traced {

@@ -29,6 +29,27 @@ Array ravel(const std::vector<Array>& leaves);
 std::vector<Type> types_of_leaves(const std::vector<Array>& leaves);
 std::vector<Array> unravel(const Array& flat, const std::vector<Type>& types);
 [[noreturn]] void throw_empty_transpose();
+std::vector<std::pair<std::string, Array>> leaves_with_paths(TreeRef tree);
+// Replaces the arrays of a tree, which must not be const.
+void unflatten(TreeRef tree, const std::vector<Array>& leaves);
+
+// The arrays of several trees. Throws Error when the trees have different numbers of them.
+class LeafTable {
+ public:
+  LeafTable(const char* what, TreeRefs trees);
+  ~LeafTable();
+  LeafTable(const LeafTable&) = delete;
+  LeafTable& operator=(const LeafTable&) = delete;
+  size_t size() const { return size_; }
+  const Array& at(size_t tree, size_t leaf) const { return leaves_[tree * size_ + leaf]; }
+  // call(f, 0), call(f, 1), ...
+  Arrays map(const void* f, Array (*call)(const void* f, size_t leaf)) const;
+
+ private:
+  Arrays leaves_;
+  size_t size_;
+};
+
 template <class Outer>
 struct WithArrays {
   using type = std::vector<Array>;
@@ -43,28 +64,19 @@ struct WithArrays<std::array<T, N>> {
 // The arrays of a tree, in order.
 template <class T>
 std::vector<Array> tree_leaves(const T& tree) {
-  std::vector<Array> out;
-  detail::for_each_array(tree, [&](const Array& a) { out.push_back(a); });
-  return out;
+  return detail::leaves_of_trees({tree});
 }
 
 // The arrays of a tree with their paths.
 template <class T>
 std::vector<std::pair<std::string, Array>> tree_flatten(const T& tree) {
-  std::vector<std::pair<std::string, Array>> out;
-  detail::for_each_path(tree, [&](const std::string& path, const Array& a) { out.emplace_back(path, a); });
-  return out;
+  return detail::leaves_with_paths(tree);
 }
 
 // Returns `tree` with its arrays replaced by `leaves`. Throws Error when their number differs.
 template <class T>
 T tree_unflatten(T tree, const std::vector<Array>& leaves) {
-  size_t i = 0;
-  detail::for_each_array(tree, [&](Array& a) {
-    if (i < leaves.size()) a = leaves[i];
-    ++i;
-  });
-  if (i != leaves.size()) detail::throw_tree_mismatch("tree_unflatten", i, leaves.size());
+  detail::unflatten(tree, leaves);
   return tree;
 }
 
@@ -73,19 +85,19 @@ T tree_unflatten(T tree, const std::vector<Array>& leaves) {
 // Layer<Array> becomes Layer<L>. Throws Error when the structures differ.
 template <class F, class T, class... Rest>
 auto tree_map(F&& f, T tree, const Rest&... rest) {
-  const std::array<std::vector<Array>, sizeof...(Rest)> others{tree_leaves(rest)...};
-  const std::vector<Array> leaves = tree_leaves(tree);
-  for (const auto& other : others)
-    if (other.size() != leaves.size()) detail::throw_tree_mismatch("tree_map", leaves.size(), other.size());
+  const detail::LeafTable leaves("tree_map", {detail::TreeRef(tree), detail::TreeRef(rest)...});
   (detail::check_alike("tree_map", tree, rest), ...);
   const auto apply = [&](size_t i) {
-    return [&]<size_t... I>(std::index_sequence<I...>) { return f(leaves[i], others[I][i]...); }
-    (std::index_sequence_for<Rest...>{});
+    return [&]<size_t... I>(std::index_sequence<I...>) { return f(leaves.at(I, i)...); }
+    (std::make_index_sequence<1 + sizeof...(Rest)>{});
   };
   using L = std::decay_t<decltype(apply(0))>;
   if constexpr (std::is_convertible_v<L, Array>) {
-    size_t i = 0;
-    detail::for_each_array(tree, [&](Array& a) { a = apply(i++); });
+    const detail::Arrays results = leaves.map(&apply, [](const void* g, size_t i) -> Array {
+      return (*static_cast<decltype(&apply)>(g))(i);
+    });
+    const Array* next = results.data();
+    detail::assign_arrays(tree, next);
     return tree;
   } else {
     std::vector<L> results;
@@ -115,10 +127,8 @@ template <class T>
 class TreeDef {
  public:
   explicit TreeDef(T tree) : tree_(std::move(tree)), structure_(tree_, true) {
-    detail::for_each_array(tree_, [&](Array& a) {
-      a = Array();
-      ++leaves_;
-    });
+    leaves_ = detail::array_count(tree_);
+    detail::clear_arrays(tree_);
   }
   size_t num_leaves() const { return leaves_; }
   // Returns the tree with these arrays. Throws Error when their number differs.

@@ -48,7 +48,7 @@ auto vmap(F f, VmapOptions options = {}) {
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           return detail::flat_call(
-              [&](const detail::FlatTrees& trees, const detail::FlatFunction& on_arrays) {
+              [&](detail::TreeRefs trees, const detail::FlatFunction& on_arrays) {
                 return detail::vmap_arrays(options, trees, on_arrays);
               },
               f, args...);

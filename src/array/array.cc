@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -15,7 +16,10 @@
 #include "base/dispatch.h"
 #include "base/hash.h"
 #include "lockstep/complex.h"
+#include "lockstep/operand.h"
 #include "plan/lanes.h"
+
+template class std::vector<lockstep::Array>;
 
 namespace lockstep {
 namespace detail {
@@ -299,6 +303,37 @@ void check_count(size_t values, const Shape& shape) {
 }  // namespace detail
 
 using detail::Node;
+
+Array::Array(const Array& other) : node_(other.node_) {
+  if (node_) detail::retain(node_);
+}
+Array& Array::operator=(const Array& other) noexcept {
+  detail::Node* const before = node_;
+  if (other.node_) detail::retain(other.node_);
+  node_ = other.node_;
+  if (before) detail::release(before);
+  return *this;
+}
+Array& Array::operator=(Array&& other) noexcept {
+  detail::Node* const node = std::exchange(other.node_, nullptr);
+  detail::Node* const before = std::exchange(node_, node);
+  if (before) detail::release(before);
+  return *this;
+}
+Array::~Array() {
+  if (node_) detail::release(node_);
+}
+
+detail::Node* detail::shared_node(const Array& array) {
+  if (array.node()) retain(array.node());
+  return array.node();
+}
+
+Operand::Operand(const Array& array, SourceLine at) : Array(array), line_(at) {}
+Operand::Operand(Array&& array, SourceLine at) : Array(std::move(array)), line_(at) {}
+Operand::Operand(detail::Node* node, SourceLine at) : Array(node), line_(at) {}
+Operand::Operand(const Operand& other) : Array(other), line_({}) {}
+Operand::~Operand() = default;
 
 Array Array::from(const std::vector<bool>& values, const Shape& shape) {
   detail::check_count(values.size(), shape);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
 #include <set>
 
 #include "array/flat_values.h"
@@ -23,42 +26,164 @@ struct RuntimeNumber {
 
 }  // namespace
 
-JitCache::JitCache(const JitOptions& options, SourceLine at)
-    : options_(std::make_unique<const JitOptions>(options)), at_(at) {}
+// One compiled version.
+struct JitVersion {
+  JitVersion() = default;
+  JitVersion(const JitVersion&) = delete;
+  JitVersion& operator=(const JitVersion&) = delete;
+  ~JitVersion() {
+    if (prototype) destroy(prototype);
+  }
+
+  std::string key;
+  const void* tag = nullptr;  // identifies the C++ types of the arguments
+  uint64_t runtime = 0;       // the number of the runtime that it was compiled for
+  std::shared_ptr<Executable> executable;
+  std::vector<const void*> arrays;  // the addresses of the arguments' types and shardings
+  std::vector<std::pair<std::string, std::string>> structure;  // JitCompilation::Parts::structure
+  void* prototype = nullptr;  // the result's tree without its arrays; owned
+  void (*destroy)(void*) = nullptr;
+};
+
+struct JitCompilation::Parts {
+  std::shared_ptr<JitVersion> version = std::make_shared<JitVersion>();
+  FlatTrees in, out;  // the arguments and the elements of the result
+  // The containers, arrays and static values of the arguments, by the path in the call: "2, rate".
+  std::vector<std::pair<std::string, std::string>> structure;
+  Traced traced;
+};
+
+struct JitCache::Versions {
+  Versions(const JitOptions& jit_options, SourceLine line) : options(jit_options), at(line) {}
+  std::shared_ptr<Executable> compile(const JitCompilation::Parts& made, const Array* const* arrays) const;
+  // Warns once when a static number of the arguments has had many values, each of which compiled a version.
+  void warn_of_static_numbers(const JitVersion& made);
+
+  const JitOptions options;
+  const SourceLine at;
+  std::mutex mutex;
+  std::vector<std::shared_ptr<JitVersion>> entries;
+  bool warned = false;
+};
+
+JitCall::JitCall() = default;
+JitCall::~JitCall() = default;
+
+void JitCall::add(const void* bytes, size_t n) {
+  const size_t capacity = long_key_.empty() ? sizeof(short_key_) : long_key_.size();
+  if (used_bytes_ + n > capacity) {
+    std::vector<char> larger(2 * (used_bytes_ + n));
+    std::memcpy(larger.data(), bytes_, used_bytes_);
+    long_key_ = std::move(larger);
+    bytes_ = long_key_.data();
+  }
+  std::memcpy(bytes_ + used_bytes_, bytes, n);
+  used_bytes_ += n;
+}
+
+void JitCall::array(const Array& a) {
+  const void* addresses[] = {type_address(a), sharding_address(a)};
+  add(addresses, sizeof addresses);
+  if (used_arrays_ < few_arrays_.size()) {
+    few_arrays_[used_arrays_] = &a;
+  } else {
+    if (many_arrays_.empty()) many_arrays_.assign(few_arrays_.begin(), few_arrays_.end());
+    many_arrays_.push_back(&a);
+  }
+  ++used_arrays_;
+}
+void JitCall::size(size_t n) { add(&n, sizeof n); }
+void JitCall::boolean(bool value, bool) { add(&value, sizeof value); }
+void JitCall::integer(int64_t value, bool) { add(&value, sizeof value); }
+void JitCall::real(double value, bool) { add(&value, sizeof value); }
+void JitCall::text(const std::string& value, bool) {
+  size(value.size());
+  add(value.data(), value.size());
+}
+
+const void* JitCall::prototype() const { return version_->prototype; }
+const Executable& JitCall::executable() const { return *version_->executable; }
+
+void JitCall::run(TreeRef result) {
+  constexpr size_t kFew = 64;  // few results live on the stack
+  const size_t n = result_count(*version_->executable);
+  if (n > kFew) {
+    Arrays results(n);
+    execute(*version_->executable, arrays(), results.data());
+    move_arrays(result, results.data());
+    return;
+  }
+  alignas(Array) char memory[kFew * sizeof(Array)];
+  struct Few {
+    Array* arrays;
+    size_t n;
+    ~Few() { std::destroy_n(arrays, n); }
+  };
+  const Few results{reinterpret_cast<Array*>(memory), n};
+  std::uninitialized_default_construct_n(results.arrays, n);
+  execute(*version_->executable, arrays(), results.arrays);
+  move_arrays(result, results.arrays);
+}
+
+JitCompilation::JitCompilation() : parts_(std::make_unique<Parts>()) {}
+JitCompilation::~JitCompilation() = default;
+
+void JitCompilation::trace(TreeRefs args, const FlatFunction& f) {
+  parts_->in = FlatTrees(args);
+  size_t argument = 0;
+  for (const TreeRef& tree : args) {
+    for (const auto& [path, what] : TreeStructure(tree, true).entries())
+      parts_->structure.emplace_back(fmt::format("{}{}{}", argument, path.empty() ? "" : ", ", path), what);
+    ++argument;
+  }
+  Tracing tracing("jit");
+  Arrays inputs;
+  for (const Array& a : parts_->in.arrays) inputs.push_back(tracing.input(a.type(), a));
+  parts_->out = f(inputs.data());
+  parts_->traced = tracing.finish(parts_->out.arrays);
+}
+
+void JitCompilation::keep(void* prototype, void (*destroy)(void*)) {
+  parts_->version->prototype = prototype;
+  parts_->version->destroy = destroy;
+}
+
+JitCache::JitCache(const JitOptions& options, SourceLine at) : versions_(std::make_shared<Versions>(options, at)) {}
+JitCache::JitCache(const JitCache&) = default;
+JitCache& JitCache::operator=(const JitCache&) = default;
 JitCache::~JitCache() = default;
 
-std::shared_ptr<JitCache::Entry> JitCache::find(std::string_view key, const void* tag, const Array* const* arrays,
-                                                const Tracer& trace) {
-  const std::lock_guard lock(mutex_);
+void JitCache::find(JitCall& call, const void* tag, const Tracer& trace) const {
+  Versions& versions = *versions_;
+  const std::lock_guard lock(versions.mutex);
   const uint64_t runtime = runtime_part<RuntimeNumber>().value;
-  for (const auto& entry : entries_)
-    if (entry->tag == tag && entry->runtime == runtime && entry->key == key) return entry;
-  auto made = std::make_shared<Entry>();
-  Call call;
-  const RecognitionScope scope(options_->recognize);
-  Traced traced = trace(*made, call);
-  traced.program = recognized(traced);
-  made->executable = compile(traced, arrays, call);
-  made->key = key;
-  made->tag = tag;
-  made->runtime = runtime;
-  for (size_t i = 0; i < call.in.arrays.size(); ++i)
-    for (const void* address : {type_address(*arrays[i]), sharding_address(*arrays[i])})
-      made->arrays.push_back(address);
-  made->structure = std::move(call.structure);
-  warn_of_static_numbers(*made);
-  entries_.push_back(made);
-  return made;
+  for (const auto& entry : versions.entries)
+    if (entry->tag == tag && entry->runtime == runtime && entry->key == call.key()) {
+      call.version_ = entry;
+      return;
+    }
+  JitCompilation compilation;
+  JitCompilation::Parts& parts = *compilation.parts_;
+  JitVersion& made = *parts.version;
+  const RecognitionScope scope(versions.options.recognize);
+  trace(compilation);
+  parts.traced.program = recognized(parts.traced);
+  made.executable = versions.compile(parts, call.arrays());
+  made.key = call.key();
+  made.tag = tag;
+  made.runtime = runtime;
+  for (size_t i = 0; i < parts.in.arrays.size(); ++i)
+    for (const void* address : {type_address(*call.arrays()[i]), sharding_address(*call.arrays()[i])})
+      made.arrays.push_back(address);
+  made.structure = std::move(parts.structure);
+  versions.warn_of_static_numbers(made);
+  versions.entries.push_back(parts.version);
+  call.version_ = parts.version;
 }
 
 size_t JitCache::size() const {
-  const std::lock_guard lock(mutex_);
-  return entries_.size();
-}
-
-void JitCache::Call::add_structure(size_t argument, const TreeStructure& tree) {
-  for (const auto& [path, what] : tree.entries())
-    structure.emplace_back(fmt::format("{}{}{}", argument, path.empty() ? "" : ", ", path), what);
+  const std::lock_guard lock(versions_->mutex);
+  return versions_->entries.size();
 }
 
 namespace {
@@ -104,59 +229,52 @@ bool is_number_text(const std::string& text) {
 
 }  // namespace
 
-void JitCache::warn_of_static_numbers(const Entry& made) {
-  if (warned_ || entries_.size() + 1 < kManyVersions) return;
+void JitCache::Versions::warn_of_static_numbers(const JitVersion& made) {
+  if (warned || entries.size() + 1 < kManyVersions) return;
   std::map<size_t, std::vector<std::string>> values;  // by position in the structure
-  for (const auto& entry : entries_)
+  for (const auto& entry : entries)
     if (entry->tag == made.tag && entry->runtime == made.runtime && entry->arrays == made.arrays)
-      if (const std::optional<size_t> at = only_difference(entry->structure, made.structure))
-        values[*at].push_back(entry->structure[*at].second);
-  for (auto& [at, seen] : values) {
-    const auto& [path, text] = made.structure[at];
+      if (const std::optional<size_t> found = only_difference(entry->structure, made.structure))
+        values[*found].push_back(entry->structure[*found].second);
+  for (auto& [position, seen] : values) {
+    const auto& [path, text] = made.structure[position];
     if (seen.size() + 1 < kManyVersions || !is_number_text(text)) continue;
     seen.push_back(text);
-    warned_ = true;
+    warned = true;
     std::string list;
     for (size_t i = 0; i < 3; ++i) list += seen[i] + ", ";
     print_stderr(
         "jit: argument {} of the function compiled at {} is a static number and has had {} values ({}..., {}), each of "
         "which compiled a new version; make it an Array (Array rate instead of float rate) to compile once\n",
-        path, to_string(at_), seen.size(), list, text);
+        path, to_string(at), seen.size(), list, text);
     return;
   }
 }
 
-JitResults::JitResults(Executable& executable, const Array* const* args) {
-  const size_t n = result_count(executable);
-  if (n > small_.size()) large_.resize(n);
-  next_ = n > small_.size() ? large_.data() : small_.data();
-  execute(executable, args, next_);
-}
-
-std::shared_ptr<Executable> JitCache::compile(const Traced& traced, const Array* const* arrays,
-                                              const Call& call) const {
-  const size_t arguments = call.in.counts.size();
-  for (const size_t argument : options_->donate)
+std::shared_ptr<Executable> JitCache::Versions::compile(const JitCompilation::Parts& made,
+                                                        const Array* const* arrays) const {
+  const size_t arguments = made.in.counts.size();
+  for (const size_t argument : options.donate)
     if (argument >= arguments)
       throw_error("jit: donate names argument {}, but the call has {} arguments; positions start at 0", argument,
                   arguments);
-  if (options_->in_shardings.size() > arguments)
+  if (options.in_shardings.size() > arguments)
     throw_error("jit: in_shardings has {} entries for {} arguments; give at most one per argument",
-                options_->in_shardings.size(), arguments);
-  Shardings in = values_of_arguments(options_->in_shardings, call.in, "jit: in_shardings"), out;
+                options.in_shardings.size(), arguments);
+  Shardings in = values_of_arguments(options.in_shardings, made.in, "jit: in_shardings"), out;
   for (size_t i = 0; i < in.size(); ++i)
     if (!in[i].defined()) in[i] = known_sharding(*arrays[i]);
-  if (!options_->out_shardings.empty())
+  if (!options.out_shardings.empty())
     out = values_of_result(
-        options_->out_shardings, call.out, "jit: out_shardings", [](size_t options, size_t elements) {
-          if (options != elements)
+        options.out_shardings, made.out, "jit: out_shardings", [](size_t given, size_t elements) {
+          if (given != elements)
             throw_error(
                 "jit: out_shardings has {} entries for a result of {} elements; give one for the whole result or one per "
                 "element",
-                options, elements);
+                given, elements);
         });
-  check_one_mesh(traced, *options_, at_);
-  return detail::compile(traced, donated_arrays(*options_, call.in), in, out);
+  check_one_mesh(made.traced, options, at);
+  return detail::compile(made.traced, donated_arrays(options, made.in), in, out);
 }
 
 }  // namespace lockstep::detail

@@ -89,7 +89,85 @@ PerLeaf<L> by_path(const std::vector<std::pair<std::string, Value>>& rules, cons
 }
 
 }  // namespace
+namespace {
+
+// The leaves of type L of a tree, with their paths.
+template <class L>
+struct LeafCollector final : PathVisitor {
+  LeafPaths& to;
+  std::vector<L>& values;
+  LeafCollector(LeafPaths& p, std::vector<L>& v) : to(p), values(v) {}
+  void leaf(const void* value) override {
+    to.paths.push_back(path);
+    values.push_back(*static_cast<const L*>(value));
+  }
+  void array(const Array&) override {}
+};
+
+}  // namespace
 }  // namespace detail
+
+template <class L>
+PerLeaf<L>::PerLeaf() : PerLeaf(Whole{}, L()) {}
+template <class L>
+PerLeaf<L>::PerLeaf(Whole, L value) : paths_{{""}} {
+  values_.push_back(std::move(value));
+}
+template <class L>
+PerLeaf<L>::PerLeaf(const void* tree, void (*visit)(const void*, detail::TreeVisitor&)) {
+  detail::LeafCollector<L> collector(paths_, values_);
+  visit(tree, collector);
+}
+template <class L>
+PerLeaf<L>::PerLeaf(detail::LeafPaths paths, std::vector<L> values)
+    : paths_(std::move(paths)), values_(std::move(values)) {}
+template <class L>
+PerLeaf<L>::PerLeaf(const PerLeaf&) = default;
+template <class L>
+PerLeaf<L>::PerLeaf(PerLeaf&&) noexcept = default;
+template <class L>
+PerLeaf<L>& PerLeaf<L>::operator=(const PerLeaf&) = default;
+template <class L>
+PerLeaf<L>& PerLeaf<L>::operator=(PerLeaf&&) noexcept = default;
+template <class L>
+PerLeaf<L>::~PerLeaf() = default;
+
+template <class L>
+std::vector<L> PerLeaf<L>::for_arrays(std::span<const std::string> arrays, const std::string& what) const {
+  std::vector<L> out;
+  for (const size_t i : detail::match_leaves(paths_, arrays, what)) out.push_back(values_[i]);
+  return out;
+}
+
+template <class L>
+PerArgument<L>::PerArgument() = default;
+template <class L>
+PerArgument<L>::PerArgument(std::initializer_list<PerLeaf<L>> each) : each_(each) {}
+template <class L>
+PerArgument<L>::PerArgument(const std::vector<L>& each) : each_(each.begin(), each.end()) {}
+template <class L>
+PerArgument<L>::PerArgument(std::vector<PerLeaf<L>> each) : each_(std::move(each)) {}
+template <class L>
+PerArgument<L>::PerArgument(All, PerLeaf<L> value) {
+  each_.push_back(std::move(value));
+}
+template <class L>
+PerArgument<L>::PerArgument(const PerArgument&) = default;
+template <class L>
+PerArgument<L>::PerArgument(PerArgument&&) noexcept = default;
+template <class L>
+PerArgument<L>& PerArgument<L>::operator=(const PerArgument&) = default;
+template <class L>
+PerArgument<L>& PerArgument<L>::operator=(PerArgument&&) noexcept = default;
+template <class L>
+PerArgument<L>::~PerArgument() = default;
+
+template class PerLeaf<PartitionSpec>;
+template class PerLeaf<NamedSharding>;
+template class PerLeaf<Axis>;
+template class PerArgument<PartitionSpec>;
+template class PerArgument<NamedSharding>;
+template class PerArgument<Axis>;
 
 PerLeaf<PartitionSpec> specs_by_path(const std::vector<std::pair<std::string, PartitionSpec>>& rules) {
   return detail::by_path<PartitionSpec>(rules, [](const PartitionSpec& spec) { return spec; });

@@ -1,5 +1,7 @@
 #include "export/model_trace.h"
 
+#include <complex>
+
 #include "base/check.h"
 #include "export/programs.h"
 #include "lockstep/complex.h"

@@ -22,6 +22,25 @@ std::string entry_text(const SpecEntry& entry) {
 
 }  // namespace
 
+SpecEntry::SpecEntry(const char* axis) : axes{axis} {}
+SpecEntry::SpecEntry(std::string axis) : axes{std::move(axis)} {}
+SpecEntry::SpecEntry(std::initializer_list<std::string_view> list) : axes(list.begin(), list.end()) {}
+SpecEntry::SpecEntry(std::vector<std::string> list) : axes(std::move(list)) {}
+
+PartitionSpec P() { return {}; }
+PartitionSpec P(SpecEntry a) { return {{std::move(a)}}; }
+PartitionSpec P(SpecEntry a, SpecEntry b) { return {{std::move(a), std::move(b)}}; }
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c) { return {{std::move(a), std::move(b), std::move(c)}}; }
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d) {
+  return {{std::move(a), std::move(b), std::move(c), std::move(d)}};
+}
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d, SpecEntry e) {
+  return {{std::move(a), std::move(b), std::move(c), std::move(d), std::move(e)}};
+}
+PartitionSpec P(SpecEntry a, SpecEntry b, SpecEntry c, SpecEntry d, SpecEntry e, SpecEntry f) {
+  return {{std::move(a), std::move(b), std::move(c), std::move(d), std::move(e), std::move(f)}};
+}
+
 PartitionSpec PartitionSpec::trimmed() const {
   return {{entries.begin(), entries.begin() + static_cast<ptrdiff_t>(trimmed_size(*this))}, unreduced};
 }

@@ -1,6 +1,8 @@
 // Complex arrays: values, gradients in JAX's convention, and errors. Expected values by hand or by std::complex.
 #include "lockstep/complex.h"
 
+#include <complex>
+
 #include "array/near.h"
 #include "lockstep/lockstep.h"
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 namespace lockstep::detail {
 
@@ -30,30 +31,38 @@ constexpr bool is_initializable_with(std::index_sequence<I...>) {
   return requires { T{(static_cast<void>(I), AnyField<T>{})...}; };
 }
 
-template <class T, size_t N = kMaxFields>
+// The number of fields: the first n of initializers where n + 1 are too many. Fewer may not do, because the other fields
+// need default constructors.
+template <class T, size_t N = 0>
 constexpr size_t field_count() {
-  if constexpr (N == 0)
+  if constexpr (N > kMaxFields)
     return 0;
-  else if constexpr (is_initializable_with<T>(std::make_index_sequence<N>{}))
+  else if constexpr (!is_initializable_with<T>(std::make_index_sequence<N>{}))
+    return field_count<T, N + 1>();
+  else if constexpr (N == kMaxFields)
+    return N;
+  else if constexpr (!is_initializable_with<T>(std::make_index_sequence<N + 1>{}))
     return N;
   else
-    return field_count<T, N - 1>();
+    return field_count<T, N + 1>();
 }
-
-// References to all fields, in order. Fails to compile for more than kMaxFields fields.
 template <class T>
-constexpr auto tie_fields(T& x) {
-  constexpr size_t n = field_count<std::remove_const_t<T>>();
-  static_assert(
-      n < kMaxFields || !is_initializable_with<std::remove_const_t<T>>(std::make_index_sequence<kMaxFields + 1>{}),
-      "a struct in a tree may have at most 24 fields; group some of them into a nested struct");
+inline constexpr size_t field_count_of = field_count<T>();
+
+// Calls use with references to all fields, in order. Fails to compile for more than kMaxFields fields.
+template <class T, class F>
+constexpr auto with_fields(T& x, const F& use) {
+  constexpr size_t n = field_count_of<std::remove_const_t<T>>;
+  if constexpr (n == kMaxFields)
+    static_assert(!is_initializable_with<std::remove_const_t<T>>(std::make_index_sequence<kMaxFields + 1>{}),
+                  "a struct in a tree may have at most 24 fields; group some of them into a nested struct");
   if constexpr (n == 0) {
-    return std::tie();
+    return use();
   }
-#define LOCKSTEP_TIE(N, ...)      \
-  else if constexpr (n == N) {    \
-    auto& [__VA_ARGS__] = x;      \
-    return std::tie(__VA_ARGS__); \
+#define LOCKSTEP_TIE(N, ...)   \
+  else if constexpr (n == N) { \
+    auto& [__VA_ARGS__] = x;   \
+    return use(__VA_ARGS__);   \
   }
   LOCKSTEP_TIE(1, a)
   LOCKSTEP_TIE(2, a, b)
@@ -82,6 +91,12 @@ constexpr auto tie_fields(T& x) {
 #undef LOCKSTEP_TIE
 }
 
+// References to all fields.
+template <class T>
+constexpr auto tie_fields(T& x) {
+  return with_fields(x, [](auto&... field) { return std::tie(field...); });
+}
+
 // Names. The address of a field of an object that is declared but never defined is a constant expression. As
 // a template argument its spelling ends in the field's name.
 template <class T>
@@ -96,10 +111,19 @@ struct FieldAddress {
   const M* address;
 };
 
+template <size_t I>
+struct AddressOfField {
+  template <class First, class... Rest>
+  constexpr auto operator()(First& first, Rest&... rest) const {
+    if constexpr (I == 0)
+      return FieldAddress<std::remove_const_t<First>>{&first};
+    else
+      return AddressOfField<I - 1>()(rest...);
+  }
+};
 template <class T, size_t I>
 constexpr auto field_address() {
-  auto fields = tie_fields(held<T>.value);
-  return FieldAddress<std::remove_cvref_t<decltype(std::get<I>(fields))>>{&std::get<I>(fields)};
+  return with_fields(held<T>.value, AddressOfField<I>());
 }
 
 template <auto kAddress>
@@ -117,6 +141,18 @@ consteval std::string_view field_name() {
   while (!text.empty() && text.back() == ')') text.remove_suffix(1);
   const size_t begin = text.find_last_of(".:");
   return text.substr(begin + 1);
+}
+
+// The names of all fields, followed by an empty one.
+template <class T, class Positions>
+struct FieldNames;
+template <class T, size_t... I>
+struct FieldNames<T, std::index_sequence<I...>> {
+  static constexpr std::string_view list[] = {field_name<T, I>()..., std::string_view()};
+};
+template <class T>
+constexpr const std::string_view* field_names() {
+  return FieldNames<T, std::make_index_sequence<field_count_of<T>>>::list;
 }
 #if defined(__clang__)
 #pragma clang diagnostic pop

@@ -1,19 +1,16 @@
 // JitCache: the compiled versions of one jit function. For the templates of jit.h; not part of the public API.
 //
-//   jit call --> CallVisitor --> CallKey         the bytes that identify a compiled version
-//                            --> ArrayPointers   the arrays of the call, in order
-//   CallKey  --> JitCache::find --> Entry        the Executable, and the result's tree without its arrays
+//   JitCall                     visits the arguments: their arrays, and the bytes that identify a compiled version
+//   JitCall --> JitCache::find  its version: an Executable, and the result's tree without its arrays
 //
 // JitCache is safe to use from several threads. The other types belong to one call.
 #pragma once
 
 #include <array>
-#include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/detail/flat_call.h"
@@ -24,157 +21,95 @@ struct JitOptions;
 
 namespace lockstep::detail {
 
-// The types, shardings and static values of a call's arguments, as bytes. Two calls can share a compiled
-// version exactly when their keys, and the C++ types of their arguments, are equal. Short keys live on the
-// stack.
-class CallKey {
+struct JitVersion;
+
+// The arguments of a call, to be visited, and then the version that it uses. The types, shardings and static values of the
+// arguments are its key, as bytes: two calls can share a version exactly when their keys, and the C++ types of their
+// arguments, are equal. Short keys and short lists of arrays live on the stack.
+class JitCall final : public TreeVisitor {
  public:
-  void add(const void* bytes, size_t n) {
-    if (used_ + n > capacity()) grow(n);
-    std::memcpy(bytes_ + used_, bytes, n);
-    used_ += n;
-  }
-  std::string_view view() const { return {bytes_, used_}; }
-  CallKey() = default;
-  CallKey(const CallKey&) = delete;
-  CallKey& operator=(const CallKey&) = delete;
+  JitCall();
+  JitCall(const JitCall&) = delete;
+  JitCall& operator=(const JitCall&) = delete;
+  ~JitCall() override;
+
+  void array(const Array&) override;
+  void size(size_t) override;
+  void boolean(bool value, bool is_key) override;
+  void integer(int64_t value, bool is_key) override;
+  void real(double value, bool is_key) override;
+  void text(const std::string& value, bool is_key) override;
+
+  std::string_view key() const { return {bytes_, used_bytes_}; }
+  const Array* const* arrays() const { return many_arrays_.empty() ? few_arrays_.data() : many_arrays_.data(); }
+
+  // After JitCache::find().
+  const void* prototype() const;
+  const Executable& executable() const;
+  // Runs the compiled function and assigns the results to the arrays of `result`, a copy of the prototype.
+  void run(TreeRef result);
 
  private:
-  size_t capacity() const { return large_.empty() ? sizeof(small_) : large_.size(); }
-  void grow(size_t n) {
-    std::vector<char> larger(2 * (used_ + n));
-    std::memcpy(larger.data(), bytes_, used_);
-    large_ = std::move(larger);
-    bytes_ = large_.data();
-  }
-  char small_[2048];
-  std::vector<char> large_;
-  char* bytes_ = small_;
-  size_t used_ = 0;
+  friend class JitCache;
+  void add(const void* bytes, size_t n);
+
+  std::shared_ptr<JitVersion> version_;
+  std::vector<char> long_key_;
+  std::vector<const Array*> many_arrays_;
+  char* bytes_ = short_key_;
+  size_t used_bytes_ = 0;
+  size_t used_arrays_ = 0;
+  char short_key_[2048];
+  std::array<const Array*, 128> few_arrays_;
 };
 
-// Pointers to the arrays of a call. Short lists live on the stack.
-class ArrayPointers {
+// A version that is being compiled.
+class JitCompilation {
  public:
-  void push(const Array* a) {
-    if (used_ < small_.size())
-      small_[used_] = a;
-    else {
-      if (large_.empty()) large_.assign(small_.begin(), small_.end());
-      large_.push_back(a);
-    }
-    ++used_;
-  }
-  const Array* const* data() const { return large_.empty() ? small_.data() : large_.data(); }
-  size_t size() const { return used_; }
+  // Traces f, on trees like these arguments.
+  void trace(TreeRefs args, const FlatFunction& f);
+  // The result's tree; destroy(tree) deletes it.
+  void keep(void* prototype, void (*destroy)(void*));
 
  private:
-  std::array<const Array*, 128> small_;
-  std::vector<const Array*> large_;
-  size_t used_ = 0;
+  friend class JitCache;
+  JitCompilation();
+  ~JitCompilation();
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
 };
 
-// Visits the trees of a call's arguments and fills in its key and its list of arrays.
-struct CallVisitor : VisitorBase {
-  CallKey& call_key;
-  ArrayPointers& arrays;
-  CallVisitor(CallKey& k, ArrayPointers& a) : call_key(k), arrays(a) {}
-  void array(const Array& a) {
-    const void* addresses[] = {type_address(a), sharding_address(a)};
-    call_key.add(addresses, sizeof addresses);
-    arrays.push(&a);
-  }
-  template <class T>
-  void static_value(const T& value) {
-    if constexpr (std::is_same_v<T, std::string>) {
-      size(value.size());
-      call_key.add(value.data(), value.size());
-    } else {
-      call_key.add(&value, sizeof value);
-    }
-  }
-  template <class T>
-  void key(const T& value) {
-    static_value(value);
-  }
-  void size(size_t n) { call_key.add(&n, sizeof n); }
-};
-
-// Runs a compiled function and hands out its results, in order. Few results live on the stack.
-class JitResults {
- public:
-  JitResults(Executable& executable, const Array* const* args);
-  Array take() { return std::move(*next_++); }
-
- private:
-  std::array<Array, 64> small_;
-  std::vector<Array> large_;
-  Array* next_;
-};
-
-// Not a template: the same code serves every jit function.
+// Not a template: the same code serves every jit function. A handle; copies share the versions.
 class JitCache {
  public:
-  // One compiled version.
-  struct Entry {
-    Entry() = default;
-    Entry(const Entry&) = delete;
-    Entry& operator=(const Entry&) = delete;
-    ~Entry() {
-      if (prototype) destroy(prototype);
-    }
+  // `at` is the line that called jit(); errors about the options' shardings name it.
+  JitCache(const JitOptions& options, SourceLine at);
+  JitCache(const JitCache&);
+  JitCache& operator=(const JitCache&);
+  ~JitCache();
 
-    std::string key;
-    const void* tag = nullptr;  // identifies the C++ types of the arguments
-    uint64_t runtime = 0;       // the number of the runtime that it was compiled for
-    std::shared_ptr<Executable> executable;
-    std::vector<const void*> arrays;  // the addresses of the arguments' types and shardings
-    std::vector<std::pair<std::string, std::string>> structure;  // Call::structure
-    void* prototype = nullptr;  // the result's tree without its arrays; owned
-    void (*destroy)(void*) = nullptr;
-  };
-  // The call being compiled.
-  struct Call {
-    FlatTrees in, out;  // the arguments and the elements of the result; its arrays are empty
-    // The containers, arrays and static values of the arguments, by the path in the call: "2, rate".
-    std::vector<std::pair<std::string, std::string>> structure;
-
-    void add_structure(size_t argument, const TreeStructure& tree);
-  };
-  // Refers to a callable that traces the function and fills in the entry's prototype and the Call. A
-  // std::function would be instantiated again for every jit function.
+  // Refers to a callable that traces the function.
   class Tracer {
    public:
     template <class T>
     Tracer(const T& trace)  // NOLINT: implicit, so that a lambda can be passed
-        : trace_(&trace), call_([](const void* t, Entry& e, Call& c) { return (*static_cast<const T*>(t))(e, c); }) {}
-    Traced operator()(Entry& entry, Call& call) const { return call_(trace_, entry, call); }
+        : trace_(&trace), call_([](const void* t, JitCompilation& c) { (*static_cast<const T*>(t))(c); }) {}
+    void operator()(JitCompilation& c) const { call_(trace_, c); }
 
    private:
     const void* trace_;
-    Traced (*call_)(const void*, Entry&, Call&);
+    void (*call_)(const void*, JitCompilation&);
   };
 
-  // `at` is the line that called jit(); errors about the options' shardings name it.
-  JitCache(const JitOptions& options, SourceLine at);
-  ~JitCache();
-
-  // Returns the entry for this key and tag, and compiles it first if there is none. Calls are serialized.
-  // `arrays` are the arrays of all arguments, in order. Throws Error when the options do not fit the call.
-  std::shared_ptr<Entry> find(std::string_view key, const void* tag, const Array* const* arrays, const Tracer& trace);
+  // Finds the version of a call, and compiles it first if there is none. `tag` identifies the C++ types of the arguments.
+  // Calls are serialized. Throws Error when the options do not fit the call.
+  void find(JitCall& call, const void* tag, const Tracer& trace) const;
   // The number of compiled versions.
   size_t size() const;
 
  private:
-  std::shared_ptr<Executable> compile(const Traced& traced, const Array* const* arrays, const Call& call) const;
-  // Warns once when a static number of the arguments has had many values, each of which compiled a version.
-  void warn_of_static_numbers(const Entry& made);
-
-  const std::unique_ptr<const JitOptions> options_;
-  const SourceLine at_;
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Entry>> entries_;
-  bool warned_ = false;
+  struct Versions;
+  std::shared_ptr<Versions> versions_;
 };
 
 // Throws Error unless the shardings of a jit at line `at` and the constraints in its traced function all use

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -92,15 +91,25 @@ template <class Owner, class... M>
 struct FirstFaultOf<Owner, std::tuple<M...>> : FirstFault<Owner, 0, std::remove_reference_t<M>...> {};
 template <class Owner, class A, class B>
 struct FirstFaultOf<Owner, std::pair<A, B>> : FirstFault<Owner, 0, A, B> {};
+template <class Owner>
+struct FindFaultInFields {
+  template <class... M>
+  constexpr auto operator()(M&...) const {
+    return typename FirstFault<Owner, 0, M...>::type();
+  }
+};
 
+// std::unordered_map, without its header.
 template <class T>
-inline constexpr bool is_unordered = false;
-template <class K, class V, class... R>
-inline constexpr bool is_unordered<std::unordered_map<K, V, R...>> = true;
+inline constexpr bool is_unordered = requires {
+  typename T::hasher;
+  typename T::key_equal;
+  typename T::mapped_type;
+};
 
 template <class T>
 constexpr auto find_fault_in_struct() {
-  constexpr size_t n = field_count<T>();
+  constexpr size_t n = field_count_of<T>;
   if constexpr (has_base<T>)
     return Fault<T, 0, T, TreeFault::base_class>();
   else if constexpr (n == 0 && !std::is_empty_v<T>)
@@ -110,7 +119,7 @@ constexpr auto find_fault_in_struct() {
   else if constexpr (n == kMaxFields && is_initializable_with<T>(std::make_index_sequence<kMaxFields + 1>{}))
     return Fault<T, n, T, TreeFault::too_many_fields>();
   else
-    return typename FirstFaultOf<T, decltype(tie_fields(std::declval<T&>()))>::type();
+    return decltype(with_fields(std::declval<T&>(), FindFaultInFields<T>()))();
 }
 
 // T is a member of Owner at position I.

@@ -1,10 +1,13 @@
 // Visitors of trees (tree.h): how transforms walk the arrays of their arguments and results. Not part of the
 // public API. Pure functions, safe to call from any thread.
+//
+// To keep users' compile times short, the only code that is compiled for each tree type is visit_tree(). Visitors are
+// ordinary classes of the library, and a TreeRef passes a tree of any type to them.
 #pragma once
 
-#include <memory>
+#include <initializer_list>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -15,86 +18,157 @@
 
 namespace lockstep::detail {
 
-// The callbacks of a visitor; array(a) must be added. size(n) gets the number of elements of a container,
-// key(k) a key of a map. enter(name) and leave() surround each child. state(a) precedes array(a) for an nn::State.
-// A visitor of trees with other leaves than arrays has a type Leaf and a function leaf(x).
-struct VisitorBase {
-  template <class T>
-  void static_value(const T&) {}
-  template <class T>
-  void key(const T&) {}
-  void size(size_t) {}
-  void state(const Array&) {}
-  template <class Name>
-  void enter(const Name&) {}
-  void leave() {}
+class PathVisitor;
+
+// Is called for everything in a tree, in order. state() precedes array() for an nn::State. size(n) gets the number of
+// elements of a container. Numbers, enums and strings are static values, or keys of a map.
+class TreeVisitor {
+ public:
+  virtual ~TreeVisitor();
+  // Arrays are passed as const; visitors may cast that away if the tree is not.
+  virtual void array(const Array&) = 0;
+  virtual void state();
+  virtual void size(size_t);
+  virtual void boolean(bool value, bool is_key);
+  virtual void integer(int64_t value, bool is_key);
+  virtual void real(double value, bool is_key);
+  virtual void text(const std::string& value, bool is_key);
+  // A PartitionSpec, NamedSharding or axis in a tree of these (per_leaf.h).
+  virtual void leaf(const void*);
+
+  // Enter and leave a child: a field by its name, an element by its number or key.
+  void enter(std::string_view name) {
+    if (paths_) enter_path(name);
+  }
+  void enter(int64_t number) {
+    if (paths_) enter_path(number);
+  }
+  void leave() {
+    if (paths_) leave_path();
+  }
+
+ protected:
+  TreeVisitor() = default;
+  explicit TreeVisitor(PathVisitor* paths) : paths_(paths) {}
+  TreeVisitor& operator=(const TreeVisitor&) { return *this; }
+
+ private:
+  void enter_path(std::string_view name);
+  void enter_path(int64_t number);
+  void leave_path();
+
+  PathVisitor* const paths_ = nullptr;
 };
 
-template <class Visitor, class T>
-inline constexpr bool is_leaf_of = false;
-template <class Visitor, class T>
-requires requires { typename Visitor::Leaf; }
-inline constexpr bool is_leaf_of<Visitor, T> = std::is_same_v<typename Visitor::Leaf, T>;
+// Keeps track of the path of the current child: "layers/0/w".
+class PathVisitor : public TreeVisitor {
+ public:
+  PathVisitor() : TreeVisitor(this) {}
+  PathVisitor(const PathVisitor& other) : TreeVisitor(this), path(other.path), lengths(other.lengths) {}
+  PathVisitor& operator=(const PathVisitor&) = default;
+  ~PathVisitor() override;
 
-// Visits a tree in order. T may be const.
-template <class T, class Visitor>
-void visit_tree(T& tree, Visitor& v) {
-  using U = std::remove_const_t<T>;
-  if constexpr (is_leaf_of<Visitor, U>) {
-    v.leaf(tree);
-  } else if constexpr (is_tree_leaf<U>) {
+  std::string path;
+  std::vector<size_t> lengths;
+};
+
+template <class T>
+void visit_static(const T& value, TreeVisitor& v, bool is_key) {
+  if constexpr (std::is_same_v<T, std::string>)
+    v.text(value, is_key);
+  else if constexpr (std::is_same_v<T, bool>)
+    v.boolean(value, is_key);
+  else if constexpr (std::is_floating_point_v<T>)
+    v.real(static_cast<double>(value), is_key);
+  else
+    v.integer(static_cast<int64_t>(value), is_key);
+}
+
+// Visits a tree in order. Values of type Leaf are its leaves; void: there are none besides arrays.
+template <class Leaf, class T>
+void visit_tree(const T& tree, TreeVisitor& v) {
+  if constexpr (std::is_same_v<Leaf, T>) {
+    v.leaf(&tree);
+  } else if constexpr (is_tree_leaf<T>) {
     // of a tree that is not visited for these leaves
-  } else if constexpr (std::is_same_v<U, Array>) {
+  } else if constexpr (std::is_same_v<T, Array>) {
     v.array(tree);
-  } else if constexpr (std::is_same_v<U, nn::State>) {
-    v.state(tree);
-    v.array(static_cast<std::conditional_t<std::is_const_v<T>, const Array, Array>&>(tree));
-  } else if constexpr (is_static_value<U>) {
-    v.static_value(tree);
-  } else if constexpr (is_vector<U> || is_std_array<U>) {
+  } else if constexpr (std::is_same_v<T, nn::State>) {
+    v.state();
+    v.array(tree);
+  } else if constexpr (is_static_value<T>) {
+    visit_static(tree, v, false);
+  } else if constexpr (is_vector<T> || is_std_array<T>) {
     v.size(tree.size());
-    size_t i = 0;
-    if constexpr (std::is_same_v<U, std::vector<bool>>) {
-      for (bool b : tree) v.static_value(b);
+    if constexpr (std::is_same_v<T, std::vector<bool>>) {
+      for (const bool b : tree) v.boolean(b, false);
     } else {
-      for (auto& child : tree) {
+      int64_t i = 0;
+      for (const auto& child : tree) {
         v.enter(i++);
-        visit_tree(child, v);
+        visit_tree<Leaf>(child, v);
         v.leave();
       }
     }
-  } else if constexpr (is_tuple<U>) {
-    [&]<size_t... I>(std::index_sequence<I...>) { ((v.enter(I), visit_tree(std::get<I>(tree), v), v.leave()), ...); }
-    (std::make_index_sequence<std::tuple_size_v<U>>{});
-  } else if constexpr (is_map<U>) {
+  } else if constexpr (is_tuple<T>) {
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      ((v.enter(static_cast<int64_t>(I)), visit_tree<Leaf>(std::get<I>(tree), v), v.leave()), ...);
+    }
+    (std::make_index_sequence<std::tuple_size_v<T>>{});
+  } else if constexpr (is_map<T>) {
     v.size(tree.size());
-    for (auto& [key, child] : tree) {
-      v.key(key);
-      v.enter(key);
-      visit_tree(child, v);
+    for (const auto& [key, child] : tree) {
+      visit_static(key, v, true);
+      if constexpr (std::is_same_v<typename T::key_type, std::string>)
+        v.enter(key);
+      else
+        v.enter(static_cast<int64_t>(key));
+      visit_tree<Leaf>(child, v);
       v.leave();
     }
-  } else if constexpr (is_optional<U>) {
+  } else if constexpr (is_optional<T>) {
     v.size(tree.has_value());
-    if (tree) visit_tree(*tree, v);
+    if (tree) visit_tree<Leaf>(*tree, v);
   } else {
-    static_assert(check_tree<U>);
-    auto fields = tie_fields(tree);
-    [&]<size_t... I>(std::index_sequence<I...>) {
-      ((v.enter(field_name<U, I>()), visit_tree(std::get<I>(fields), v), v.leave()), ...);
-    }
-    (std::make_index_sequence<std::tuple_size_v<decltype(fields)>>{});
+    static_assert(check_tree<T>);
+    with_fields(tree, [&v](const auto&... field) {
+      [[maybe_unused]] const std::string_view* name = field_names<T>();
+      ((v.enter(*name++), visit_tree<Leaf>(field, v), v.leave()), ...);
+    });
   }
 }
 
-// Calls a function for every leaf. The function's type is erased, so that each tree type is compiled once, not once for
-// each function. Trees are visited as const; `call` may cast that away if the tree is not.
-struct EachArray : VisitorBase {
-  void* function;
-  void (*call)(void* function, const Array& leaf);
-  EachArray(void* f, void (*c)(void*, const Array&)) : function(f), call(c) {}
-  void array(const Array& a) { call(function, a); }
+// Refers to a tree of any type.
+class TreeRef {
+ public:
+  template <class T>
+  requires(!std::is_same_v<T, TreeRef>) TreeRef(const T& tree)  // NOLINT: implicit, to pass trees
+      : tree_(&tree), visit_([](const void* any, TreeVisitor& v) { visit_tree<void>(*static_cast<const T*>(any), v); }) {}
+  void visit(TreeVisitor& v) const { visit_(tree_, v); }
+
+ private:
+  const void* tree_;
+  void (*visit_)(const void*, TreeVisitor&);
 };
+// Several trees, such as the arguments of a call. Passed on in place, not stored.
+using TreeRefs = std::initializer_list<TreeRef>;
+
+using Arrays = std::vector<Array>;
+
+// The arrays of all trees, in order, and how many there are.
+Arrays leaves_of_trees(TreeRefs trees);
+size_t array_count(TreeRef tree);
+// Replaces the arrays of a tree, which must not be const, by those from `next` on, which it advances.
+void assign_arrays(TreeRef tree, const Array*& next);
+// Same, but moves them.
+void move_arrays(TreeRef tree, Array* next);
+// Makes all arrays of a tree, which must not be const, empty.
+void clear_arrays(TreeRef tree);
+
+// Call call(function, leaf...) for every array of a tree.
+void visit_arrays(TreeRef tree, void* function, void (*call)(void* function, const Array& leaf));
+void visit_leaves(TreeRef tree, void* function,
+                  void (*call)(void* function, const std::string& path, const Array& leaf, bool is_state));
 
 template <class T>
 using LeafOfTree = std::conditional_t<std::is_const_v<T>, const Array, Array>;
@@ -103,91 +177,40 @@ using LeafOfTree = std::conditional_t<std::is_const_v<T>, const Array, Array>;
 template <class T, class F>
 void for_each_array(T& tree, F&& f) {
   using Function = std::remove_reference_t<F>;
-  EachArray visitor(const_cast<void*>(static_cast<const void*>(std::addressof(f))), [](void* function, const Array& a) {
+  visit_arrays(tree, const_cast<void*>(static_cast<const void*>(&f)), [](void* function, const Array& a) {
     (*static_cast<Function*>(function))(const_cast<LeafOfTree<T>&>(a));
   });
-  visit_tree(std::as_const(tree), visitor);
-}
-
-// Keeps track of the path of the current child.
-struct PathVisitor : VisitorBase {
-  std::string path;
-  std::vector<size_t> lengths;
-  void enter(std::string_view name) { push(std::string(name)); }
-  template <class N>
-  requires(std::is_arithmetic_v<N> || std::is_enum_v<N>) void enter(N n) {
-    push(std::to_string(static_cast<int64_t>(n)));
-  }
-  void leave() {
-    path.resize(lengths.back());
-    lengths.pop_back();
-  }
-
- private:
-  void push(const std::string& name) {
-    lengths.push_back(path.size());
-    if (!path.empty()) path += '/';
-    path += name;
-  }
-};
-
-struct EachLeaf : PathVisitor {
-  void* function;
-  void (*call)(void* function, const std::string& path, const Array& leaf, bool is_state);
-  bool is_state = false;
-  EachLeaf(void* f, void (*c)(void*, const std::string&, const Array&, bool)) : function(f), call(c) {}
-  void state(const Array&) { is_state = true; }
-  void array(const Array& a) { call(function, path, a, std::exchange(is_state, false)); }
-};
-
-// Calls f(path, array) for every leaf, in order.
-template <class T, class F>
-void for_each_path(T& tree, F&& f) {
-  using Function = std::remove_reference_t<F>;
-  EachLeaf visitor(const_cast<void*>(static_cast<const void*>(std::addressof(f))),
-                   [](void* function, const std::string& path, const Array& a, bool) {
-                     (*static_cast<Function*>(function))(path, const_cast<LeafOfTree<T>&>(a));
-                   });
-  visit_tree(std::as_const(tree), visitor);
 }
 
 // Calls f(path, array, is_state) for every leaf, in order; is_state: the leaf is an nn::State.
 template <class T, class F>
 void for_each_leaf(T& tree, F&& f) {
   using Function = std::remove_reference_t<F>;
-  EachLeaf visitor(const_cast<void*>(static_cast<const void*>(std::addressof(f))),
-                   [](void* function, const std::string& path, const Array& a, bool is_state) {
-                     (*static_cast<Function*>(function))(path, const_cast<LeafOfTree<T>&>(a), is_state);
-                   });
-  visit_tree(std::as_const(tree), visitor);
+  visit_leaves(tree, const_cast<void*>(static_cast<const void*>(&f)),
+               [](void* function, const std::string& path, const Array& a, bool is_state) {
+                 (*static_cast<Function*>(function))(path, const_cast<LeafOfTree<T>&>(a), is_state);
+               });
 }
 
-// The leaves of type L of a tree, with their paths.
-template <class L>
-struct LeafCollector : PathVisitor {
-  using Leaf = L;
-  std::vector<std::pair<std::string, L>> leaves;
-  void leaf(const L& value) { leaves.emplace_back(path, value); }
-  void array(const Array&) {}
-};
+// Calls f(path, array) for every leaf, in order.
+template <class T, class F>
+void for_each_path(T& tree, F&& f) {
+  for_each_leaf(tree, [&f](const std::string& path, LeafOfTree<T>& a, bool) { f(path, a); });
+}
 
 // The structure of a tree: the sizes and keys of its containers and, if `with_values`, its static values.
-class TreeStructure : public PathVisitor {
+class TreeStructure final : public PathVisitor {
  public:
-  template <class T>
-  TreeStructure(const T& tree, bool with_values) : with_values_(with_values) {
-    visit_tree(tree, *this);
-  }
-  void array(const Array&) { add("an array"); }
-  template <class T>
-  void static_value(const T& value) {
-    if (with_values_) add(text_of(value));
-  }
-  template <class T>
-  void key(const T& value) {
-    add("key " + text_of(value));
-  }
-  void size(size_t n) { add(std::to_string(n) + (n == 1 ? " element" : " elements")); }
+  TreeStructure(TreeRef tree, bool with_values);
+  TreeStructure(const TreeStructure&);
+  TreeStructure& operator=(const TreeStructure&);
+  ~TreeStructure() override;
+  void array(const Array&) override;
+  void size(size_t n) override;
+  void boolean(bool value, bool is_key) override;
+  void integer(int64_t value, bool is_key) override;
+  void real(double value, bool is_key) override;
+  void text(const std::string& value, bool is_key) override;
 
   // Throws Error unless both structures are equal. The message names the first difference: "`what`: at
   // layers/0: 1 element `here` and 2 elements `there`; `remedy`".
@@ -199,18 +222,8 @@ class TreeStructure : public PathVisitor {
   bool operator==(const TreeStructure& other) const { return entries_ == other.entries_; }
 
  private:
-  static std::string text_of(const std::string& value) { return '"' + value + '"'; }
-  template <class T>
-  requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) static std::string text_of(T value) {
-    if constexpr (std::is_floating_point_v<T>)
-      return text_of_real(static_cast<double>(value));
-    else if constexpr (std::is_same_v<T, bool>)
-      return value ? "true" : "false";
-    else
-      return std::to_string(static_cast<int64_t>(value));
-  }
-  static std::string text_of_real(double value);
-  void add(std::string what) { entries_.emplace_back(path, std::move(what)); }
+  void add(std::string what);
+  void add_value(const std::string& value, bool is_key);
 
   bool with_values_;
   std::vector<std::pair<std::string, std::string>> entries_;  // path and description
@@ -218,12 +231,10 @@ class TreeStructure : public PathVisitor {
 
 // Throws Error unless two trees of one type have the same structure. Trees of different types are matched
 // leaf by leaf.
+void check_same_structure(const char* what, TreeRef tree, TreeRef other);
 template <class T, class U>
 void check_alike(const char* what, const T& tree, const U& other) {
-  if constexpr (std::is_same_v<T, U>)
-    TreeStructure(tree, false)
-        .check_same(TreeStructure(other, false), what, "in one tree", "in another",
-                    "the trees must have the same structure");
+  if constexpr (std::is_same_v<T, U>) check_same_structure(what, tree, other);
 }
 
 // Throws Error: the trees have different numbers of leaves.

@@ -1,3 +1,4 @@
+#include <complex>
 #include <limits>
 #include <map>
 #include <new>

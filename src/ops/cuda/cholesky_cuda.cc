@@ -1,13 +1,36 @@
-// cholesky and triangular_solve on the GPU, by cuSOLVER and cuBLAS; on the host if these cannot be loaded. They see the
-// transposes of row-major matrices: triangles and sides change, and nothing is copied for the layout.
+// cholesky and triangular_solve on the GPU: own kernels for small matrices, else cuSOLVER and cuBLAS; on the host if these
+// cannot be loaded. They see the transposes of row-major matrices: triangles and sides change, and nothing is copied for
+// the layout.
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/matrix_kernels.h"
 #include "ops/matrix_values.h"
 
 namespace lockstep {
+namespace {
+
+Kernel small_cholesky(const KernelSpec& spec) {
+  const int64_t n = spec.in[0].shape.back(), matrices = count(spec.in[0].shape) / (n * n);
+  return [=, kernel = MatrixKernels(*spec.cuda, spec.in[0].dtype).small_cholesky()](
+             const void* const* in, void* const* out) { kernel(small_blocks(matrices), in[0], n, matrices, out[0]); };
+}
+
+Kernel small_triangular_solve(const KernelSpec& spec) {
+  const auto flag = [&](const char* name) -> int64_t { return spec.attrs.get<bool>(name) ? 1 : 0; };
+  const int64_t left = flag("left"), lower = flag("lower"), transpose = flag("transpose"), unit = flag("unit_diagonal");
+  const MatrixDims dims(spec.in[1].shape);
+  const int64_t n = left ? dims.rows : dims.columns, sides = left ? dims.columns : dims.rows;
+  return
+      [=, matrices = count(dims.batch), kernel = MatrixKernels(*spec.cuda, spec.in[0].dtype).small_triangular_solve()](
+          const void* const* in, void* const* out) {
+        kernel(small_solve_blocks(matrices, sides), in[0], in[1], out[0], n, sides, left, lower, transpose, unit);
+      };
+}
+
+}  // namespace
 
 Kernel cholesky_cuda(const KernelSpec& spec) {
   if (has_empty_results(spec)) return no_kernel();
+  if (is_small(spec.in[0].shape.back(), 1)) return small_cholesky(spec);
   const Factorization f(spec);
   if (!f.solver) return {};
   const CudaMatrices a = f.matrices;
@@ -34,6 +57,7 @@ Kernel cholesky_cuda(const KernelSpec& spec) {
 
 Kernel triangular_solve_cuda(const KernelSpec& spec) {
   if (has_empty_results(spec)) return no_kernel();
+  if (is_small(spec.in[0].shape.back(), 1)) return small_triangular_solve(spec);
   const Factorization f(spec);
   if (!f.solver) return {};
   const CudaMatrices a = f.matrices;

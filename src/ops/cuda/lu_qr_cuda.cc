@@ -1,14 +1,40 @@
-// lu and qr on the GPU, by cuSOLVER and cuBLAS; on the host if these cannot be loaded. Their pivots and reflections belong
-// to columns of column-major matrices: operands and results are transposed.
+// lu and qr on the GPU: own kernels for small matrices, else cuSOLVER and cuBLAS; on the host if these cannot be loaded.
+// Their pivots and reflections belong to columns of column-major matrices: operands and results are transposed.
 #include <algorithm>
 
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/matrix_kernels.h"
+#include "ops/matrix_values.h"
 
 namespace lockstep {
+namespace {
+
+Kernel small_lu(const KernelSpec& spec) {
+  const MatrixDims dims(spec.in[0].shape);
+  return [m = dims.rows, n = dims.columns, matrices = count(dims.batch),
+          kernel = MatrixKernels(*spec.cuda, spec.in[0].dtype).small_lu()](const void* const* in, void* const* out) {
+    kernel(small_blocks(matrices), in[0], m, n, matrices, out[0], out[1], out[2]);
+  };
+}
+
+Kernel small_qr(const KernelSpec& spec) {
+  const MatrixDims dims(spec.in[0].shape);
+  return [m = dims.rows, n = dims.columns, columns = spec.out[0].shape.back(), matrices = count(dims.batch),
+          kernel = MatrixKernels(*spec.cuda, spec.in[0].dtype).small_qr()](const void* const* in, void* const* out) {
+    kernel(small_blocks(matrices), in[0], m, n, columns, matrices, out[0], out[1]);
+  };
+}
+
+bool has_small_matrices(const KernelSpec& spec) {
+  const MatrixDims dims(spec.in[0].shape);
+  return is_small(dims.rows, dims.columns);
+}
+
+}  // namespace
 
 Kernel lu_cuda(const KernelSpec& spec) {
   if (has_empty_results(spec)) return no_kernel();
+  if (has_small_matrices(spec)) return small_lu(spec);
   const Factorization f(spec);
   if (!f.solver) return {};
   const CudaMatrices a = f.matrices;
@@ -37,6 +63,7 @@ Kernel lu_cuda(const KernelSpec& spec) {
 
 Kernel qr_cuda(const KernelSpec& spec) {
   if (has_empty_results(spec)) return no_kernel();
+  if (has_small_matrices(spec)) return small_qr(spec);
   const Factorization f(spec);
   if (!f.solver) return {};
   const CudaMatrices a = f.matrices;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kMatrixThreads = 256;
 constexpr int64_t kTile = 32;
+constexpr int kSmallMatrix = 32, kSmallThreads = 64;
 
 // The names of parameters: "const T* in, uint64_t rows" gives "in, rows".
 std::string names_of(std::string_view parameters) {
@@ -23,20 +24,23 @@ std::string names_of(std::string_view parameters) {
   return out;
 }
 
-}  // namespace
-
-std::string matrix_kernel_text(DType dtype, const char* name, const char* parameters) {
+std::string matrix_kernel_text(DType dtype, const char* name, const char* parameters, MatrixHeader header) {
+  const bool small = header == MatrixHeader::small_matrices;
   return fmt::format(
-      R"(#include "matrices.cuh"
+      R"(#include "{header}"
 using namespace lockstep;
 using T = {type};
-extern "C" __global__ void __launch_bounds__(kMatrixThreads) {kernel}({parameters}) {{
+extern "C" __global__ void __launch_bounds__({threads}) {kernel}({parameters}) {{
   {name}({names});
 }}
 )",
-      fmt::arg("type", memory_type(dtype)), fmt::arg("kernel", kernel_name(name)), fmt::arg("name", name),
-      fmt::arg("parameters", parameters), fmt::arg("names", names_of(parameters)));
+      fmt::arg("header", small ? "small_matrices.cuh" : "matrices.cuh"),
+      fmt::arg("threads", small ? "kSmallThreads" : "kMatrixThreads"), fmt::arg("type", memory_type(dtype)),
+      fmt::arg("kernel", kernel_name(name)), fmt::arg("name", name), fmt::arg("parameters", parameters),
+      fmt::arg("names", names_of(parameters)));
 }
+
+}  // namespace
 
 Factorization::Factorization(const KernelSpec& spec) : lane(spec.cuda), solver(nullptr) {
   const MatrixDims dims(spec.in[0].shape);
@@ -62,11 +66,13 @@ MatrixMemory::Array MatrixMemory::add(int64_t bytes) {
   return out;
 }
 
-MatrixKernel::MatrixKernel(CudaStream& lane, DType dtype, const char* name, const char* parameters)
-    : lane_(&lane), function_(kernel_of(matrix_kernel_text(dtype, name, parameters), lane)) {}
+MatrixKernel::MatrixKernel(CudaStream& lane, DType dtype, const char* name, const char* parameters, MatrixHeader header)
+    : lane_(&lane),
+      threads_(header == MatrixHeader::small_matrices ? kSmallThreads : kMatrixThreads),
+      function_(kernel_of(matrix_kernel_text(dtype, name, parameters, header), lane)) {}
 
 void MatrixKernel::launch(int64_t blocks, void** arguments) const {
-  function_.launch(*lane_, blocks, kMatrixThreads, arguments);
+  function_.launch(*lane_, blocks, threads_, arguments);
 }
 
 MatrixKernel MatrixKernels::copy() const { return {*lane_, dtype_, "copy_matrices", "const MatrixMove<T> move"}; }
@@ -96,6 +102,36 @@ MatrixKernel MatrixKernels::permute_rows() const {
 }
 MatrixKernel MatrixKernels::write_pointers() const {
   return {*lane_, dtype_, "write_pointers", "T* first, uint64_t stride, uint64_t count, T** pointers"};
+}
+
+MatrixKernel MatrixKernels::small_cholesky() const {
+  return {*lane_, dtype_, "small_cholesky", "const T* in, uint64_t size, uint64_t count, T* out",
+          MatrixHeader::small_matrices};
+}
+MatrixKernel MatrixKernels::small_triangular_solve() const {
+  return {*lane_, dtype_, "small_triangular_solve",
+          "const T* a, const T* b, T* x, uint64_t size, uint64_t sides, uint64_t left, uint64_t lower, uint64_t "
+          "transpose, uint64_t unit_diagonal",
+          MatrixHeader::small_matrices};
+}
+MatrixKernel MatrixKernels::small_lu() const {
+  return {*lane_, dtype_, "small_lu",
+          "const T* in, uint64_t rows, uint64_t columns, uint64_t count, T* out, int32_t* pivots, int32_t* permutation",
+          MatrixHeader::small_matrices};
+}
+MatrixKernel MatrixKernels::small_qr() const {
+  return {*lane_, dtype_, "small_qr",
+          "const T* in, uint64_t rows, uint64_t columns, uint64_t q_columns, uint64_t count, T* q_out, T* r_out",
+          MatrixHeader::small_matrices};
+}
+
+bool is_small(int64_t rows, int64_t columns) { return std::max(rows, columns) <= kSmallMatrix; }
+int64_t small_blocks(int64_t matrices) {
+  constexpr int64_t kWarps = kSmallThreads / 32;
+  return (matrices + kWarps - 1) / kWarps;
+}
+int64_t small_solve_blocks(int64_t matrices, int64_t sides) {
+  return (sides + kSmallThreads - 1) / kSmallThreads * matrices;
 }
 
 int64_t blocks_for_elements(int64_t elements) { return (elements + kMatrixThreads - 1) / kMatrixThreads; }

@@ -34,12 +34,16 @@ struct VectorSigns {
   void* factors = nullptr;
 };
 
-// A kernel of matrices.cuh. Arguments are pointers, int64_t and the structs above.
+// The header of a kernel, which sets its number of threads.
+enum class MatrixHeader : uint8_t { matrices, small_matrices };
+
+// A kernel of such a header. Arguments are pointers, int64_t and the structs above.
 class MatrixKernel {
  public:
   MatrixKernel() = default;
   // `name`: of the function; `parameters`: those of the kernel, which passes them on in order.
-  MatrixKernel(CudaStream& lane, DType dtype, const char* name, const char* parameters);
+  MatrixKernel(CudaStream& lane, DType dtype, const char* name, const char* parameters,
+               MatrixHeader header = MatrixHeader::matrices);
 
   template <class... Arguments>
   void operator()(int64_t blocks, const Arguments&... arguments) const {
@@ -52,6 +56,7 @@ class MatrixKernel {
   void launch(int64_t blocks, void** arguments) const;
 
   CudaStream* lane_ = nullptr;
+  int threads_ = 0;
   CudaFunction function_;
 };
 
@@ -69,6 +74,12 @@ class MatrixKernels {
   MatrixKernel finish_cholesky() const;
   MatrixKernel permute_rows() const;
   MatrixKernel write_pointers() const;
+
+  // Of small_matrices.cuh, for is_small().
+  MatrixKernel small_cholesky() const;          // small_blocks()
+  MatrixKernel small_triangular_solve() const;  // small_solve_blocks()
+  MatrixKernel small_lu() const;                // small_blocks()
+  MatrixKernel small_qr() const;                // small_blocks()
 
  private:
   CudaStream* lane_;
@@ -114,8 +125,10 @@ class MatrixMemory {
 int64_t blocks_for_elements(int64_t elements);
 int64_t blocks_for_warps(int64_t warps);
 int64_t transpose_blocks(const MatrixMove& move);
+int64_t small_blocks(int64_t matrices);
+int64_t small_solve_blocks(int64_t matrices, int64_t sides);
 
-// The text of a kernel. For tests.
-std::string matrix_kernel_text(DType dtype, const char* name, const char* parameters);
+// Whether an own kernel factors matrices of this shape: it launches once, and can be captured as part of a graph.
+bool is_small(int64_t rows, int64_t columns);
 
 }  // namespace lockstep

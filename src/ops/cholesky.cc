@@ -2,6 +2,7 @@
 #include "base/check.h"
 #include "lane/cpu/blas.h"
 #include "lane/cpu/lapack.h"
+#include "ops/cuda/kernels.h"
 #include "ops/elementwise.h"
 #include "ops/linalg.h"
 #include "ops/linalg_cpu.h"
@@ -194,13 +195,15 @@ constinit const Op cholesky_op = {.name = "cholesky",
                                   .type = cholesky_type,
                                   .vjp = cholesky_vjp,
                                   .alias = alias_first,
-                                  .cpu = cholesky_cpu};
+                                  .cpu = cholesky_cpu,
+                                  .cuda = LOCKSTEP_CUDA(cholesky_cuda)};
 constinit const Op triangular_solve_op = {.name = "triangular_solve",
                                           .rule = triangular_solve_rule,
                                           .type = triangular_solve_type,
                                           .vjp = triangular_solve_vjp,
                                           .batch = triangular_solve_batch,
                                           .alias = alias_second,
-                                          .cpu = triangular_solve_cpu};
+                                          .cpu = triangular_solve_cpu,
+                                          .cuda = LOCKSTEP_CUDA(triangular_solve_cuda)};
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include "base/check.h"
 #include "lane/cpu/blas.h"
 #include "lane/cpu/lapack.h"
+#include "ops/cuda/kernels.h"
 #include "ops/elementwise.h"
 #include "ops/linalg.h"
 #include "ops/linalg_cpu.h"
@@ -222,9 +223,19 @@ Values svd(Value a, bool full_matrices, bool compute_uv) {
                           {{"full_matrices", full_matrices}, {"compute_uv", compute_uv}});
 }
 
-constinit const Op eigh_op = {
-    .name = "eigh", .rule = eigh_rule, .type = eigh_type, .vjp = eigh_vjp, .alias = alias_vectors, .cpu = eigh_cpu};
-constinit const Op svd_op = {
-    .name = "svd", .rule = svd_rule, .type = svd_type, .forward = svd_forward, .vjp = svd_vjp, .cpu = svd_cpu};
+constinit const Op eigh_op = {.name = "eigh",
+                              .rule = eigh_rule,
+                              .type = eigh_type,
+                              .vjp = eigh_vjp,
+                              .alias = alias_vectors,
+                              .cpu = eigh_cpu,
+                              .cuda = LOCKSTEP_CUDA(eigh_cuda)};
+constinit const Op svd_op = {.name = "svd",
+                             .rule = svd_rule,
+                             .type = svd_type,
+                             .forward = svd_forward,
+                             .vjp = svd_vjp,
+                             .cpu = svd_cpu,
+                             .cuda = LOCKSTEP_CUDA(svd_cuda)};
 
 }  // namespace lockstep

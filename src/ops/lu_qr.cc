@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "lane/cpu/blas.h"
 #include "lane/cpu/lapack.h"
+#include "ops/cuda/kernels.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/linalg.h"
@@ -150,8 +151,14 @@ Values qr(Value a, bool full_matrices) {
   return a.builder().emit(qr_op, std::span<const Value>(&a, 1), {{"full_matrices", full_matrices}});
 }
 
-constinit const Op lu_op = {
-    .name = "lu", .rule = lu_rule, .type = lu_type, .vjp = lu_vjp, .alias = alias_lu, .cpu = lu_cpu};
-constinit const Op qr_op = {.name = "qr", .rule = qr_rule, .type = qr_type, .vjp = qr_vjp, .cpu = qr_cpu};
+constinit const Op lu_op = {.name = "lu",
+                            .rule = lu_rule,
+                            .type = lu_type,
+                            .vjp = lu_vjp,
+                            .alias = alias_lu,
+                            .cpu = lu_cpu,
+                            .cuda = LOCKSTEP_CUDA(lu_cuda)};
+constinit const Op qr_op = {
+    .name = "qr", .rule = qr_rule, .type = qr_type, .vjp = qr_vjp, .cpu = qr_cpu, .cuda = LOCKSTEP_CUDA(qr_cuda)};
 
 }  // namespace lockstep

@@ -222,6 +222,8 @@ struct KernelSpec {
   std::shared_ptr<InFlight> in_flight = {};
   // For the `cuda` column: the GPU. Operands and results are in its memory.
   CudaStream* cuda = nullptr;
+  // For the `cuda` column: set to true if the kernel cannot be captured as part of a graph. May be null.
+  bool* uncapturable = nullptr;
   // Copies memory of the lane, in the order of its work; empty: host memory.
   std::function<void(void* to, const void* from, int64_t bytes)> copy = {};
 };

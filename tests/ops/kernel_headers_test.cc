@@ -424,6 +424,28 @@ extern "C" __global__ void f(const bf16* x, bf16* y, float* partial, bf16* sums)
       [&](uint32_t i, const Read& r, float (&all)[8]) { store_vector(SummedColumns<bf16, 8>{y, all}, i, r); });
   add_column_sums<7, 96>(threadIdx.x, partial, sums);
 })"},
+      {"matrices.cuh", R"(
+template <class T>
+inline void around(const MatrixMove<T>& move, const VectorSigns<T>& signs, T* x, int32_t* info, T** pointers) {
+  copy_matrices(move), transpose_matrices(move), choose_signs(signs);
+  find_not_finite(x, 30, 40, 2, 1, info), fill_failed(x, 40, 2, info, info);
+  check_cholesky(x, 30, 2, info), finish_cholesky(x, 30, 2, info);
+  permute_rows(info, 30, 20, info + 100, info + 200);
+  write_pointers(x, 1200, 2, pointers);
+}
+__global__ void f(MatrixMove<float> move, VectorSigns<float> signs, MatrixMove<double> wide, VectorSigns<double> wide_signs,
+                  float* x, double* y, int32_t* info, float** px, double** py) {
+  around(move, signs, x, info, px);
+  around(wide, wide_signs, y, info, py);
+})"},
+      {"small_matrices.cuh", R"(
+template <class T>
+inline void factor(T* x, int32_t* pivots) {
+  small_cholesky(x, 20, 9, x), small_triangular_solve(x, x, x, 20, 30, 1, 1, 0, 0);
+  small_lu(x, 20, 30, 9, x, pivots, pivots), small_qr(x, 20, 30, 20, 9, x, x);
+}
+__global__ void f(float* x, int32_t* pivots) { factor(x, pivots); }
+__global__ void g(double* x, int32_t* pivots) { factor(x, pivots); })"},
       {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},
   };
   return kernels;

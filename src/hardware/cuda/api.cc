@@ -11,6 +11,7 @@
 #include "hardware/cuda/dnn.h"
 #include "hardware/cuda/fft.h"
 #include "hardware/cuda/nccl.h"
+#include "hardware/cuda/solver.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -123,6 +124,20 @@ const CudaFftLibrary* cuda_fft() {
 }
 #endif
 
+#ifdef LOCKSTEP_WITH_CUSOLVER
+const CudaSolverLibrary* cuda_solver() {
+  static const CudaSolverLibrary* const loaded = [] {
+    auto* out = new CudaSolverLibrary;
+    Library blas("cublas", {"13", "12"}), solver("cusolver", {"12", "11"});
+#define CUBLAS(name) blas.find(out->name, #name);
+#define SOLVER(name) solver.find(out->name, #name);
+#include "hardware/cuda/functions.def"
+    return blas.handle && solver.handle ? out : nullptr;
+  }();
+  return loaded;
+}
+#endif
+
 #ifdef LOCKSTEP_WITH_NCCL
 const CudaNccl* cuda_nccl() {
   static const CudaNccl* const loaded = [] {
@@ -151,6 +166,7 @@ std::vector<GpuLibrary> cuda_libraries() {
     out.push_back({name, library.handle ? library.name : "", library.failure, without});
   };
   add("cudnn", "9", "convolutions are slow; install cuDNN 9 for CUDA 13 (libcudnn9-cuda-13)");
+  add("cusolver", "12", "matrices are factored on the host; install cuSOLVER and cuBLAS of CUDA 13");
   add("cufft", "12", "Fourier transforms are computed on the host; install cuFFT of CUDA 13");
   add("nccl", "2", "GPUs exchange data through host memory, slowly; install NCCL 2.18 or newer (libnccl2)");
   return out;

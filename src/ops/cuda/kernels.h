@@ -33,6 +33,12 @@ Kernel arg_cuda(const KernelSpec& spec) {
   return arg_kernel_cuda(kGreatest, spec);
 }
 Kernel fft_cuda(const KernelSpec&);
+Kernel cholesky_cuda(const KernelSpec&);
+Kernel triangular_solve_cuda(const KernelSpec&);
+Kernel lu_cuda(const KernelSpec&);
+Kernel qr_cuda(const KernelSpec&);
+Kernel eigh_cuda(const KernelSpec&);
+Kernel svd_cuda(const KernelSpec&);
 Kernel full_cuda(const KernelSpec&);
 Kernel iota_cuda(const KernelSpec&);
 Kernel gather_cuda(const KernelSpec&);

@@ -54,6 +54,7 @@ const void* CudaPlanner::constant_memory(size_t index, const BufferPtr& host) {
 Kernel CudaPlanner::prepare_kernel(const Op& op, const KernelSpec& host, std::string& text, bool& waits) {
   KernelSpec spec = host;
   spec.cuda = &stream_;
+  spec.uncapturable = &waits;
   spec.copy = [&stream = stream_](void* to, const void* from, int64_t bytes) { stream.copy(to, from, bytes); };
   const Attr* const combined = host.attrs.find("kernel");
   if (combined) text += fmt::format("[{}]", std::get<std::string>(*combined));

@@ -24,10 +24,10 @@ struct RandomProgram {
 struct RandomEquation {
   const Op* op;
   Attrs attrs;
-  std::vector<Type> types;        // of the operands
-  std::vector<HostArrays> in;     // the operands of each example
-  std::vector<bool> wanted = {};  // operands to differentiate with respect to
-  std::vector<bool> free = {};    // operands that may be any numbers in [-2, 2]
+  std::vector<Type> types;          // of the operands
+  std::vector<HostArrays> in = {};  // the operands of each example
+  std::vector<bool> wanted = {};    // operands to differentiate with respect to
+  std::vector<bool> free = {};      // operands that may be any numbers in [-2, 2]
   std::vector<size_t> source = {};
 };
 

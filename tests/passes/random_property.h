@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
+#include <cstdio>
+
 #include "ops/ops.h"
 #include "passes/random_program.h"
 
@@ -58,10 +61,28 @@ inline RandomProgram with_output(const RandomProgram& r, size_t k) {
   return out;
 }
 
+// Prints the seed if a check of the library aborts the process.
+class SeedOnAbort {
+ public:
+  SeedOnAbort() : before_(std::signal(SIGABRT, print)) {}
+  ~SeedOnAbort() { std::signal(SIGABRT, before_); }
+  SeedOnAbort(const SeedOnAbort&) = delete;
+  SeedOnAbort& operator=(const SeedOnAbort&) = delete;
+  void set(uint32_t seed) { seed_ = seed; }
+
+ private:
+  static void print(int) { std::fprintf(stderr, "seed %u\n", seed_); }
+
+  static inline volatile uint32_t seed_ = 0;
+  void (*before_)(int);
+};
+
 // Checks the property of the program of each seed.
 inline void expect_always(const Property& property, uint32_t programs,
                           const std::function<RandomProgram(uint32_t seed)>& make) {
+  SeedOnAbort on_abort;
   for (uint32_t seed = 0; seed < programs; ++seed) {
+    on_abort.set(seed);
     const RandomProgram r = make(seed);
     const std::string wrong = guarded(property, r, seed);
     if (wrong.empty()) continue;
@@ -107,24 +128,32 @@ inline std::string text_round_trip(const Program& p) {
   return hash(again) == hash(p) ? "" : "hashed otherwise when parsed:\n" + text;
 }
 
-// The programs that the passes return are valid, and their text can be parsed again.
-inline std::string pass_is_invalid(const RandomProgram& r, uint32_t) {
+// What passes make of a program, except for lowering.
+inline std::vector<Program> transformed(const RandomProgram& r) {
   const Program& p = r.program;
   const Program both = joint(p, r.wanted);
   const Split parts = split(both, p.inputs.size(), p.outputs.size());
   const auto batched = [](const Program& q, int64_t n) {
     return batch(q, std::vector<bool>(q.inputs.size(), true), n, {}).program;
   };
-  std::vector<Program> all = {p,          simplify(p),   drop_dead(p),         recognize(p),
-                              lower(p),   both,          lower(both),          parts.known,
-                              parts.rest, batched(p, 3), lower(batched(p, 3)), lower(batched(both, 2))};
-  if (has_tangents(p)) {
-    all.push_back(jvp(p, r.wanted));
-    all.push_back(lower(all.back()));
-  }
-  for (const Program& q : all)
-    if (std::string wrong = text_round_trip(q); !wrong.empty()) return wrong;
+  std::vector<Program> all = {p,           simplify(p), drop_dead(p),  recognize(p),    both,
+                              parts.known, parts.rest,  batched(p, 3), batched(both, 2)};
+  if (has_tangents(p)) all.push_back(jvp(p, r.wanted));
+  return all;
+}
+
+// All programs are valid, and their text can be parsed again.
+inline std::string some_invalid(const std::vector<Program>& all) {
+  for (const Program& p : all)
+    if (std::string wrong = text_round_trip(p); !wrong.empty()) return wrong;
   return "";
+}
+
+inline std::string pass_is_invalid(const RandomProgram& r, uint32_t) {
+  std::vector<Program> all = transformed(r), lowered;
+  for (const Program& p : all) lowered.push_back(lower(p));
+  const std::string wrong = some_invalid(all);
+  return wrong.empty() ? some_invalid(lowered) : wrong;
 }
 
 // The program with only its outputs from `n` on.
@@ -181,6 +210,25 @@ inline std::string tangents_differ(const RandomProgram& r, uint32_t seed) {
   HostArrays inputs = r.inputs;
   inputs.insert(inputs.end(), all.begin() + static_cast<std::ptrdiff_t>(gradients.inputs.size()), all.end());
   return far_apart(planned(without_first(jvp(p, r.wanted), p.outputs.size()), inputs), planned(transposed, all));
+}
+
+// The tangents of gradients along a direction are the gradient of the tangents along it: a Hessian is symmetric.
+inline std::string second_derivatives_differ(const RandomProgram& r, uint32_t seed) {
+  const Program& p = r.program;
+  if (!has_tangents(p)) return "";
+  const size_t n = p.inputs.size(), outputs = p.outputs.size();
+  const Program gradients = without_first(joint(p, r.wanted), outputs),
+                tangents = without_first(jvp(p, r.wanted), outputs);
+  const auto wanted = [&](const Program& q) {
+    std::vector<bool> out = r.wanted;
+    out.resize(q.inputs.size(), false);
+    return out;
+  };
+  const HostArrays cts = numbers_for(gradients, n, seed), directions = numbers_for(tangents, n, ~seed);
+  const Program forward = without_first(jvp(gradients, wanted(gradients)), gradients.outputs.size());
+  const Program reverse = without_first(joint(tangents, wanted(tangents)), tangents.outputs.size());
+  return far_apart(planned(forward, joined(r.inputs, joined(cts, directions))),
+                   planned(reverse, joined(r.inputs, joined(directions, cts))));
 }
 
 // The two parts of a split program compute the same as the program.

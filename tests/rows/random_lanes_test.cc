@@ -5,6 +5,7 @@
 #include <map>
 
 #include "passes/lanes_difference.h"
+#include "passes/random_property.h"
 #include "rows/random_rows.h"
 #include "support/long_tests.h"
 #include "support/sanitizers.h"
@@ -51,17 +52,12 @@ TEST(RowsOnLanes, EveryOpAcceptsEmptyShards) {
 TEST(RandomLanes, ResultsMatchOneLane) {
   const RandomRows rows;
   std::map<std::string_view, int> seen;
-  for (uint32_t seed = 0; seed < program_count(); ++seed) {
-    const RandomProgram r = random_program(seed, rows);
-    for (const Eqn& eqn : r.program.eqns) ++seen[eqn.op->name];
-    std::string wrong;
-    try {
-      wrong = difference_on_lanes(r, seed);
-    } catch (const std::exception& error) {
-      wrong = error.what();
-    }
-    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << print(r.program);
-  }
+  expect_always([](const RandomProgram& r, uint32_t seed) { return difference_on_lanes(r, seed); }, program_count(),
+                [&](uint32_t seed) {
+                  const RandomProgram r = random_program(seed, rows);
+                  for (const Eqn& eqn : r.program.eqns) ++seen[eqn.op->name];
+                  return r;
+                });
   const int least = static_cast<int>(program_count() / 500);
   for (const RandomRows::Choice& choice : rows.rows()) EXPECT_GE(seen[choice.op->name], least) << choice.op->name;
 }
@@ -72,16 +68,8 @@ TEST(RandomLanes, ScheduledProgramsMatchOneLane) {
   const CollectiveScheduleOptions tiny{.regather = {.keep_within = 0, .min_bytes = 1},
                                        .chunks = {.min_bytes = 1, .min_bytes_per_lane = 1, .min_extent = 1},
                                        .early_updates = {.min_bytes = 1}};
-  for (uint32_t seed = 0; seed < program_count() / 5; ++seed) {
-    const RandomProgram r = random_program(seed, rows);
-    std::string wrong;
-    try {
-      wrong = difference_on_lanes(r, seed, &tiny);
-    } catch (const std::exception& error) {
-      wrong = error.what();
-    }
-    ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << print(r.program);
-  }
+  expect_always([&](const RandomProgram& r, uint32_t seed) { return difference_on_lanes(r, seed, &tiny); },
+                program_count() / 5, [&](uint32_t seed) { return random_program(seed, rows); });
 }
 
 }  // namespace

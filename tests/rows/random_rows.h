@@ -28,6 +28,31 @@ struct RandomRowOptions {
 // Whether the row is a collective along kAxis.
 inline bool is_device_collective(const Op& op) { return row_of(op).samples[0].devices > 0; }
 
+// The program with inputs that all vary over kAxis, as do its outputs.
+inline ProgramPtr varying_program(const Program& p) {
+  Builder b;
+  Values map(p.types.size()), out;
+  for (ValueId id : p.inputs) map[id] = b.input({p.types[id].dtype, p.types[id].shape, {kAxis}});
+  for (const Eqn& eqn : p.eqns) {
+    Values in;
+    for (ValueId id : eqn.in) in.push_back(map[id]);
+    const Values results = b.emit(*eqn.op, in, eqn.attrs);
+    for (size_t k = 0; k < results.size(); ++k) map[eqn.out[k]] = results[k];
+  }
+  for (ValueId id : p.outputs) {
+    const bool constant = map[id].type().varying.empty();
+    out.push_back(constant ? emit(pvary_op, {map[id]}, {{"axis", std::string(kAxis)}}) : map[id]);
+  }
+  return std::make_shared<const Program>(b.take(out));
+}
+
+inline Attrs varying_attrs(const Attrs& attrs) {
+  Attrs out = attrs;
+  for (const auto& [name, value] : attrs)
+    if (const auto* body = std::get_if<ProgramPtr>(&value)) out.set(name, varying_program(**body));
+  return out;
+}
+
 class RandomRows {
  public:
   struct Choice {
@@ -82,38 +107,42 @@ class RandomRows {
 
   static bool varies(const Type& t) { return !t.varying.empty(); }
 
-  // Operand i on each device.
-  static HostArrays on_devices(const HostArray& all, const Type& t, size_t devices) {
-    HostArrays out;
-    for (size_t d = 0; d < devices; ++d) out.push_back(varies(t) ? all.row(static_cast<int64_t>(d)) : all);
+  RandomEquation equation_of(const Op& op, const Sample& sample, std::mt19937& random) const {
+    RandomEquation out{&op, sample.attrs, sample.types()};
+    if (options_.devices > 0 && sample.devices == 0) let_vary(out, sample, random);
+    for (size_t i = 0; i < sample.in.size(); ++i) {
+      const auto& [type, domain, differentiable] = sample.in[i];
+      out.wanted.push_back(is_inexact(type.dtype) && differentiable && sample.smooth);
+      out.free.push_back((out.wanted[i] || type.dtype == boolean) && domain.kind == Domain::real && domain.lo <= -2 &&
+                         domain.hi >= 2);
+      out.source.push_back(domain.kind == Domain::pooled ? 0 : i);
+    }
+    out.in = operands(sample, out.types, random);
     return out;
   }
 
-  RandomEquation equation_of(const Op& op, const Sample& sample, std::mt19937& random) const {
-    RandomEquation out{&op, sample.attrs, sample.types(), std::vector<HostArrays>(options_.examples)};
-    const bool nested = op.own_varying;  // the types of the nested program are those of the sample
-    for (size_t i = 0; i < sample.in.size(); ++i) {
-      const Operand& operand = sample.in[i];
-      const bool pooled = operand.domain.kind == Domain::pooled;
-      if (options_.devices > 0 && !nested && (pooled ? varies(out.types[0]) : random() % 3 != 0))
-        out.types[i].varying = {kAxis};
-      out.wanted.push_back(is_inexact(operand.type.dtype) && operand.differentiable && sample.smooth);
-      out.free.push_back((out.wanted[i] || operand.type.dtype == boolean) && operand.domain.kind == Domain::real &&
-                         operand.domain.lo <= -2 && operand.domain.hi >= 2);
-      out.source.push_back(pooled ? 0 : i);
+  // Lets some operands vary over the devices; for a row with nested programs, whose types then vary, too, all or none.
+  static void let_vary(RandomEquation& made, const Sample& sample, std::mt19937& random) {
+    const bool nested = made.op->own_varying, all = nested && random() % 2 == 0;
+    if (all) made.attrs = varying_attrs(sample.attrs);
+    for (size_t i = 0; i < made.types.size(); ++i) {
+      const bool pooled = sample.in[i].domain.kind == Domain::pooled;
+      if (nested ? all : pooled ? varies(made.types[0]) : random() % 3 != 0) made.types[i].varying = {kAxis};
     }
-    if (sample.devices > 0) {
-      const HostArrays all = make_inputs(sample, static_cast<uint32_t>(random()));
-      for (size_t i = 0; i < all.size(); ++i) {
-        const HostArrays each = on_devices(all[i], out.types[i], options_.examples);
-        for (size_t d = 0; d < each.size(); ++d) out.in[d].push_back(each[d]);
+  }
+
+  // The operands of each example.
+  std::vector<HostArrays> operands(const Sample& sample, const std::vector<Type>& types, std::mt19937& random) const {
+    std::vector<HostArrays> out;
+    const HostArrays first = make_inputs(sample, static_cast<uint32_t>(random()));  // of all devices, for a collective
+    for (size_t e = 0; e < options_.examples; ++e) {
+      const bool again = sample.devices == 0 && e > 0;
+      out.push_back(again ? make_inputs(sample, static_cast<uint32_t>(random())) : first);
+      for (size_t i = 0; i < types.size(); ++i) {
+        if (sample.devices > 0 && varies(types[i])) out[e][i] = first[i].row(static_cast<int64_t>(e));
+        if (options_.devices > 0 && !varies(types[i])) out[e][i] = first[i];
       }
-      return out;
     }
-    for (HostArrays& in : out.in) in = make_inputs(sample, static_cast<uint32_t>(random()));
-    for (size_t i = 0; i < out.types.size(); ++i)
-      for (HostArrays& in : out.in)
-        if (options_.devices > 0 && !varies(out.types[i])) in[i] = out.in[0][i];
     return out;
   }
 

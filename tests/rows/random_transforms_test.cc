@@ -45,13 +45,17 @@ void expect_generated(bool smooth, const std::map<std::string_view, const char*>
   std::map<std::string_view, int> seen;
   for (uint32_t seed = 0; seed < transformed_programs(); ++seed)
     for (const Eqn& eqn : random_program(seed, smooth).program.eqns) ++seen[eqn.op->name];
+  std::set<std::string_view> names;
   for (const Op* op : all_ops()) {
+    names.insert(op->name);
     if (op->is_collective() || is_device_collective(*op) || kNotGenerated.contains(op->name)) continue;
     if (excluded.contains(op->name))
       EXPECT_EQ(seen[op->name], 0) << op->name << " is excluded";
     else
       EXPECT_GE(seen[op->name], 3) << op->name;
   }
+  for (const auto* list : {&kNotGenerated, &excluded})
+    for (const auto& [name, reason] : *list) EXPECT_TRUE(names.contains(name)) << name << ": " << reason;
 }
 
 TEST(RandomTransforms, EveryRowIsGenerated) { expect_generated(false, {}); }
@@ -110,6 +114,8 @@ TEST(RandomTransforms, BatchEqualsALoopOverExamples) { expect_of_all_rows(batch_
 TEST(RandomTransforms, DerivativeOfBatchIsBatchOfDerivative) { expect_of_all_rows(derivative_of_batch_differs, true); }
 
 TEST(RandomTransforms, TangentsAreTheTransposeOfGradients) { expect_of_all_rows(tangents_differ, true); }
+
+TEST(RandomTransforms, SecondDerivativesAreSymmetric) { expect_of_all_rows(second_derivatives_differ, true); }
 
 TEST(RandomTransforms, SplitComputesTheSame) { expect_of_all_rows(split_differs, true); }
 

@@ -47,6 +47,7 @@ train LOCKSTEP_PLATFORM=cuda test_train FitOnGpu.* 1
 array LOCKSTEP_PLATFORM=cuda test_array *$race $((2 * more))
 spmd LOCKSTEP_PLATFORM=cuda test_spmd * $((4 * more))
 golden LOCKSTEP_PLATFORM=cuda test_training *olden* $((2 * more))
+conformance LOCKSTEP_PLATFORM=cuda test_conformance *Compiled* $((6 * more))
 END
 }
 
@@ -72,7 +73,7 @@ run_part() {
     9) result="killed, possibly out of memory (lower GPU_JOBS): see $log" ;;
     *) [ "$result" = "no test ran: see $log" ] || result="FAILED ($status): see $log" ;;
   esac
-  printf '%-8s %-10s %5d s  %s\n' "$name" "$tool" $((SECONDS - begin)) "$result"
+  printf '%-11s %-10s %5d s  %s\n' "$name" "$tool" $((SECONDS - begin)) "$result"
   [ $status -eq 0 ] || touch "$6/failed"
 }
 

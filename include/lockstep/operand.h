@@ -49,10 +49,11 @@ class Operand : public Array {
 // Arrays as one argument: `concatenate({a, b})`.
 class Operands : public std::vector<Array> {
  public:
-  Operands(std::initializer_list<Array> arrays, SourceLine at = SourceLine::here()) : vector(arrays), line_(at) {}
-  Operands(const vector& arrays, SourceLine at = SourceLine::here()) : vector(arrays), line_(at) {}        // NOLINT
-  Operands(vector&& arrays, SourceLine at = SourceLine::here()) : vector(std::move(arrays)), line_(at) {}  // NOLINT
-  Operands(const Operands& other) : vector(other), line_({}) {}
+  Operands(std::initializer_list<Array> arrays, SourceLine at = SourceLine::here());
+  Operands(const vector& arrays, SourceLine at = SourceLine::here());  // NOLINT
+  Operands(vector&& arrays, SourceLine at = SourceLine::here());       // NOLINT
+  Operands(const Operands& other);
+  ~Operands();
   Operands& operator=(const Operands&) = delete;
 
  private:

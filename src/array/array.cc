@@ -335,6 +335,12 @@ Operand::Operand(detail::Node* node, SourceLine at) : Array(node), line_(at) {}
 Operand::Operand(const Operand& other) : Array(other), line_({}) {}
 Operand::~Operand() = default;
 
+Operands::Operands(std::initializer_list<Array> arrays, SourceLine at) : vector(arrays), line_(at) {}
+Operands::Operands(const vector& arrays, SourceLine at) : vector(arrays), line_(at) {}
+Operands::Operands(vector&& arrays, SourceLine at) : vector(std::move(arrays)), line_(at) {}
+Operands::Operands(const Operands& other) : vector(other), line_({}) {}
+Operands::~Operands() = default;
+
 Array Array::from(const std::vector<bool>& values, const Shape& shape) {
   detail::check_count(values.size(), shape);
   const std::vector<uint8_t> bytes(values.begin(), values.end());

@@ -7,7 +7,8 @@
 // result (a norm) are ignored: it is written to memory for them, and no other equation reads it again. If the other
 // consumers of a large result prevent this, the equation joins only the first group that it can: reading a large result
 // from memory takes longer than computing it, and it is written for the others in any case. An equation that
-// could be the epilogue of the product before it does not join a group with another head. Collectives keep their order:
+// could be the epilogue of the product before it does not join a group with another head. An epilogue has real numbers of
+// at least 16 bits only. Collectives keep their order:
 // each counts as a consumer of the one before.
 #include <algorithm>
 #include <functional>
@@ -41,6 +42,7 @@ class Fuser {
       seen_.push_back(0);
       members_.push_back({static_cast<int>(i)});
       head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
+      suits_head_.push_back(suits_head(p.eqns[i]));
       if (!is_ordered(p.eqns[i])) continue;
       if (collective >= 0) next_collective_[static_cast<size_t>(collective)] = static_cast<int>(i);
       previous_collective_[i] = collective;
@@ -67,6 +69,11 @@ class Fuser {
   bool is_duplicated(int i) const {
     return i >= 0 && (eqn(i).op->view || (eqn(i).in.empty() && eqn(i).attrs.find("value")));
   }
+  // Whether it may be part of an epilogue: no operand or result is complex or an 8-bit float.
+  bool suits_head(const Eqn& e) const {
+    const auto real = [&](ValueId id) { return !is_complex(p_.types[id].dtype) && !is_float8(p_.types[id].dtype); };
+    return std::all_of(e.in.begin(), e.in.end(), real) && std::all_of(e.out.begin(), e.out.end(), real);
+  }
   const Shape& shape(int i) const { return p_.types[eqn(i).out[0]].shape; }
 
   void join_consumers(int i) {
@@ -90,17 +97,22 @@ class Fuser {
     groups.push_back(group_[i]);
     size_t members = 0;
     int heads = 0;
+    bool suitable = true;
     for (int g : groups) {
       members += members_[g].size();
       heads += head_[g] >= 0;
+      suitable = suitable && suits_head_[g];
     }
-    if (members > kMaxMembers || heads > 1 || (heads == 1 && could_be_epilogue(i)) || would_cycle(groups)) return false;
+    if (members > kMaxMembers || heads > 1 || (heads == 1 && (!suitable || could_be_epilogue(i))) ||
+        would_cycle(groups))
+      return false;
     const int into = groups[0];
     for (size_t k = 1; k < groups.size(); ++k) {
       for (int m : members_[groups[k]]) group_[m] = into;
       members_[into].insert(members_[into].end(), members_[groups[k]].begin(), members_[groups[k]].end());
       members_[groups[k]].clear();
       head_[into] = std::max(head_[into], head_[groups[k]]);
+      suits_head_[into] = suits_head_[into] && suits_head_[groups[k]];
       after_[into].insert(after_[into].end(), after_[groups[k]].begin(), after_[groups[k]].end());
       after_[groups[k]].clear();
     }
@@ -259,7 +271,8 @@ class Fuser {
       after_;              // by group: equations of other groups that use its results or are its next collective
   std::vector<int> seen_;  // by group: the last cycle search that visited it
   int search_ = 0;
-  std::vector<int> head_;  // by group: the equation whose epilogue the others are, or -1
+  std::vector<int> head_;         // by group: the equation whose epilogue the others are, or -1
+  std::vector<bool> suits_head_;  // by group: whether all members may be part of an epilogue
 };
 
 }  // namespace

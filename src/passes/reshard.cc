@@ -204,35 +204,32 @@ Value Resharder::with_halo(Value x, size_t d, const Axes& axes, int64_t extent, 
   rest[0] = 1;
   const int64_t per_row = count(rest);
   LOCKSTEP_CHECK(lane_range(grid_, axes, extent, lanes.index).size() == rows, "a shard of {} elements", rows);
+  if (n == 1) return x;
+  // All lanes have the same equations, as a schedule requires: the lanes at the ends exchange nothing with the neighbor
+  // that they do not have.
   const bool has_previous = lanes.index > 0, has_next = lanes.index + 1 < n;
   const int64_t before = has_previous ? halo.before : 0, after = has_next ? halo.after : 0;
+  const int64_t to_previous = has_previous ? halo.after : 0, to_next = has_next ? halo.before : 0;
   std::vector<int64_t> send(static_cast<size_t>(n), 0), receive = send;
   const auto at = static_cast<size_t>(lanes.index);
-  Values sent;  // the first elements are the next ones of the previous lane
   if (has_previous) {
-    sent.push_back(slice_dim(front, 0, 0, halo.after));
-    send[at - 1] = halo.after * per_row;
+    send[at - 1] = to_previous * per_row;
     receive[at - 1] = before * per_row;
   }
   if (has_next) {
-    sent.push_back(slice_dim(front, 0, rows - halo.before, rows));
-    send[at + 1] = halo.before * per_row;
+    send[at + 1] = to_next * per_row;
     receive[at + 1] = after * per_row;
   }
-  Values flat;
-  for (const Value& part : sent) flat.push_back(reshape(part, {count(part.shape())}));
-  if (flat.empty()) return x;
-  const Value got = lane_all_to_all(flat.size() == 1 ? flat[0] : concatenate(flat, 0), lanes, send, receive);
-  const auto border = [&](int64_t begin, int64_t count) {
+  const auto flat = [&](Value part) { return reshape(part, {count(part.shape())}); };
+  const Value sent =
+      concatenate({flat(slice_dim(front, 0, 0, to_previous)), flat(slice_dim(front, 0, rows - to_next, rows))}, 0);
+  const Value got = lane_all_to_all(sent, lanes, send, receive);
+  const auto border = [&](int64_t begin, int64_t length) {
     Shape shape = rest;
-    shape[0] = count;
-    return reshape(slice_dim(got, 0, begin * per_row, (begin + count) * per_row), shape);
+    shape[0] = length;
+    return reshape(slice_dim(got, 0, begin * per_row, (begin + length) * per_row), shape);
   };
-  Values parts;
-  if (before > 0) parts.push_back(border(0, before));
-  parts.push_back(front);
-  if (after > 0) parts.push_back(border(before, after));
-  return from_front(parts.size() == 1 ? parts[0] : concatenate(parts, 0), d);
+  return from_front(concatenate({border(0, before), front, border(before, after)}, 0), d);
 }
 
 Value Resharder::move(Value x, const Shape& global, LaneLayout& layout, const LaneSpec& to) const {

@@ -167,7 +167,7 @@ const std::map<std::string, Function>& all_functions() {
   static const auto functions = [] {
     std::map<std::string, Function> all;
     for (const auto& family : {math_functions(), reduce_functions(), shape_functions(), linear_functions(), window_functions(),
-                               random_functions()})
+                               random_functions(), arrange_functions()})
       for (const Function& f : family)
         if (!all.emplace(f.jax, f).second) throw std::runtime_error(f.jax + " is listed twice");
     return all;

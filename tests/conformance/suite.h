@@ -107,5 +107,6 @@ Functions shape_functions();
 Functions linear_functions();
 Functions window_functions();
 Functions random_functions();
+Functions arrange_functions();
 
 }  // namespace lockstep::conformance

@@ -71,8 +71,7 @@ TEST(Halo, OtherWindowsAreGathered) {
   EXPECT_EQ(work_of(valid, kHaloLanes, {kByRows, kUncut, kUncut}, {kUncut}, 0),
             Lines({"lane_all_gather f32[4,1,4,1]", "conv2d f32[1,8,4,1] f32[3,1,1,1] pad [0, 0, 0, 0]"}));
   const Program far = b.finish(Values{conv2d(x, wide, {.pad = {3, 3, 0, 0}})});
-  EXPECT_EQ(work_of(far, kFourLanes, {kByRows, kUncut, kUncut}, {kUncut}, 0)[0],
-            "lane_all_gather f32[2,1,4,1]");
+  EXPECT_EQ(work_of(far, kFourLanes, {kByRows, kUncut, kUncut}, {kUncut}, 0)[0], "lane_all_gather f32[2,1,4,1]");
   const Program strided = b.finish(Values{conv2d(x, w, {.stride = {2, 1}, .pad = {1, 0, 0, 0}})});
   EXPECT_EQ(work_of(strided, kHaloLanes, {kByRows, kUncut, kUncut}, {kByRows}, 1),
             Lines({"lane_all_to_all f32[0]", "conv2d f32[1,5,4,1] f32[3,1,1,1] pad [0, 0, 0, 0]"}));
@@ -116,6 +115,18 @@ TEST(Halo, ResultsAndGradientsEqualThoseOfOneLane) {
       expect_same_on_lanes(p, kSquare, in);
     }
   }
+}
+
+// A schedule is chosen for lane 0 and applied to all lanes.
+TEST(Halo, LanesHaveTheSameEquations) {
+  const Program p = joint(stack_of_windows(9), {true, true, true});
+  const Placement placement = place(p, kFourLanes, {kByRows, kUncut, kUncut, std::nullopt}, {});
+  const auto ops_of = [&](int64_t lane) {
+    Lines out;
+    for (const Eqn& eqn : partition(p, kFourLanes, placement, lane).eqns) out.emplace_back(eqn.op->name);
+    return out;
+  };
+  for (int64_t lane = 1; lane < 4; ++lane) EXPECT_EQ(ops_of(lane), ops_of(0)) << "lane " << lane;
 }
 
 TEST(Halo, GradientsNeedNoGathers) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 
 #include "ops/constrain.h"
 #include "ops/control.h"
@@ -15,36 +16,22 @@
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
 #include "ops/reduce.h"
-#include "rows/eager.h"
+#include "passes/passes.h"
+#include "passes/random_equation.h"
 
 namespace lockstep {
 
-struct RandomProgram {
-  Program program;
-  std::vector<double> error;  // per output: the allowed difference; 0: exact
-  HostArrays inputs;
-};
-
-// An equation to insert into a program, and the values of its operands.
-struct RandomEquation {
-  const Op* op;
-  Attrs attrs;
-  HostArrays in;
-};
-using RandomEquations = std::function<RandomEquation(std::mt19937&)>;
-
 class RandomPrograms {
  public:
-  // `smooth`: all floats are f64, and no non-differentiable op is applied to an inexact value.
-  // `more`, if given, makes the equations of some steps.
-  RandomPrograms(uint32_t seed, bool smooth, RandomEquations more = {})
-      : random_(seed), smooth_(smooth), more_(std::move(more)) {}
+  RandomPrograms(uint32_t seed, RandomOptions options) : random_(seed), options_(std::move(options)) {}
+  RandomPrograms(uint32_t seed, bool smooth) : RandomPrograms(seed, RandomOptions{.smooth = smooth}) {}
 
   RandomProgram make() {
     const int inputs = pick(2, 5), steps = pick(5, 40);
     for (int i = 0; i < inputs; ++i) {
-      const Type t{pick_dtype(),
-                   pick_of(std::vector<Shape>{{}, {3}, {4}, {3, 4}, {4, 3}, {2, 3, 4}, {1, 4}, {3, 4}, {0, 4}})};
+      Type t{pick_dtype(),
+             pick_of(std::vector<Shape>{{}, {3}, {4}, {3, 4}, {4, 3}, {2, 3, 4}, {1, 4}, {3, 4}, {0, 4}})};
+      if (!options_.axis.empty() && pick(0, 2)) t.varying = {options_.axis};
       known_.push_back({b_.input(t), 2.0, 0.0});
     }
     for (int tries = 0; tries < 20 * steps && static_cast<int>(known_.size()) < inputs + steps; ++tries) step();
@@ -67,9 +54,13 @@ class RandomPrograms {
       out.error.push_back(v.error);
     }
     out.program = b_.take(outputs);
-    for (ValueId id : out.program.inputs) {
-      const auto given = given_.find(id);
-      out.inputs.push_back(given == given_.end() ? make_array(out.program.types[id]) : given->second);
+    out.examples = inputs_of(out.program);
+    out.inputs = out.examples[0];
+    for (size_t i = 0; i < out.program.inputs.size(); ++i) {
+      const ValueId id = out.program.inputs[i];
+      out.wanted.push_back(is_inexact(out.program.types[id].dtype) && !fixed_.contains(id));
+      const auto source = source_.find(id);
+      out.source.push_back(source == source_.end() ? i : position_in(out.program.inputs, source->second));
     }
     return out;
   }
@@ -81,13 +72,16 @@ class RandomPrograms {
     double error;  // absolute; 0: exact
   };
 
+  static size_t position_in(const std::vector<ValueId>& ids, ValueId id) {
+    return static_cast<size_t>(std::find(ids.begin(), ids.end(), id) - ids.begin());
+  }
   int pick(int lo, int hi) { return lo + static_cast<int>(random_() % static_cast<uint32_t>(hi - lo + 1)); }
   template <class T>
   const T& pick_of(const std::vector<T>& list) {
     return list[random_() % list.size()];
   }
   DType pick_dtype() {
-    if (smooth_) return pick(0, 4) ? f64 : i32;
+    if (options_.smooth) return pick(0, 4) ? f64 : i32;
     return pick_of(std::vector<DType>{f32, f32, f32, f64, i32, boolean});
   }
   // Prefers recent values, which makes long chains.
@@ -127,10 +121,10 @@ class RandomPrograms {
 
   // Whether a discontinuous, or a non-differentiable, op may be applied to x.
   bool may_jump(const TrackedValue& x) const { return x.error == 0; }
-  bool may_bend(const TrackedValue& x) const { return !smooth_ || x.error == 0; }
+  bool may_bend(const TrackedValue& x) const { return !options_.smooth || x.error == 0; }
 
   HostArray make_array(const Type& t) {
-    HostArray x(t);
+    HostArray x({t.dtype, t.shape});
     for (int64_t i = 0; i < x.size(); ++i) {
       if (is_floating(t.dtype))
         x.set(i, std::uniform_real_distribution<double>(-2, 2)(random_));
@@ -141,7 +135,7 @@ class RandomPrograms {
   }
 
   void step() {
-    if (more_ && pick(0, 5) == 0) return equation(more_(random_));
+    if (options_.more && pick(1, options_.more_every) == 1) return equation(options_.more(random_));
     const TrackedValue x = any();
     switch (pick(0, 13)) {
       case 0:
@@ -170,28 +164,64 @@ class RandomPrograms {
     }
   }
 
-  // Its operands are new inputs, which may be annotated. Elements that are only moved, or computed elementwise, are
-  // equal on any lane.
-  void equation(const RandomEquation& made) {
-    Values in;
-    for (const HostArray& x : made.in) {
-      in.push_back(b_.input(x.type));
-      given_.emplace(in.back().id(), x);
-      if (pick(0, 1)) in.back() = constrained(in.back());
+  // The inputs of a program for each example. Those that do not vary over the devices are the same on all of them.
+  std::vector<HostArrays> inputs_of(const Program& p) {
+    std::vector<HostArrays> out(options_.examples);
+    for (ValueId id : p.inputs) {
+      HostArrays& values = values_[id];
+      const bool same = !options_.axis.empty() && p.types[id].varying.empty();
+      while (values.size() < out.size())
+        values.push_back(same && !values.empty() ? values[0] : make_array(p.types[id]));
+      for (size_t e = 0; e < out.size(); ++e) out[e].push_back(values[e]);
     }
-    const HostArrays results = eager_op(*made.op, made.attrs, made.in);
+    return out;
+  }
+
+  // A new input, or a known value where that may be one: then its values replace the given ones.
+  Value operand(RandomEquation& made, size_t i, const Values& earlier) {
+    const Type& t = made.types[i];
+    if (!made.free.empty() && made.free[i] && pick(0, 1)) {
+      if (const TrackedValue* x =
+              find([&](const TrackedValue& v) { return v.error == 0 && v.bound <= 2 && v.value.type() == t; })) {
+        const Program p = b_.finish({{x->value}});
+        const std::vector<HostArrays> values = options_.evaluate(drop_dead(p), inputs_of(p));
+        for (size_t e = 0; e < values.size(); ++e) made.in[e][i] = values[e][0];
+        return x->value;
+      }
+    }
+    const Value v = b_.input(t);
+    for (const HostArrays& in : made.in) values_[v.id()].push_back(in[i]);
+    if (!made.wanted.empty() && !made.wanted[i]) fixed_.insert(v.id());
+    if (!made.source.empty() && made.source[i] != i) source_[v.id()] = earlier[made.source[i]].id();
+    return v;
+  }
+
+  // Its operands may be annotated. Elements that are only moved, or computed elementwise, are equal on any lane.
+  void equation(RandomEquation made) {
+    Values plain, in;
+    for (size_t i = 0; i < made.types.size(); ++i) {
+      plain.push_back(operand(made, i, plain));
+      in.push_back(pick(0, 1) ? constrained(plain[i]) : plain[i]);
+    }
+    Builder alone;
+    Values operands;
+    for (const Type& t : made.types) operands.push_back(alone.input(t));
+    const Program one = alone.take(alone.emit(*made.op, operands, made.attrs));
+    const std::vector<HostArrays> results = options_.evaluate(one, made.in);
     const Values out = b_.emit(*made.op, in, made.attrs);
     for (size_t k = 0; k < out.size(); ++k) {
       double bound = 0;
       bool finite = true;
-      for (int64_t i = 0; i < results[k].size(); ++i) {
-        finite &= std::isfinite(results[k].get(i));
-        bound = std::max(bound, std::abs(results[k].get(i)));
-      }
+      for (const HostArrays& each : results)
+        for (int64_t i = 0; i < each[k].size(); ++i) {
+          const double size = std::abs(each[k].get(i));
+          if (std::isfinite(size)) bound = std::max(bound, size);
+          finite &= std::isfinite(size);
+        }
       const DType t = out[k].dtype();
       const double unit = t == bf16 ? 0x1p-7 : t == f16 ? 0x1p-10 : t == f32 ? 1e-5 : 1e-12;
       const bool exact = !is_floating(t) || made.op->loop || made.op->view;
-      const TrackedValue v{out[k], bound, exact || !finite ? 0 : 4 * unit * std::max(bound, 1.0)};
+      const TrackedValue v{out[k], bound, exact ? 0 : 4 * unit * std::max(bound, 1.0)};
       const bool usual = t == f32 || t == f64 || t == i32 || t == boolean;
       if (usual && finite && count(out[k].shape()) > 0)
         keep(v.value, v.bound, v.error);
@@ -217,7 +247,7 @@ class RandomPrograms {
     if (v.dtype() == boolean) return keep(bit_not(v), 0, 0);
     if (v.dtype() == i32) {
       const int which = pick(0, 3);
-      if (which == 3) return keep(cast(v, smooth_ ? f64 : f32), 2.2e9, 0);
+      if (which == 3) return keep(cast(v, options_.smooth ? f64 : f32), 2.2e9, 0);
       return keep(which == 0 ? neg(v) : which == 1 ? abs(v) : sign(v), 0, 0);
     }
     switch (pick(0, 9)) {
@@ -243,7 +273,7 @@ class RandomPrograms {
         if (may_jump(x)) pick(0, 1) ? keep(floor(v), x.bound + 1, 0) : keep(cast(v, i32), 0, 0);
         return;
       default:
-        if (smooth_) return;
+        if (options_.smooth) return;
         return keep(cast(v, v.dtype() == f32 ? f64 : f32), x.bound, x.error > 0 ? x.error + 2e-7 * x.bound : 0);
     }
   }
@@ -274,12 +304,12 @@ class RandomPrograms {
 
   void choose(const TrackedValue& x) {
     const TrackedValue y = *like(x.value.type());
-    if (const TrackedValue* p = like({boolean, x.value.shape()}))
+    if (const TrackedValue* p = like({boolean, x.value.shape(), x.value.type().varying}))
       keep(select(p->value, x.value, y.value), std::max(x.bound, y.bound), std::max(x.error, y.error));
   }
 
   void constant(const TrackedValue& x) {
-    const Type t = x.value.type();
+    const Type t{x.value.dtype(), x.value.shape()};
     if (t.dtype == i32 && t.rank() > 0 && pick(0, 1))
       return keep(iota(b_, t, pick(0, static_cast<int>(t.rank()) - 1)), 0, 0);
     if (!is_floating(t.dtype)) return keep(full(b_, t, static_cast<int64_t>(pick(0, 1))), 0, 0);
@@ -413,7 +443,7 @@ class RandomPrograms {
     auto body_of = [](const std::vector<Type>& types, auto&& f) {
       return std::make_shared<const Program>(trace(types, f));
     };
-    if (const TrackedValue* p = like({boolean, {}}); p && pick(0, 1)) {
+    if (const TrackedValue* p = like({boolean, {}, v.type().varying}); p && pick(0, 1)) {
       const auto yes = body_of({v.type()}, [](const Values& in) { return Values{tanh(in[0])}; });
       const auto no = body_of({v.type()}, [](const Values& in) { return Values{in[0]}; });
       return keep_like(cond(p->value, yes, no, {v})[0], x);
@@ -422,7 +452,7 @@ class RandomPrograms {
       const auto body = body_of({v.type()}, [](const Values& in) { return Values{sin(in[0]) * in[0]}; });
       return keep(remat(b_, body, {v})[0], x.bound, x.error * (1 + x.bound));
     }
-    const Type row{v.dtype(), Shape(v.shape().begin() + 1, v.shape().end())};
+    const Type row{v.dtype(), Shape(v.shape().begin() + 1, v.shape().end()), v.type().varying};
     const auto body = body_of({row, row}, [](const Values& in) {
       const Value next = tanh(in[0] + in[1]);
       return Values{next, next * in[0]};
@@ -434,12 +464,13 @@ class RandomPrograms {
   }
 
   std::mt19937 random_;
-  bool smooth_;
-  RandomEquations more_;
+  RandomOptions options_;
   Builder b_;
   std::vector<TrackedValue> known_;
-  std::vector<TrackedValue> aside_;     // outputs that no step uses
-  std::map<ValueId, HostArray> given_;  // values of inputs
+  std::vector<TrackedValue> aside_;       // outputs that no step uses
+  std::map<ValueId, HostArrays> values_;  // of inputs, in each example
+  std::set<ValueId> fixed_;               // inputs to which no gradient flows
+  std::map<ValueId, ValueId> source_;     // as in RandomProgram
 };
 
 }  // namespace lockstep

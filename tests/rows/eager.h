@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "ops/ops.h"
 #include "ops/evaluate.h"
 #include "plan/plan.h"
 
@@ -19,6 +20,22 @@ inline HostArray copy_of(const HostArray& x) {
 inline void copy_element(const HostArray& from, int64_t i, HostArray& to, int64_t j) {
   const int64_t bytes = size_of(from.type.dtype);
   std::memcpy(to.buffer->data() + j * bytes, from.buffer->data() + i * bytes, static_cast<size_t>(bytes));
+}
+
+// Arrays of one type along a new leading dimension.
+inline HostArray stack(const HostArrays& examples) {
+  const Type& one = examples[0].type;
+  HostArray out({one.dtype, prepend(static_cast<int64_t>(examples.size()), one.shape)});
+  for (size_t b = 0; b < examples.size(); ++b)
+    std::memcpy(out.buffer->data() + static_cast<int64_t>(b) * one.bytes(), examples[b].buffer->data(),
+                static_cast<size_t>(one.bytes()));
+  return out;
+}
+// Array i of each example, stacked.
+inline HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
+  HostArrays each;
+  for (const HostArrays& example : examples) each.push_back(example[i]);
+  return stack(each);
 }
 
 inline std::vector<Type> types_of(const HostArrays& arrays) {
@@ -88,6 +105,11 @@ inline HostArrays planned(const Program& p, const HostArrays& inputs, const std:
 
 inline bool same_bits(const HostArray& a, const HostArray& b) {
   return a.type == b.type && std::memcmp(a.buffer->data(), b.buffer->data(), static_cast<size_t>(a.type.bytes())) == 0;
+}
+
+// Whether a program has a forward-mode derivative.
+inline bool has_tangents(const Program& p) {
+  return std::none_of(p.eqns.begin(), p.eqns.end(), [](const Eqn& eqn) { return eqn.op == &custom_vjp_op; });
 }
 
 }  // namespace lockstep

@@ -6,7 +6,6 @@
 #include <random>
 #include <string>
 
-#include "ops/control.h"
 #ifdef LOCKSTEP_WITH_CUDA
 #include "ops/ops.h"
 #include "rows/on_gpu.h"
@@ -122,11 +121,6 @@ double forward_derivative(const Program& one, HostArrays inputs, const std::vect
   return sum;
 }
 
-// Reverse mode only.
-bool has_tangents(const Program& p) {
-  return std::none_of(p.eqns.begin(), p.eqns.end(), [](const Eqn& eqn) { return eqn.op == &custom_vjp_op; });
-}
-
 // Compares the gradient of an f64 program along a random direction of the wanted inputs with central differences, and
 // with forward mode. `devices`: as in Sample.
 void expect_gradient_along(const Program& one, const HostArrays& inputs, const std::vector<bool>& wanted,
@@ -167,8 +161,7 @@ void expect_gradient_along(const Program& one, const HostArrays& inputs, const s
 
 std::vector<bool> differentiable(const Sample& sample) {
   std::vector<bool> wanted;
-  for (const SampleOperand& operand : sample.in)
-    wanted.push_back(is_inexact(operand.type.dtype) && operand.differentiable);
+  for (const SampleOperand& operand : sample.in) wanted.push_back(is_inexact(operand.type.dtype) && operand.differentiable);
   return wanted;
 }
 
@@ -236,22 +229,6 @@ TEST_P(RowsWithGradient, GradientOfTangentsMatchesFiniteDifference) {
     }
     expect_gradient_along(tangents, inputs, wanted, sample.devices);
   }
-}
-
-HostArray stack(const HostArrays& examples) {
-  const Type& one = examples[0].type;
-  HostArray out({one.dtype, prepend(static_cast<int64_t>(examples.size()), one.shape)});
-  for (size_t b = 0; b < examples.size(); ++b)
-    std::memcpy(out.buffer->data() + static_cast<int64_t>(b) * one.bytes(), examples[b].buffer->data(),
-                static_cast<size_t>(one.bytes()));
-  return out;
-}
-
-// SampleOperand i of all examples, stacked.
-HostArray stack(const std::vector<HostArrays>& examples, size_t i) {
-  HostArrays each;
-  for (const HostArrays& example : examples) each.push_back(example[i]);
-  return stack(each);
 }
 
 // Whether every operand that is computed from operand 0 is batched if operand 0 is.

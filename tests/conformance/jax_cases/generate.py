@@ -1,9 +1,10 @@
 """Writes the conformance suite: what JAX computes for thousands of small calls.
 
-    python3 tests/conformance/jax_cases/generate.py OUT.jsonl.gz [WORKERS [SECONDS]]
+    python3 tests/conformance/jax_cases/generate.py OUT.jsonl.gz [WORKERS [SECONDS [FAMILY...]]]
 
-Needs JAX. After SECONDS, what is left is left out. Calls with 64-bit types run with jax_enable_x64, the others without, as most users have it. The first line
-counts the cases. Then each line is an array of the pool or a case.
+Needs JAX. After SECONDS, what is left is left out. Calls with 64-bit types run with jax_enable_x64, the others without,
+as most users have it. The first line counts the cases. Then each line is an array of the pool or a case. With families,
+such as random_cases, their cases are added to OUT, or replace those of the same functions there.
 """
 import base64
 import collections
@@ -17,15 +18,15 @@ import time
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-FAMILIES = ("math_cases", "reduce_cases", "shape_cases", "linear_cases", "window_cases", "random_cases")
+FAMILIES = ("math_cases", "reduce_cases", "shape_cases", "linear_cases", "window_cases", "random_cases", "arrange_cases")
 
 
-def collect():
+def collect(families):
     from importlib import import_module
 
     from case import Suite
     suite = Suite()
-    for family in FAMILIES:
+    for family in families:
         import_module(family).add(suite)
     return suite.cases
 
@@ -87,10 +88,10 @@ def compute(case):
     return line
 
 
-def work(part, parts, path, deadline):
+def work(part, parts, path, deadline, families):
     """The cases `part`, `part` + `parts`, ... in blocks, so that one process compiles what belongs together."""
     import jax
-    cases = collect()
+    cases = collect(families)
     block = 20
     with open(path, "w") as out:
         for wide in (False, True):
@@ -109,12 +110,20 @@ def work(part, parts, path, deadline):
             jax.clear_caches()
 
 
-def main(target, workers, seconds):
+def recorded(path, without):
+    """The arrays and cases in a file, except those of the functions `without`."""
+    with gzip.open(path, "rt") as file:
+        lines = [json.loads(line) for line in file][1:]
+    pool = {line["array"]: {k: line[k] for k in "dsx"} for line in lines if "array" in line}
+    return pool, [line for line in lines if "f" in line and line["f"] not in without]
+
+
+def main(target, workers, seconds, families):
     began = time.time()
     paths = [f"{target}.{k}" for k in range(workers)]
     environment = dict(os.environ, XLA_FLAGS="--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0", OMP_NUM_THREADS="1")
     running = [subprocess.Popen([sys.executable, __file__, "--part", str(k), str(workers), paths[k],
-                                 str(began + seconds)], env=environment)
+                                 str(began + seconds), *families], env=environment)
                for k in range(workers)]
     codes = [process.wait() for process in running]
     lines = []
@@ -123,32 +132,35 @@ def main(target, workers, seconds):
             lines += [json.loads(line) for line in f if line.endswith("\n")]
         os.remove(path)
     lines.sort(key=lambda line: line[0])
-    whole = collect()
+    whole = collect(families)
     good = [line for _, line in lines if "error" not in line]
     pool = {}
+    if families != FAMILIES:
+        pool, others = recorded(target, {case.name for case in whole})
+        good = others + good
     for case in whole:
         for i in case.inputs:
             if i.key() not in pool:
-                pool[i.key()] = i.make()
+                pool[i.key()] = encode(i.make())
     used = {key for line in good for key in line["in"]}
     with open(target, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=9, mtime=0, filename="") as out:
         def write(value):
             out.write((json.dumps(value, separators=(",", ":")) + "\n").encode())
         write({"cases": len(good)})
         for key in sorted(used):
-            write({"array": key, **encode(pool[key])})
+            write({"array": key, **pool[key]})
         for line in good:
             write(line)
     errors = collections.Counter((line["f"], line["error"]) for _, line in lines if "error" in line)
     for (name, error), count in errors.most_common():
         print(f"{count:5} {name}: {error}")
-    print(f"{len(good)} of {len(whole)} cases, {len({line['f'] for line in good})} functions, {sum(errors.values())} failed, "
+    print(f"{len(lines) - sum(errors.values())} of {len(whole)} cases recorded, {len(good)} in all, {len({line['f'] for line in good})} functions, {sum(errors.values())} failed, "
           f"worker exit codes {codes}, {time.time() - began:.0f} s, {os.path.getsize(target)} bytes")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--part":
-        work(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], float(sys.argv[5]))
+        work(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], float(sys.argv[5]), sys.argv[6:])
     else:
-        options = sys.argv[2:] + [os.cpu_count(), 3600][len(sys.argv[2:]):]
-        main(sys.argv[1], int(options[0]), float(options[1]))
+        options = sys.argv[2:4] + [os.cpu_count(), 3600][len(sys.argv[2:4]):]
+        main(sys.argv[1], int(options[0]), float(options[1]), tuple(sys.argv[4:]) or FAMILIES)

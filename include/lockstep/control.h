@@ -72,26 +72,18 @@ Arrays branches_flat(const char* what, bool by_index, const Array& choice, std::
 template <class Branches, class... Args>
 auto run_branches(const char* what, bool by_index, const Array& choice, const Branches& branches, const Args&... operands) {
   using Result = ResultOf<FirstBranch<Branches>, Args...>;
-  const auto run = [&](std::span<ResultSlot<Result>> results, const auto&... each) {
-    size_t i = 0;
-    const auto functions = std::tuple{on_arrays(results[i++], each, operands...)...};  // braces: in order
-    return std::apply(
-        [&](const auto&... function) {
-          const FlatFunction list[] = {FlatFunction(function)...};
-          return branches_flat(what, by_index, choice, list, {TreeRef(operands)...});
-        },
-        functions);
-  };
   if constexpr (is_tuple<Branches>) {
-    ResultSlot<Result> results[std::tuple_size_v<Branches>];
-    return std::apply(
-        [&]<class... F>(const F&... each) {
-          static_assert((std::is_same_v<ResultOf<F, Args...>, Result> && ...),
-                        "cond, switch_case: the branches return different types");
-          const Arrays made = run(results, each...);
-          return results[0].take(made.data());
-        },
-        branches);
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      static_assert(
+          (std::is_same_v<ResultOf<std::remove_cvref_t<std::tuple_element_t<I, Branches>>, Args...>, Result> && ...),
+          "cond, switch_case: the branches return different types");
+      ResultSlot<Result> results[sizeof...(I)];
+      const std::tuple functions{on_arrays(results[I], std::get<I>(branches), operands...)...};
+      const FlatFunction list[] = {FlatFunction(std::get<I>(functions))...};
+      const Arrays made = branches_flat(what, by_index, choice, list, {TreeRef(operands)...});
+      return results[0].take(made.data());
+    }
+    (std::make_index_sequence<std::tuple_size_v<Branches>>{});
   } else {
     using Function = decltype(on_arrays(std::declval<ResultSlot<Result>&>(), *std::begin(branches), operands...));
     const size_t n = static_cast<size_t>(std::end(branches) - std::begin(branches));

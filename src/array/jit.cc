@@ -132,7 +132,8 @@ void JitCompilation::trace(TreeRefs args, const FlatFunction& f) {
   parts_->in = FlatTrees(args);
   size_t argument = 0;
   for (const TreeRef& tree : args) {
-    for (const auto& [path, what] : TreeStructure(tree, true).entries())
+    const TreeStructure structure(tree, true);
+    for (const auto& [path, what] : structure.entries())
       parts_->structure.emplace_back(fmt::format("{}{}{}", argument, path.empty() ? "" : ", ", path), what);
     ++argument;
   }

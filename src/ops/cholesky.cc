@@ -76,7 +76,8 @@ Kernel cholesky_cpu(const KernelSpec& spec) {
         const T* const a = static_cast<const T*>(in[0]) + i * size;
         T* const l = static_cast<T*>(out[0]) + i * size;
         if (l != a) std::copy(a, a + size, l);
-        const bool positive = lapack_cholesky(n, l);
+        // Not every LAPACK reports NaN, which reaches the last element of the diagonal.
+        const bool positive = lapack_cholesky(n, l) && !std::isnan(l[size - 1]);
         for (int64_t r = 0; r < n; ++r) {
           if (!positive) fill_nan(l + r * n, r + 1);
           std::fill(l + r * n + r + 1, l + (r + 1) * n, T{0});

@@ -439,13 +439,14 @@ __global__ void f(MatrixMove<float> move, VectorSigns<float> signs, MatrixMove<d
   around(wide, wide_signs, y, info, py);
 })"},
       {"small_matrices.cuh", R"(
-template <class T>
-inline void factor(T* x, int32_t* pivots) {
-  small_cholesky(x, 20, 9, x), small_triangular_solve(x, x, x, 20, 30, 1, 1, 0, 0);
-  small_lu(x, 20, 30, 9, x, pivots, pivots), small_qr(x, 20, 30, 20, 9, x, x);
+__global__ void cholesky(float* x, double* y) { small_cholesky(x, 20, 9, x), small_cholesky(y, 20, 9, y); }
+__global__ void solve(float* x) { small_triangular_solve(x, x, x, 20, 30, 1, 1, 0, 0); }
+__global__ void solve_wide(double* x) { small_triangular_solve(x, x, x, 20, 30, 1, 1, 0, 0); }
+__global__ void lu(float* x, double* y, int32_t* pivots) {
+  small_lu(x, 20, 30, 9, x, pivots, pivots), small_lu(y, 20, 30, 9, y, pivots, pivots);
 }
-__global__ void f(float* x, int32_t* pivots) { factor(x, pivots); }
-__global__ void g(double* x, int32_t* pivots) { factor(x, pivots); })"},
+__global__ void qr(float* x) { small_qr(x, 20, 30, 20, 9, x, x); }
+__global__ void qr_wide(double* x) { small_qr(x, 20, 30, 20, 9, x, x); })"},
       {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},
   };
   return kernels;

@@ -138,8 +138,9 @@ void expect_signs(const Matrix& columns) {
     double largest = 0;
     for (int64_t i = 0; i < columns.rows; ++i) largest = std::max(largest, std::abs(columns(i, j)));
     for (int64_t i = 0; i < columns.rows; ++i) {
-      if (std::abs(columns(i, j)) < 0.9001 * largest) continue;
-      EXPECT_GT(columns(i, j), 0) << "vector " << j;
+      const double size = std::abs(columns(i, j)) / largest;
+      if (size < 0.8999) continue;
+      if (size > 0.9001) EXPECT_GT(columns(i, j), 0) << "vector " << j;  // else either may be
       break;
     }
   }
@@ -219,8 +220,8 @@ TEST_F(LinalgOnGpu, QrMatches) {
         expect_near(product(q, r), Matrix(a, b), dtype, "Q R");
         for (int64_t i = 0; i < r.rows; ++i)
           for (int64_t j = 0; j < std::min(i, n); ++j) ASSERT_EQ(r(i, j), 0);
-        for (int64_t i = 0; i < std::min(m, n); ++i)
-          ASSERT_EQ(r(i, i) < 0, on_cpu(i, i) < 0) << "the sign of row " << i << " is that of LAPACK";
+        for (int64_t i = 0; i < std::min(m, n) && std::max(m, n) <= 32; ++i)
+          ASSERT_EQ(r(i, i) < 0, on_cpu(i, i) < 0) << "own kernels have the signs of LAPACK; row " << i;
       }
     }
   });

@@ -72,6 +72,11 @@ auto with_type(DType dtype, F f) {
 int as_int(int64_t n) { return static_cast<int>(n); }
 int elements_of(const CudaSolver::Work& work, DType dtype) { return as_int(work.bytes / size_of(dtype)); }
 
+#ifdef LOCKSTEP_WITH_SYEV_BATCHED
+// Larger batches might exceed the 32-bit sizes inside of cuSOLVER.
+bool eigh_is_batched(const CudaMatrices& a) { return a.count > 1 && a.elements() < INT32_MAX / a.count; }
+#endif
+
 cusolverEigMode_t eig_mode(CudaSolver::Vectors vectors) {
   return vectors == CudaSolver::Vectors::none ? CUSOLVER_EIG_MODE_NOVECTOR : CUSOLVER_EIG_MODE_VECTOR;
 }
@@ -266,7 +271,7 @@ int64_t CudaSolver::eigh_work(const CudaMatrices& a) {
   return with_type(a.dtype, [&]<class T>() {
     const int n = as_int(a.rows);
 #ifdef LOCKSTEP_WITH_SYEV_BATCHED
-    if (a.count > 1) {
+    if (eigh_is_batched(a)) {
       size_t bytes = 0, host_bytes = 0;
       constexpr cudaDataType kType = Routines<T>::kType;
       call(&Library::cusolverDnXsyevBatched_bufferSize, handles_->solver, handles_->params, CUSOLVER_EIG_MODE_VECTOR,
@@ -287,7 +292,7 @@ void CudaSolver::eigh(const CudaMatrices& a, void* data, void* w, int32_t* info,
   const int n = as_int(a.rows);
   with_type(a.dtype, [&]<class T>() {
 #ifdef LOCKSTEP_WITH_SYEV_BATCHED
-    if (a.count > 1) {
+    if (eigh_is_batched(a)) {
       constexpr cudaDataType kType = Routines<T>::kType;
       return call(&Library::cusolverDnXsyevBatched, handles_->solver, handles_->params, CUSOLVER_EIG_MODE_VECTOR,
                   CUBLAS_FILL_MODE_UPPER, a.rows, kType, data, a.rows, kType, w, kType, work.data,

@@ -13,6 +13,7 @@
 
 #include "lane/cpu/lapack.h"
 #include "lane/cuda/cuda_stream.h"
+#include "lockstep/dtype.h"
 
 namespace lockstep {
 

@@ -14,7 +14,8 @@ namespace lockstep {
 namespace {
 
 // `./dev test --long` checks more of them.
-uint32_t device_programs() { return long_tests() && !kSanitized ? 4000 : 250; }
+uint32_t device_programs() { return long_tests() && !kSanitized ? 1000 : 250; }
+uint32_t few_device_programs() { return device_programs() * 2 / 5; }  // for properties of many passes
 
 constexpr int64_t kMostDevices = 4;
 
@@ -35,8 +36,8 @@ RandomProgram program_of_device(uint32_t seed, bool smooth) {
       .make();
 }
 
-void expect_of_devices(const Property& property, bool smooth = false) {
-  expect_always(property, device_programs(), [&](uint32_t seed) { return program_of_device(seed, smooth); });
+void expect_of_devices(const Property& property, uint32_t programs, bool smooth = false) {
+  expect_always(property, programs, [&](uint32_t seed) { return program_of_device(seed, smooth); });
 }
 
 TEST(RandomDevices, EveryRowIsGenerated) {
@@ -82,24 +83,28 @@ std::string devices_differ(const RandomProgram& r, uint32_t) {
                     r.error);
 }
 
-TEST(RandomDevices, BatchOverAxisEqualsALoopOverDevices) { expect_of_devices(devices_differ); }
+TEST(RandomDevices, BatchOverAxisEqualsALoopOverDevices) { expect_of_devices(devices_differ, device_programs()); }
 
 TEST(RandomDevices, LanesThatShareDevicesMatchOneLane) {
-  expect_of_devices([](const RandomProgram& r, uint32_t seed) {
-    const RandomProgram all{on_all_devices(r.program, r.examples.size()), r.error,
-                            on_all_devices(r.program.input_types(), r.examples)};
-    return difference_on_lanes(all, seed);
-  });
+  expect_of_devices(
+      [](const RandomProgram& r, uint32_t seed) {
+        const RandomProgram all{on_all_devices(r.program, r.examples.size()), r.error,
+                                on_all_devices(r.program.input_types(), r.examples)};
+        return difference_on_lanes(all, seed);
+      },
+      few_device_programs());
 }
 
 // The programs of one device are lowered after batching only.
 TEST(RandomDevices, EveryPassReturnsValidProgramsThatRoundTrip) {
-  expect_of_devices([](const RandomProgram& r, uint32_t) {
-    std::vector<Program> all = transformed(r);
-    all.push_back(on_all_devices(r.program, r.examples.size()));
-    all.push_back(lower(all.back()));
-    return some_invalid(all);
-  });
+  expect_of_devices(
+      [](const RandomProgram& r, uint32_t) {
+        std::vector<Program> all = transformed(r);
+        all.push_back(on_all_devices(r.program, r.examples.size()));
+        all.push_back(lower(all.back()));
+        return some_invalid(all);
+      },
+      few_device_programs());
 }
 
 // Two examples for each device: its own inputs, and those of the next device.
@@ -120,7 +125,9 @@ std::string batch_on_devices_differs(const RandomProgram& r, uint32_t) {
                     on_all_devices(both.output_types(), wanted), r.error);
 }
 
-TEST(RandomDevices, BatchOnDevicesEqualsALoopOverExamples) { expect_of_devices(batch_on_devices_differs); }
+TEST(RandomDevices, BatchOnDevicesEqualsALoopOverExamples) {
+  expect_of_devices(batch_on_devices_differs, device_programs());
+}
 
 // In the program of one device, the gradient of a value that does not vary is the sum of those of all devices.
 std::string derivative_on_devices_differs(const RandomProgram& r, uint32_t seed) {
@@ -137,7 +144,9 @@ std::string derivative_on_devices_differs(const RandomProgram& r, uint32_t seed)
   return wrong;
 }
 
-TEST(RandomDevices, DerivativeOfAllDevicesIsThatOfEach) { expect_of_devices(derivative_on_devices_differs, true); }
+TEST(RandomDevices, DerivativeOfAllDevicesIsThatOfEach) {
+  expect_of_devices(derivative_on_devices_differs, few_device_programs(), true);
+}
 
 }  // namespace
 }  // namespace lockstep

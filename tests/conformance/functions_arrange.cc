@@ -39,7 +39,6 @@ Functions arrange_functions() {
       FUNCTION("jnp.divmod", divmod(x, y)),
       FUNCTION("jnp.modf", modf(x)),
       FUNCTION("jnp.frexp", frexp(x)),
-      FUNCTION("jnp.fix", fix(x)),
       FUNCTION("jnp.fabs", fabs(x)),
       FUNCTION("jnp.degrees", degrees(x)),
       FUNCTION("jnp.radians", radians(x)),

@@ -75,8 +75,9 @@ class SvdOnGpu {
     place(tall_,
           MatrixMove{in, columns_, size, memory_.at(matrix_), lead, size, rows_, columns_, count_, nullptr, 0, 0, bad});
     void* const s = out[with_vectors_ ? 1 : 0];
+    const bool has_vectors = with_vectors_ || batched_;
     solver_->svd(a_, vectors(), memory_.at(matrix_),
-                 {s, with_vectors_ ? memory_.at(left_) : nullptr, with_vectors_ ? memory_.at(right_) : nullptr}, status,
+                 {s, has_vectors ? memory_.at(left_) : nullptr, has_vectors ? memory_.at(right_) : nullptr}, status,
                  memory_.work(work_));
     fill_(blocks_for_elements(k() * count_), s, k(), count_, bad, status);
     if (!with_vectors_) return;
@@ -101,9 +102,11 @@ class SvdOnGpu {
     matrix_ = memory_.add(a_.elements() * count_ * element_);
     not_finite_ = memory_.add(count_ * 4);
     info_ = memory_.add(count_ * 4);
-    if (with_vectors_) {
+    if (with_vectors_ || batched_) {  // a batched call writes vectors also if only the values are wanted
       left_ = memory_.add(left_stride() * count_ * element_);
       right_ = memory_.add(k() * k() * count_ * element_);
+    }
+    if (with_vectors_) {
       signs_ = memory_.add(k() * count_ * element_);
       left_signs_ = memory_.add(left_wanted() * count_ * element_);
     }

@@ -31,6 +31,29 @@ TEST(Fuse, DenseLayerIsOneProduct) {
 )");
 }
 
+// Epilogues have neither complex numbers nor 8-bit floats, as operands or in between.
+TEST(Fuse, ComplexNumbersAndFloat8AreNotInEpilogues) {
+  for (const char* rest : {R"(, %2:c64[8,6]) {
+  %3:f32[8,6] = einsum[spec="bi,ij->bj"] %0 %1
+  %4:c64[8,6] = complex %3 %3
+  %5:c64[8,6] = mul %4 %2
+  %6:f32[8,6] = real %5)",
+                           R"(, %2:f32[8,6]) {
+  %3:f32[8,6] = einsum[spec="bi,ij->bj"] %0 %1
+  %4:c64[8,6] = complex %3 %2
+  %5:c64[8,6] = exp %4
+  %6:f32[8,6] = imag %5)",
+                           R"(, %2:f8_e4m3[8,6]) {
+  %3:f32[8,6] = einsum[spec="bi,ij->bj"] %0 %1
+  %4:f32[8,6] = cast[dtype=f32] %2
+  %5:f32[8,6] = mul %3 %4
+  %6:f32[8,6] = tanh %5)"}) {
+    const std::string text = fused(fmt::format("program(%0:f32[8,4], %1:f32[4,6]{}\n  return %6\n}}", rest));
+    EXPECT_NE(text.find("= einsum[spec"), std::string::npos) << text;
+    EXPECT_NE(text.find("= fused["), std::string::npos) << text;
+  }
+}
+
 // A product whose result is also needed elsewhere, for `rows` rows of 4 KiB.
 std::string product_and_gelu(int64_t rows) {
   return fmt::format(R"(program(%0:f32[{0},8], %1:f32[8,1024], %2:f32[1024,8]) {{

@@ -43,7 +43,7 @@ inline std::vector<HostArrays> eager_each(const Program& p, const std::vector<Ho
 struct RandomOptions {
   bool smooth = false;  // all floats are f64, and no non-differentiable op is applied to an inexact value
   std::function<RandomEquation(std::mt19937&)> more = {};  // makes the equations of some steps
-  int more_every = 6;                                      // of one in so many steps
+  int more_every = 6;                                      // one step in N
   size_t examples = 1;
   std::string axis = {};  // the examples are the devices along this mesh axis, over which some values vary
   Evaluate evaluate = eager_each;

@@ -21,7 +21,7 @@ inline const std::map<std::string_view, const char*> kNotGenerated = {
 struct RandomRowOptions {
   bool smooth = false;  // differentiable samples only, in f64
   size_t examples = 1;
-  // Not 0: the program of one device of so many along kAxis, each with its example. Includes collectives along it.
+  // Not 0: the program of one of N devices along kAxis, each with its example. Includes collectives along it.
   int64_t devices = 0;
 };
 

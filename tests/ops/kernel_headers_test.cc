@@ -424,6 +424,9 @@ extern "C" __global__ void f(const bf16* x, bf16* y, float* partial, bf16* sums)
       [&](uint32_t i, const Read& r, float (&all)[8]) { store_vector(SummedColumns<bf16, 8>{y, all}, i, r); });
   add_column_sums<7, 96>(threadIdx.x, partial, sums);
 })"},
+      {"philox.cuh",
+       "__global__ void f(const uint32_t* key, uint32_t* y) {\n"
+       "  uint32_t x[4];\n  philox(key, threadIdx.x, x);\n  store_philox(y, x, 4);\n  y[4] = philox_word(x, threadIdx.x);\n}"},
       {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},
   };
   return kernels;

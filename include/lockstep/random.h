@@ -4,9 +4,9 @@
 //   auto [a, b] = random::split<2>(key);             // use each key for one draw
 //   Array w = 0.01f * random::normal(a, {784, 10});
 //
-// The same key gives the same numbers on any machine and with any sharding. Keys are u32[2] arrays; they may
-// be traced or batched. Draw from each key once; split() and fold_in() derive new ones. Safe to call from any
-// thread.
+// The same key gives the same numbers on any machine and with any sharding. Keys are u32 arrays of 2 words (threefry)
+// or 4 words (philox); they may be traced or batched. Draw from each key once; split() and fold_in() derive new ones of
+// the same generator. Safe to call from any thread.
 #pragma once
 
 #include <array>
@@ -19,8 +19,14 @@
 
 namespace lockstep::random {
 
-Array key(uint64_t seed);
-// Returns n new keys, of shape [n, 2].
+// The cipher that computes the bits of a key.
+enum class BitGenerator {
+  threefry,  // Threefry-2x32, keys u32[2]: the numbers of JAX's default keys
+  philox,    // Philox-4x32-10, keys u32[4]: faster. Seeds, split() and fold_in() give the keys of JAX's impl="rbg";
+             // bits depend on the index of an element only, and are not those of XLA
+};
+Array key(uint64_t seed, BitGenerator generator = BitGenerator::threefry);
+// Returns n new keys, of shape [n, 2] or [n, 4].
 Array split(const Operand& key, int64_t n = 2);
 // Same, as separate arrays.
 template <size_t kCount>
@@ -30,7 +36,7 @@ std::array<Array, kCount> split(const Operand& key) {
   for (size_t i = 0; i < kCount; ++i) out[i] = at(keys, static_cast<int64_t>(i));
   return out;
 }
-// Returns keys of shape [shape..., 2].
+// Returns keys of shape [shape..., 2] or [shape..., 4].
 Array split(const Operand& key, const Shape& shape);
 // Keys are plain u32 arrays: both functions return them as they are, wrap_key_data after a check. clone marks a copy.
 Array key_data(const Operand& key);

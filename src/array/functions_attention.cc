@@ -6,6 +6,7 @@
 #include "array/promote.h"
 #include "base/check.h"
 #include "ops/attention.h"
+#include "ops/random_ops.h"
 #include "ops/shape_ops.h"
 
 namespace lockstep {
@@ -25,6 +26,13 @@ double scale_of(const DotProductAttentionOptions& options, const Array& q) {
                 options.scale);
   if (options.scale > 0) return options.scale;
   return q.rank() == 0 || q.shape(-1) == 0 ? 1 : 1 / std::sqrt(static_cast<double>(q.shape(-1)));
+}
+
+// Masks of dropout are computed by threefry: from a key of philox, its second half encrypted with its first.
+Value threefry_key(Value key) {
+  if (key.type() != Type{u32, {4}}) return key;
+  const auto words = [&](int64_t begin, int64_t end) { return slice(key, {begin}, {end}, {1}); };
+  return concatenate(threefry(words(0, 2), words(2, 3), words(3, 4)), 0);
 }
 
 }  // namespace
@@ -59,7 +67,7 @@ std::pair<Array, Array> dot_product_attention(const Operand& q, const Operand& k
     }
     if (has_segments) extras.query_segments = to_i32("the array of segments", x[next++]);
     extras.key_segments = has_key_segments ? to_i32("the array of segments", x[next++]) : extras.query_segments;
-    if (has_key) extras.dropout_key = x[next++];
+    if (has_key) extras.dropout_key = threefry_key(x[next++]);
     return attention(x[0], x[1], x[2], attrs, extras);
   });
   return {results[0], results[1]};

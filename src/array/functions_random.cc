@@ -24,9 +24,10 @@ using detail::convert;
 constexpr double kRootTwo = 1.41421356237309504880;
 
 void check_key(const char* what, const Array& key) {
-  if (key.dtype() != u32 || key.shape() != Shape{2})  // over whatever devices it varies
-    throw_error("random::{}: the key is {}; a key is u32[2]: create one with random::key(seed){}", what,
-                to_string(key.type()), key.rank() == 2 ? " (select one of several keys with at(), or use vmap)" : "");
+  if (key.dtype() == u32 && (key.shape() == Shape{2} || key.shape() == Shape{4})) return;  // on any devices
+  throw_error("random::{}: the key is {}; a key is u32[2], or u32[4] for philox: create one with random::key(seed){}",
+              what, to_string(key.type()),
+              key.rank() == 2 ? " (select one of several keys with at(), or use vmap)" : "");
 }
 
 void check_floating(const char* what, DType dtype) {
@@ -60,19 +61,38 @@ Value pair_up(const Values& words) {
   return concatenate({reshape(words[0], column), reshape(words[1], column)}, static_cast<int64_t>(column.size()) - 1);
 }
 
+bool is_philox(Value key) { return key.shape().back() == 4; }
+
+// A key of philox is split as two keys of threefry, as JAX does for impl="rbg".
 Value split_key(Value key, int64_t n) {
+  if (is_philox(key)) {
+    const Value low = iota(key.builder(), {u32, {2, n}}, 1);
+    const Value halves = pair_up(threefry(reshape(key, {2, 2}), zeros_like(low), low));
+    return reshape(transpose(halves, {1, 0, 2}), {n, 4});
+  }
   const Value low = iota(key.builder(), {u32, {n}}, 0);
   return pair_up(threefry(key, zeros_like(low), low));
 }
 
-Value row_of(Value keys, int64_t i) { return reshape(slice(keys, {i, 0}, {i + 1, 2}, {1, 1}), {2}); }
+Value row_of(Value keys, int64_t i) {
+  const int64_t words = keys.shape()[1];
+  return reshape(slice(keys, {i, 0}, {i + 1, words}, {1, 1}), {words});
+}
 
-// Random words of 64 bits, as i64.
+// Random words of 64 bits, as i64. With philox, element i is the words 2 i (low half) and 2 i + 1 of the key.
 Value wide_bits(Value key, const Shape& shape) {
-  const Value index = iota(key.builder(), {i64, {count(shape)}}, 0);
+  const int64_t n = count(shape);
+  const auto combine = [&](Value low, Value high) {
+    const Value upper = cast(high, i64);
+    return reshape(bit_or(shift_left(upper, word(upper, 32)), cast(low, i64)), shape);
+  };
+  if (is_philox(key)) {
+    const Value words = random_bits(key, {n, 2});
+    return combine(slice(words, {0, 0}, {n, 1}, {1, 1}), slice(words, {0, 1}, {n, 2}, {1, 1}));
+  }
+  const Value index = iota(key.builder(), {i64, {n}}, 0);
   const Values words = threefry(key, cast(shift_right(index, word(index, 32)), u32), cast(index, u32));
-  const Value high = shift_left(cast(words[0], i64), word(index, 32));
-  return reshape(bit_or(high, cast(words[1], i64)), shape);
+  return combine(words[1], words[0]);
 }
 
 // Uniform in [0, 1): as many random bits as the type has mantissa bits become the fraction of a number in [1,
@@ -178,8 +198,10 @@ Value shuffled(Value key, int64_t n) { return shuffled(key, iota(key.builder(), 
 
 }  // namespace
 
-Array key(uint64_t seed) {
-  return Array::from(std::vector<uint32_t>{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, {2});
+Array key(uint64_t seed, BitGenerator generator) {
+  std::vector<uint32_t> words{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
+  if (generator == BitGenerator::philox) words.insert(words.end(), {words[0], words[1]});
+  return Array::from(words, {static_cast<int64_t>(words.size())});
 }
 
 Array split(const Operand& key, int64_t n) {
@@ -189,16 +211,18 @@ Array split(const Operand& key, int64_t n) {
 }
 
 Array split(const Operand& key, const Shape& shape) {
-  Shape keys = shape;
-  keys.push_back(2);
-  return reshape(random::split(key, count(shape)), keys);
+  const Array keys = random::split(key, count(shape));
+  Shape all = shape;
+  all.push_back(keys.shape(-1));
+  return reshape(keys, all);
 }
 
 Array key_data(const Operand& key) { return key; }
 Array clone(const Operand& key) { return key; }
 Array wrap_key_data(const Operand& data) {
-  if (data.dtype() != u32 || data.rank() < 1 || data.shape(-1) != 2)
-    throw_error("random::wrap_key_data: the data is {}; keys are u32[..., 2]", to_string(data.type()));
+  if (data.dtype() != u32 || data.rank() < 1 || (data.shape(-1) != 2 && data.shape(-1) != 4))
+    throw_error("random::wrap_key_data: the data is {}; keys are u32[..., 2] (threefry) or u32[..., 4] (philox)",
+                to_string(data.type()));
   return data;
 }
 
@@ -207,7 +231,10 @@ Array fold_in(const Operand& key, const Operand& data) {
   if (data.rank() != 0 || !is_integer(data.dtype()))
     throw_error("random::fold_in: the data is {}; it must be an integer scalar", to_string(data.type()));
   return apply1("random::fold_in", {key, data}, [](Builder& b, const Values& v) {
-    return pair_up(threefry(v[0], full(b, {u32, {}}, 0), convert(v[1], u32)));
+    const Value number = convert(v[1], u32);
+    if (!is_philox(v[0])) return pair_up(threefry(v[0], full(b, {u32, {}}, 0), number));
+    const Value both = broadcast(number, {2}, {});
+    return reshape(pair_up(threefry(reshape(v[0], {2, 2}), zeros_like(both), both)), {4});
   });
 }
 

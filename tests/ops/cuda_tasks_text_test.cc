@@ -245,6 +245,8 @@ TEST(CudaTasks, StepsOfAllDivisionsCompile) {
       task_for(reduce_max_op, {x}, {{"axes", Shape{1}}}),
       task_for(argmin_op, {x}, {{"axis", int64_t{1}}}),
       task_for(random_bits_op, {{DType::u32, {2}}}, {{"shape", Shape{8}}}),
+      task_for(random_bits_op, {{DType::u32, {4}}}, {{"shape", Shape{9}}}),
+      task_for(random_bits_op, {{DType::u32, {3, 4}}}, {{"shape", Shape{5}}}),
   };
   for (const GpuTask& task : tasks) {
     SCOPED_TRACE(task.op->name);

@@ -447,6 +447,9 @@ __global__ void lu(float* x, double* y, int32_t* pivots) {
 }
 __global__ void qr(float* x) { small_qr(x, 20, 30, 20, 9, x, x); }
 __global__ void qr_wide(double* x) { small_qr(x, 20, 30, 20, 9, x, x); })"},
+      {"philox.cuh",
+       "__global__ void f(const uint32_t* key, uint32_t* y) {\n"
+       "  uint32_t x[4];\n  philox(key, threadIdx.x, x);\n  store_philox(y, x, 4);\n  y[4] = philox_word(x, threadIdx.x);\n}"},
       {"threefry.cuh", "__global__ void f(const uint32_t* key, uint32_t* x) { threefry(key, x[0], x[1]); }"},
   };
   return kernels;

@@ -225,13 +225,20 @@ void add_random(std::vector<Row>& out) {
   const Domain words{Domain::real, 0, 4294967295.0};
   Row bits{&random_bits_op,
            [](const RefArrays& in, const Attrs&, RefArrays& y) {
-             const size_t keys = in[0].data.size() / 2;
+             const auto words = static_cast<size_t>(in[0].shape().back());  // of a key
+             const size_t keys = in[0].data.size() / words;
              const size_t each = keys == 0 ? 0 : y[0].data.size() / keys;
              for (size_t k = 0; k < keys; ++k)
                for (size_t i = 0; i < each; ++i) {
-                 const auto [a, b] =
-                     threefry_block(word(in[0].data[2 * k]), word(in[0].data[2 * k + 1]), 0, static_cast<uint32_t>(i));
-                 y[0].data[k * each + i] = a ^ b;
+                 const auto key_word = [&](size_t w) { return word(in[0].data[words * k + w]); };
+                 Real& out = y[0].data[k * each + i];
+                 if (words == 4) {
+                   out = philox_block({key_word(0), key_word(1)},
+                                      {static_cast<uint32_t>(i / 4), 0, key_word(2), key_word(3)})[i % 4];
+                   continue;
+                 }
+                 const auto [a, b] = threefry_block(key_word(0), key_word(1), 0, static_cast<uint32_t>(i));
+                 out = a ^ b;
                }
            },
            {},
@@ -246,6 +253,17 @@ void add_random(std::vector<Row>& out) {
   add_bits({0, 2}, {3});
   add_bits({12, 4, 2}, {3});
   add_bits({2}, {150, 200});
+  add_bits({4}, {5});
+  add_bits({4}, {});
+  add_bits({3, 4}, {4, 3});
+  add_bits({4}, {7, 6});
+  add_bits({4}, {3, 5, 4});
+  add_bits({4}, {8, 3, 8});
+  add_bits({4}, {0, 3});
+  add_bits({0, 4}, {3});
+  add_bits({5, 4}, {8});
+  add_bits({12, 4, 4}, {3});
+  add_bits({4}, {151, 201});
   out.push_back(std::move(bits));
 
   Row cipher{&threefry_op,
@@ -291,6 +309,17 @@ std::pair<uint32_t, uint32_t> threefry_block(uint32_t k0, uint32_t k1, uint32_t 
     b += key[(s + 1) % 3] + s;
   }
   return {a, b};
+}
+
+std::array<uint32_t, 4> philox_block(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t left = uint64_t{counter[0]} * 0xD2511F53, right = uint64_t{counter[2]} * 0xCD9E8D57;
+    counter = {static_cast<uint32_t>(right >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(right),
+               static_cast<uint32_t>(left >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(left)};
+    key[0] += 0x9E3779B9;  // the golden ratio
+    key[1] += 0xBB67AE85;  // the square root of 3, less 1
+  }
+  return counter;
 }
 
 void add_index_rows(std::vector<Row>& out) {

@@ -2,6 +2,7 @@
 // attributes. The tests of this folder walk rows(). Immutable after first use; one thread.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <random>
 #include <utility>
@@ -80,6 +81,8 @@ RefArrays reference_of(const Program&, const RefArrays& in);
 
 // Threefry-2x32 as its paper describes it: 20 rounds, a key word added after every fourth.
 std::pair<uint32_t, uint32_t> threefry_block(uint32_t k0, uint32_t k1, uint32_t a, uint32_t b);
+// Philox-4x32 as its paper describes it: 10 rounds, the key increased after each.
+std::array<uint32_t, 4> philox_block(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter);
 
 // The families, each adding its rows.
 void add_elementwise_rows(std::vector<Row>&);

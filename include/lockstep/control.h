@@ -10,6 +10,7 @@
 #include "lockstep/create.h"
 #include "lockstep/grad.h"
 #include "lockstep/operand.h"
+#include "lockstep/source_line.h"
 
 namespace lockstep {
 
@@ -70,7 +71,8 @@ Arrays branches_flat(const char* what, bool by_index, const Array& choice, std::
 
 // Runs one of the branches on the operands, chosen by a predicate (cond) or an index (switch_case).
 template <class Branches, class... Args>
-auto run_branches(const char* what, bool by_index, const Array& choice, const Branches& branches, const Args&... operands) {
+auto run_branches(const char* what, bool by_index, const Array& choice, const Branches& branches,
+                  const Args&... operands) {
   using Result = ResultOf<FirstBranch<Branches>, Args...>;
   if constexpr (is_tuple<Branches>) {
     return [&]<size_t... I>(std::index_sequence<I...>) {
@@ -106,7 +108,8 @@ auto run_branches(const char* what, bool by_index, const Array& choice, const Br
 // carry, all y stacked along a leading axis}. Throws Error when f changes the carry's structure or types, or
 // a static value in it.
 template <class F, class C, class X>
-auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}) {
+auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::with_parameters<F>(
       [&]<class Carry, class Xs>(const Carry& init, const Xs& xs) {
         using Result = detail::ResultOf<F, Carry, Xs>;
@@ -121,7 +124,8 @@ auto scan(const F& f, const C& first, const X& stacked, ScanOptions options = {}
 // Computes carry = f(i, carry) for i in [lower, upper) and returns the last carry. i is an Array: i32, or i64
 // if a bound needs it.
 template <class F, class C>
-auto fori_loop(int64_t lower, int64_t upper, const F& f, const C& first) {
+auto fori_loop(int64_t lower, int64_t upper, const F& f, const C& first, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::with_parameters<F>(
       [&]<class Index, class Carry>(const Index&, const Carry& init) {
         const auto body = [&f](const Carry& carry, const Array& i) { return std::pair{f(i, carry), Nothing{}}; };
@@ -141,7 +145,8 @@ auto cond(const Operand& predicate, const T& if_true, const E& if_false, const A
                                      detail::ResultOf<E, std::decay_t<decltype(operands)>...>>,
                       "cond, switch_case: the branches return different types");
         detail::check_predicate(predicate);
-        return detail::run_branches("cond", false, predicate, std::tuple<const T&, const E&>(if_true, if_false), operands...);
+        return detail::run_branches("cond", false, predicate, std::tuple<const T&, const E&>(if_true, if_false),
+                                    operands...);
       },
       passed...);
 }
@@ -152,9 +157,7 @@ auto cond(const Operand& predicate, const T& if_true, const E& if_false, const A
 template <class Branches, class... Args>
 auto switch_case(const Operand& index, const Branches& branches, const Args&... passed) {
   return detail::with_parameters<detail::FirstBranch<Branches>>(
-      [&](const auto&... operands) {
-        return detail::run_branches("switch_case", true, index, branches, operands...);
-      },
+      [&](const auto&... operands) { return detail::run_branches("switch_case", true, index, branches, operands...); },
       passed...);
 }
 

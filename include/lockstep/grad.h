@@ -17,6 +17,7 @@
 #include "lockstep/detail/flat_call.h"
 #include "lockstep/jit.h"
 #include "lockstep/remat.h"
+#include "lockstep/source_line.h"
 #include "lockstep/trace.h"
 #include "lockstep/tree.h"
 
@@ -124,20 +125,21 @@ Arrays custom_vjp_flat(TreeRefs args, const FlatFunction& f, const FlatFunction&
 // included. Gradients are with respect to the arguments at positions I... (default: 0), and are trees like
 // those arguments.
 template <size_t... I, class F>
-auto value_and_grad(F f) {
+auto value_and_grad(F f, SourceLine at = SourceLine::here()) {
   static_assert(detail::returns_loss<F>);
   if constexpr (sizeof...(I) == 0) {
-    return value_and_grad<0>(std::move(f));
+    return value_and_grad<0>(std::move(f), at);
   } else {
-    return detail::with_parameters_of<F>([f = std::move(f)](const auto&... passed) {
+    return detail::with_parameters_of<F>([f = std::move(f), at](const auto&... passed) {
+      const detail::CallerLine line(at);
       static_assert(((I < sizeof...(passed)) && ...), "grad: the argument position is out of range");
       return detail::with_parameters<F>(
           [&f](const auto&... args) {
             using Result = detail::ResultOf<F, std::decay_t<decltype(args)>...>;
             static_assert(detail::LossOf<Result>::ok);
             detail::ResultSlot<Result> result;
-            const detail::Gradients all = detail::value_and_gradients({detail::TreeRef(args)...}, {I...},
-                                                                      detail::on_arrays(result, f, args...));
+            const detail::Gradients all =
+                detail::value_and_gradients({detail::TreeRef(args)...}, {I...}, detail::on_arrays(result, f, args...));
             auto value = result.take(all.outputs());
             auto gradients = detail::gradients_like<I...>([&all](size_t i) { return all.of(i); }, args...);
             return std::pair<decltype(value), decltype(gradients)>{std::move(value), std::move(gradients)};
@@ -149,10 +151,10 @@ auto value_and_grad(F f) {
 
 // Returns a function of the same arguments that returns the gradients.
 template <size_t... I, class F>
-auto grad(F f) {
+auto grad(F f, SourceLine at = SourceLine::here()) {
   static_assert(detail::returns_loss<F>);
   return detail::with_parameters_of<F>(
-      [both = value_and_grad<I...>(std::move(f))](const auto&... args) { return both(args...).second; });
+      [both = value_and_grad<I...>(std::move(f), at)](const auto&... args) { return both(args...).second; });
 }
 
 // Returns {f(args...), pullback}. The pullback maps a cotangent (a tree like the result) to a tuple of

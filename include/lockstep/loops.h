@@ -10,6 +10,7 @@
 
 #include "lockstep/control.h"
 #include "lockstep/rearrange.h"
+#include "lockstep/source_line.h"
 #include "lockstep/vmap.h"
 
 namespace lockstep {
@@ -52,7 +53,8 @@ void check_combined(std::span<const Array> combined, std::span<const Array> oper
 // custom_vjp. In a batch (vmap), the loop runs until the condition of every example is false; an example whose
 // condition is false keeps its carry. Throws Error when the body changes the carry's structure or types.
 template <class P, class F, class C>
-auto while_loop(const P& condition, const F& body, const C& first) {
+auto while_loop(const P& condition, const F& body, const C& first, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::with_parameters<F>(
       [&]<class Carry>(const Carry& init) {
         using Tested = detail::ResultOf<P, Carry>;
@@ -90,7 +92,8 @@ struct MapOptions {
 // Returns f(x) for each x along the leading axis of the arrays of `stacked`, stacked along a leading axis. Needs the
 // memory of `batch_size` elements at a time, where vmap needs that of all. Throws Error unless all leading axes agree.
 template <class F, class X>
-auto map(const F& f, const X& stacked, MapOptions options = {}) {
+auto map(const F& f, const X& stacked, MapOptions options = {}, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::with_parameters<F>(
       [&]<class Xs>(const Xs& xs) {
         const int64_t size = options.batch_size, n = detail::map_length(tree_leaves(xs), size);
@@ -150,7 +153,9 @@ T accumulate(const F& fn, const T& elements, int64_t axis, int64_t n) {
 // and so on, in log(n) steps. `elements` is an array or a tree of arrays; fn combines two such trees elementwise along
 // the axis, as in [](Array a, Array b) { return a * b; }, and keeps their types.
 template <class F, class T>
-auto associative_scan(const F& fn, const T& elements, AssociativeScanOptions options = {}) {
+auto associative_scan(const F& fn, const T& elements, AssociativeScanOptions options = {},
+                      SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::with_parameters<F>(
       [&]<class Tree>(const Tree& tree, const Tree&) {
         const detail::Arrays leaves = tree_leaves(tree);

@@ -13,6 +13,7 @@
 
 #include "lockstep/collectives.h"
 #include "lockstep/sharding.h"
+#include "lockstep/source_line.h"
 #include "lockstep/vmap.h"
 
 namespace lockstep {
@@ -38,8 +39,9 @@ void check_pmap_size(int64_t size, const std::string& axis);
 // Returns a function that takes global arrays, runs f on every device with its shards, and returns global
 // arrays. Calls throw Error when the specs do not fit the arguments or results, or shards would be uneven.
 template <class F>
-auto shard_map(F f, ShardMapOptions options) {
-  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
+auto shard_map(F f, ShardMapOptions options, SourceLine at = SourceLine::here()) {
+  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options), at](const auto&... passed) {
+    const detail::CallerLine line(at);
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           return detail::flat_call(

@@ -10,6 +10,7 @@
 #include "lockstep/collectives.h"
 #include "lockstep/grad.h"
 #include "lockstep/per_leaf.h"
+#include "lockstep/source_line.h"
 
 namespace lockstep {
 
@@ -43,8 +44,9 @@ Arrays vmap_arrays(const VmapOptions& options, const FlatTrees& args, const Flat
 // Returns a function that applies f to each element of the mapped axes and stacks the results. Calls throw
 // Error when mapped axes differ in extent or an axis does not exist.
 template <class F>
-auto vmap(F f, VmapOptions options = {}) {
-  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
+auto vmap(F f, VmapOptions options = {}, SourceLine at = SourceLine::here()) {
+  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options), at](const auto&... passed) {
+    const detail::CallerLine line(at);
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           return detail::flat_call(

@@ -39,9 +39,9 @@ struct JitVersion {
   const void* tag = nullptr;  // identifies the C++ types of the arguments
   uint64_t runtime = 0;       // the number of the runtime that it was compiled for
   std::shared_ptr<Executable> executable;
-  std::vector<const void*> arrays;  // the addresses of the arguments' types and shardings
+  std::vector<const void*> arrays;                             // the addresses of the arguments' types and shardings
   std::vector<std::pair<std::string, std::string>> structure;  // JitCompilation::Parts::structure
-  void* prototype = nullptr;  // the result's tree without its arrays; owned
+  void* prototype = nullptr;                                   // the result's tree without its arrays; owned
   void (*destroy)(void*) = nullptr;
 };
 
@@ -156,6 +156,7 @@ JitCache::~JitCache() = default;
 
 void JitCache::find(JitCall& call, const void* tag, const Tracer& trace) const {
   Versions& versions = *versions_;
+  const CallerLine line(versions.at);
   const std::lock_guard lock(versions.mutex);
   const uint64_t runtime = runtime_part<RuntimeNumber>().value;
   for (const auto& entry : versions.entries)
@@ -204,9 +205,10 @@ std::vector<bool> donated_arrays(const JitOptions& options, const FlatTrees& arg
         if (matches_pattern(pattern, fmt::format("{}{}{}", i, args.paths[at].empty() ? "" : "/", args.paths[at])))
           out[at] = any = true;
     if (!any)
-      throw_error("jit: the pattern \"{}\" of donate_paths matches no array of the arguments; write ARGUMENT/PATH, such as "
-                  "\"0/layers/*\"",
-                  pattern);
+      throw_error(
+          "jit: the pattern \"{}\" of donate_paths matches no array of the arguments; write ARGUMENT/PATH, such as "
+          "\"0/layers/*\"",
+          pattern);
   }
   return out;
 }
@@ -266,14 +268,13 @@ std::shared_ptr<Executable> JitCache::Versions::compile(const JitCompilation::Pa
   for (size_t i = 0; i < in.size(); ++i)
     if (!in[i].defined()) in[i] = known_sharding(*arrays[i]);
   if (!options.out_shardings.empty())
-    out = values_of_result(
-        options.out_shardings, made.out, "jit: out_shardings", [](size_t given, size_t elements) {
-          if (given != elements)
-            throw_error(
-                "jit: out_shardings has {} entries for a result of {} elements; give one for the whole result or one per "
-                "element",
-                given, elements);
-        });
+    out = values_of_result(options.out_shardings, made.out, "jit: out_shardings", [](size_t given, size_t elements) {
+      if (given != elements)
+        throw_error(
+            "jit: out_shardings has {} entries for a result of {} elements; give one for the whole result or one per "
+            "element",
+            given, elements);
+    });
   check_one_mesh(made.traced, options, at);
   return detail::compile(made.traced, donated_arrays(options, made.in), in, out);
 }

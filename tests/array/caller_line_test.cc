@@ -137,6 +137,34 @@ TEST(CallerLine, IsNamedByEveryFamilyOfFunctions) {
   for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
 }
 
+TEST(CallerLine, OfATransformIsWhereItWasMade) {
+  const Array x = zeros({4, 3}), y = zeros({5});
+  const auto pair = [](Array a, Array b) { return std::pair{a, b}; };
+  const auto twice = [](Array a) { return a + a; };
+  const Mesh mesh({8}, {"data"});
+  struct Case {
+    int line;
+    std::function<void()> f;
+  };
+  const Case cases[] = {
+      {__LINE__, [&] { grad(twice)(x); }},
+      {__LINE__, [&] { value_and_grad(twice)(x); }},
+      {__LINE__, [&] { vmap(pair)(x, y); }},
+      {__LINE__, [&] { shard_map(twice, {.mesh = mesh, .in_specs = {P("data")}, .out_specs = {P("data")}})(x); }},
+      {__LINE__,
+       [&] {
+         scan([](Array c, Array i) { return std::pair{concatenate({c, c}), i}; }, x, y);
+       }},
+      {__LINE__, [&] { while_loop([](Array c) { return c; }, twice, x); }},
+      {__LINE__,
+       [&] {
+         map(pair, std::pair{x, y});
+       }},
+      {__LINE__, [&] { associative_scan([](Array a, Array) { return a > 0; }, y); }},
+  };
+  for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
+}
+
 TEST(CallerLine, IsNotOneOfTheLibrary) {
   const Array a = zeros({7, 3});
   EXPECT_EQ(message_of([&] { astype(a, f32) / zeros({4}); }).find("functions_"), std::string::npos);

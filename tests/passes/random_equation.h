@@ -29,6 +29,7 @@ struct RandomEquation {
   std::vector<bool> wanted = {};    // operands to differentiate with respect to
   std::vector<bool> free = {};      // operands that may be any numbers in [-2, 2]
   std::vector<size_t> source = {};
+  bool ties = false;  // operands have equal elements: results that depend on their order are not differentiable
 };
 
 // Evaluates a program for each example.

@@ -116,6 +116,7 @@ class RandomRows {
       out.free.push_back((out.wanted[i] || type.dtype == boolean) && domain.kind == Domain::real && domain.lo <= -2 &&
                          domain.hi >= 2);
       out.source.push_back(domain.kind == Domain::pooled ? 0 : i);
+      out.ties |= domain.kind == Domain::ties;
     }
     out.in = operands(sample, out.types, random);
     return out;

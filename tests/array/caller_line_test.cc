@@ -141,7 +141,6 @@ TEST(CallerLine, OfATransformIsWhereItWasMade) {
   const Array x = zeros({4, 3}), y = zeros({5});
   const auto pair = [](Array a, Array b) { return std::pair{a, b}; };
   const auto twice = [](Array a) { return a + a; };
-  const Mesh mesh({8}, {"data"});
   struct Case {
     int line;
     std::function<void()> f;
@@ -150,7 +149,7 @@ TEST(CallerLine, OfATransformIsWhereItWasMade) {
       {__LINE__, [&] { grad(twice)(x); }},
       {__LINE__, [&] { value_and_grad(twice)(x); }},
       {__LINE__, [&] { vmap(pair)(x, y); }},
-      {__LINE__, [&] { shard_map(twice, {.mesh = mesh, .in_specs = {P("data")}, .out_specs = {P("data")}})(x); }},
+      {__LINE__, [&] { shard_map(twice, {.mesh = make_mesh({{"data", 1}}), .in_specs = {P("model")}, .out_specs = {P()}})(x); }},
       {__LINE__,
        [&] {
          scan([](Array c, Array i) { return std::pair{concatenate({c, c}), i}; }, x, y);
@@ -158,7 +157,7 @@ TEST(CallerLine, OfATransformIsWhereItWasMade) {
       {__LINE__, [&] { while_loop([](Array c) { return c; }, twice, x); }},
       {__LINE__,
        [&] {
-         map(pair, std::pair{x, y});
+         map([](std::pair<Array, Array> e) { return e.first; }, std::pair{x, y});
        }},
       {__LINE__, [&] { associative_scan([](Array a, Array) { return a > 0; }, y); }},
   };

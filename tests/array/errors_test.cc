@@ -97,7 +97,7 @@ TEST(Errors, Windows) {
 
 TEST(Errors, Random) {
   EXPECT_ERROR(random::normal(ones({2}), {3}),
-               "random::normal: the key is f32[2]; a key is u32[2]: create one with random::key(seed)");
+               "random::normal: the key is f32[2]; a key is u32[2], or u32[4] for philox: create one with random::key(seed)");
   EXPECT_ERROR(random::uniform(random::key(0), {3}, 0, 1, i32), "random::uniform: dtype i32 is not floating");
   EXPECT_ERROR(random::randint(random::key(0), {3}, 0.f, 1.f),
                "random::randint: bounds f32[] and f32[]; they must be integers");

@@ -156,7 +156,7 @@ TEST(Categorical, DrawsByProbability) {
 TEST(Random, RejectsInvalidArguments) {
   const Array key = random::key(0);
   EXPECT_THROWS(random::uniform(zeros({2}), {3}), Error,
-                "random::uniform: the key is f32[2]; a key is u32[2]: create one with random::key");
+                "random::uniform: the key is f32[2]; a key is u32[2], or u32[4] for philox: create one with random::key");
   EXPECT_THROWS(random::normal(random::split(key), {3}), Error, "select one of several keys with at(), or use vmap");
   EXPECT_THROWS(random::normal(key, {3}, i32), Error, "random::normal: dtype i32 is not floating; use a floating type");
   EXPECT_THROWS(random::uniform(key, {3}, zeros({2}), 1), Error,

@@ -101,7 +101,8 @@ TEST(Threefry, RejectsInvalidKeysAndCounters) {
   const Value key = b.input({u32, {2}}), wide = b.input({u32, {3}}), real = b.input({f32, {2}});
   const Value keys = b.input({u32, {4, 2}}), counters = b.input({u32, {5}});
   EXPECT_EQ(error_of([&] { random_bits(wide, {4}); }),
-            "random_bits: the key is u32[3]; a key is u32[2], or several of them with leading dimensions");
+            "random_bits: the key is u32[3]; a key is u32[2] (threefry) or u32[4] (philox), or several of them with leading "
+            "dimensions");
   EXPECT_EQ(error_of([&] { threefry(real, key, key); }),
             "threefry: the key is f32[2]; a key is u32[2], or several of them with leading dimensions");
   EXPECT_EQ(error_of([&] { threefry(key, key, wide); }),

@@ -225,20 +225,20 @@ void add_random(std::vector<Row>& out) {
   const Domain words{Domain::real, 0, 4294967295.0};
   Row bits{&random_bits_op,
            [](const RefArrays& in, const Attrs&, RefArrays& y) {
-             const auto words = static_cast<size_t>(in[0].shape().back());  // of a key
-             const size_t keys = in[0].data.size() / words;
+             const auto key_words = static_cast<size_t>(in[0].shape().back());  // of a key
+             const size_t keys = in[0].data.size() / key_words;
              const size_t each = keys == 0 ? 0 : y[0].data.size() / keys;
              for (size_t k = 0; k < keys; ++k)
                for (size_t i = 0; i < each; ++i) {
-                 const auto key_word = [&](size_t w) { return word(in[0].data[words * k + w]); };
-                 Real& out = y[0].data[k * each + i];
-                 if (words == 4) {
-                   out = philox_block({key_word(0), key_word(1)},
-                                      {static_cast<uint32_t>(i / 4), 0, key_word(2), key_word(3)})[i % 4];
+                 const auto key_word = [&](size_t w) { return word(in[0].data[key_words * k + w]); };
+                 Real& bits_of_i = y[0].data[k * each + i];
+                 if (key_words == 4) {
+                   bits_of_i = philox_block({key_word(0), key_word(1)},
+                                            {static_cast<uint32_t>(i / 4), 0, key_word(2), key_word(3)})[i % 4];
                    continue;
                  }
                  const auto [a, b] = threefry_block(key_word(0), key_word(1), 0, static_cast<uint32_t>(i));
-                 out = a ^ b;
+                 bits_of_i = a ^ b;
                }
            },
            {},

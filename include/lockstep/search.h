@@ -62,8 +62,8 @@ Unique unique_all(const Operand& x, const SizeOptions& options = {});
 // that is not needed.
 Array isin(const Operand& element, const Operand& test_elements, bool assume_unique = false, bool invert = false);
 // The different elements, in ascending order, of both arrays together, of those in both, of those in the first but
-// not in the second, and of those in one of them only. The default fill value is the least element for union1d, 0
-// for the others.
+// not in the second, and of those in one of them only. The default fill value is the least of them, 0 for
+// setdiff1d.
 Array union1d(const Operand& a, const Operand& b, const SizeOptions& options = {});
 Array intersect1d(const Operand& a, const Operand& b, const SizeOptions& options = {});
 Array setdiff1d(const Operand& a, const Operand& b, const SizeOptions& options = {});

@@ -126,13 +126,15 @@ std::pair<Array, Array> frexp(const Operand& x) {
         const int64_t lift = f.fraction + 1;  // makes every number normal
         const Value normal = select(tiny, wide * std::ldexp(1.0, static_cast<int>(lift)), wide);
         const Parts p = parts_of(normal);
-        const Value exponent = shift_right(p.magnitude, integer(p.magnitude, f.fraction)) -
-                               integer(p.magnitude, f.bias - 1) -
-                               select(tiny, integer(p.magnitude, lift), zeros_like(p.magnitude));
-        const Value fraction = bit_and(p.magnitude, integer(p.magnitude, (int64_t{1} << f.fraction) - 1));
-        const Value mantissa = bit_or(bit_or(p.sign, fraction), integer(p.sign, (f.bias - 1) << f.fraction));
+        const Value lifted =
+            shift_right(p.magnitude, integer(p.magnitude, f.fraction)) - integer(p.magnitude, f.bias - 1);
+        const Value exponent = lifted - select(tiny, integer(p.magnitude, lift), zeros_like(p.magnitude));
         const Value special = bit_or(eq(wide, zeros_like(wide)), bit_not(is_finite(wide)));
-        const Value result = select(special, wide, bitcast(mantissa, f.number));
+        // Products are exact, and have the gradient of JAX. One power of two alone could be subnormal.
+        const Value half = select(special, zeros_like(lifted), shift_right(lifted, integer(lifted, 1)));
+        const Value rest = select(special, zeros_like(lifted), lifted - half);
+        const Value scaled = normal * power_of_two(-half, f) * power_of_two(-rest, f);
+        const Value result = select(special, wide, scaled);
         return Values{convert(result, number.dtype()), convert(select(special, zeros_like(exponent), exponent), i32)};
       });
   return {out[0], out[1]};

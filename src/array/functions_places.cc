@@ -77,16 +77,22 @@ Array combine_segments(const char* what, SegmentHow how, const Array& data, cons
 Array numbers_down(int64_t n) { return reshape(arange(n), {n, 1}); }
 Array numbers_across(int64_t n) { return reshape(arange(n), {1, n}); }
 
-std::pair<Array, Array> places_in_table(const Array& mask) {
-  const std::vector<Array> places = nonzero(mask);
+std::pair<Array, Array> places_in_table(const Array& mask, std::optional<int64_t> size = {}) {
+  const std::vector<Array> places = nonzero(mask, {.size = size});
   return {places[0], places[1]};
 }
 
 std::pair<Array, Array> triangle(const char* what, int64_t n, int64_t k, std::optional<int64_t> m, bool lower) {
   const int64_t columns = m.value_or(n);
   if (n < 0 || columns < 0) throw_error("{}: an array [{}, {}]; extents must not be negative", what, n, columns);
-  return places_in_table(lower ? numbers_down(n) + k >= numbers_across(columns)
-                               : numbers_down(n) + k <= numbers_across(columns));
+  // Counted here, because masks in traced functions have unknown values.
+  int64_t size = 0;
+  for (int64_t row = 0; row < n; ++row) {
+    const int64_t up_to_diagonal = std::clamp<int64_t>(row + k + (lower ? 1 : 0), 0, columns);
+    size += lower ? up_to_diagonal : columns - up_to_diagonal;
+  }
+  return places_in_table(
+      lower ? numbers_down(n) + k >= numbers_across(columns) : numbers_down(n) + k <= numbers_across(columns), size);
 }
 
 // Indices along an extent, as the mode says.

@@ -85,13 +85,18 @@ struct Runs {
   }
 };
 
+// What results are filled with up to their size, as in JAX, if no value is given.
+enum class Filling { zeros, least };
+
 // The different elements of x for which `keep` of them is true.
 Array chosen_elements(const char* what, const Array& x, const std::function<Array(const Array&)>& keep,
-                      const SizeOptions& options) {
+                      const SizeOptions& options, Filling filling) {
   const Runs runs(x);
-  const Array mask = runs.starts & keep(runs.sorted);
-  const int64_t size = size_for(what, options, count_of(mask));
-  return select_places(runs.sorted, true_places(mask, size), 0, fill_of(options, 0));
+  const Array mask = runs.starts & keep(runs.sorted), n = count_of(mask);
+  const int64_t size = size_for(what, options, n);
+  const Array out = select_places(runs.sorted, true_places(mask, size), 0, fill_of(options, 0));
+  if (filling == Filling::zeros || options.fill_value.defined() || size == 0) return out;
+  return where(arange(size) < n, out, at(out, 0));
 }
 
 std::pair<Array, Array> flat_alike(const Array& a, const Array& b) {
@@ -224,20 +229,20 @@ Array union1d(const Operand& a, const Operand& b, const SizeOptions& options) {
 Array intersect1d(const Operand& a, const Operand& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
   return chosen_elements(
-      "intersect1d", x, [other = y](const Array& e) { return isin(e, other); }, options);
+      "intersect1d", x, [other = y](const Array& e) { return isin(e, other); }, options, Filling::least);
 }
 
 Array setdiff1d(const Operand& a, const Operand& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
   return chosen_elements(
-      "setdiff1d", x, [other = y](const Array& e) { return isin(e, other, false, true); }, options);
+      "setdiff1d", x, [other = y](const Array& e) { return isin(e, other, false, true); }, options, Filling::zeros);
 }
 
 Array setxor1d(const Operand& a, const Operand& b, const SizeOptions& options) {
   const auto [x, y] = flat_alike(a, b);
   return chosen_elements(
       "setxor1d", concatenate({x, y}), [one = x, two = y](const Array& e) { return isin(e, one) ^ isin(e, two); },
-      options);
+      options, Filling::least);
 }
 
 }  // namespace lockstep

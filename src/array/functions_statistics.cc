@@ -28,6 +28,11 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 bool has_nan(const Array& x) { return is_floating(x.dtype()); }
 Array floating_numbers(const Array& x) { return is_floating(x.dtype()) ? x : astype(x, f32); }
 
+// Percent of x as fractions, with the digits of x.
+Array fraction_of(const Array& q, const Array& x) {
+  return (x.dtype() == f64 ? astype(q, f64) : floating_numbers(q)) / 100;
+}
+
 // x with the axes joined into a last dimension.
 Array lines_of(const char* what, const Array& x, const Axes& axes) {
   const std::vector<int64_t> over = axes_of(what, axes, x.shape());
@@ -140,10 +145,10 @@ Array nanquantile(const Operand& x, const Operand& q, const Axes& axes, Quantile
   return quantiles("nanquantile", x, q, axes, options, true);
 }
 Array percentile(const Operand& x, const Operand& q, const Axes& axes, QuantileOptions options) {
-  return quantiles("percentile", x, floating_numbers(q) / 100, axes, options, false);
+  return quantiles("percentile", x, fraction_of(q, x), axes, options, false);
 }
 Array nanpercentile(const Operand& x, const Operand& q, const Axes& axes, QuantileOptions options) {
-  return quantiles("nanpercentile", x, floating_numbers(q) / 100, axes, options, true);
+  return quantiles("nanpercentile", x, fraction_of(q, x), axes, options, true);
 }
 Array median(const Operand& x, const Axes& axes, ReduceOptions options) {
   return quantiles("median", x, 0.5, axes, {.method = "midpoint", .keepdims = options.keepdims}, false);

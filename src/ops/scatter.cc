@@ -5,8 +5,8 @@
 
 #include "base/dispatch.h"
 #include "lane/pool.h"
-#include "ops/cuda/kernels.h"
 #include "ops/complex.h"
+#include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/index_ops.h"
@@ -311,6 +311,10 @@ Value scatter_add(Value x, Value indices, Value updates, int64_t axis, int64_t b
 }
 
 Value scatter(Value x, Value indices, Value updates, std::string how, int64_t axis, int64_t batch_dims, bool unique) {
+  if (is_complex(x.dtype()) && x.dtype() == updates.dtype() && (how == "set" || how == "add")) {
+    const Value re = scatter(real(x), indices, real(updates), how, axis, batch_dims, unique);
+    return complex(re, scatter(imag(x), indices, imag(updates), how, axis, batch_dims, unique));
+  }
   return emit(scatter_op, {x, indices, updates},
               {{"axis", axis}, {"batch_dims", batch_dims}, {"how", std::move(how)}, {"unique", unique}});
 }

@@ -33,8 +33,13 @@ TEST(CallerLine, IsThatOfTheOperation) {
 
 TEST(CallerLine, IsThatOfAnOperandInACallOfSeveralLines) {
   const Array a = zeros({7, 3}), b = zeros({4});
+  // clang-format off
   const int line = __LINE__ + 2;
-  const std::string text = message_of([&] { return maximum(a * 2, b); });
+  const std::string text = message_of([&] {
+    return maximum(a * 2,
+                   b);
+  });
+  // clang-format on
   // Compilers evaluate the operands in different orders.
   EXPECT_TRUE(text.starts_with(here(line)) || text.starts_with(here(line + 1))) << text;
 }
@@ -58,6 +63,8 @@ TEST(CallerLine, IsNamedByEveryFamilyOfFunctions) {
     int line;
     std::function<void()> f;
   };
+  // A case per line.
+  // clang-format off
   const Case cases[] = {
       {__LINE__, [&] { maximum(a, b); }},
       {__LINE__, [&] { where(a > 0, b, a); }},
@@ -67,34 +74,13 @@ TEST(CallerLine, IsNamedByEveryFamilyOfFunctions) {
       {__LINE__, [&] { linspace(0, 1, -1); }},
       {__LINE__, [&] { full({-2}, 1); }},
       {__LINE__, [&] { reshape(a, {5}); }},
-      {__LINE__,
-       [&] {
-         concatenate({a, b});
-       }},
-      {__LINE__,
-       [&] {
-         stack({a, b});
-       }},
-      {__LINE__,
-       [&] {
-         vstack({a, b});
-       }},
-      {__LINE__,
-       [&] {
-         meshgrid({a, b});
-       }},
-      {__LINE__,
-       [&] {
-         transpose(a, {0, 0});
-       }},
-      {__LINE__,
-       [&] {
-         broadcast_to(a, {2, 2});
-       }},
-      {__LINE__,
-       [&] {
-         pad(a, {{1, 1}, {1, 1}, {1, 1}});
-       }},
+      {__LINE__, [&] { concatenate({a, b}); }},
+      {__LINE__, [&] { stack({a, b}); }},
+      {__LINE__, [&] { vstack({a, b}); }},
+      {__LINE__, [&] { meshgrid({a, b}); }},
+      {__LINE__, [&] { transpose(a, {0, 0}); }},
+      {__LINE__, [&] { broadcast_to(a, {2, 2}); }},
+      {__LINE__, [&] { pad(a, {{1, 1}, {1, 1}, {1, 1}}); }},
       {__LINE__, [&] { sum(a, 3); }},
       {__LINE__, [&] { max(zeros({0})); }},
       {__LINE__, [&] { median(a, 7); }},
@@ -104,10 +90,7 @@ TEST(CallerLine, IsNamedByEveryFamilyOfFunctions) {
       {__LINE__, [&] { take(a, b, 0); }},
       {__LINE__, [&] { segment_sum(a, b, 3); }},
       {__LINE__, [&] { searchsorted(a, b); }},
-      {__LINE__,
-       [&] {
-         einsum("ij,jk->ik", {a, b});
-       }},
+      {__LINE__, [&] { einsum("ij,jk->ik", {a, b}); }},
       {__LINE__, [&] { matmul(a, b); }},
       {__LINE__, [&] { linalg::cholesky(a); }},
       {__LINE__, [&] { linalg::solve(a, b); }},
@@ -116,24 +99,14 @@ TEST(CallerLine, IsNamedByEveryFamilyOfFunctions) {
       {__LINE__, [&] { random::normal(a, {2}); }},
       {__LINE__, [&] { random::permutation(a, 4); }},
       {__LINE__, [&] { conv2d(a, b); }},
-      {__LINE__,
-       [&] {
-         max_pool(a, {2, 2});
-       }},
+      {__LINE__, [&] { max_pool(a, {2, 2}); }},
       {__LINE__, [&] { interp(a, a, b); }},
       {__LINE__, [&] { softmax(a, 6); }},
       {__LINE__, [&] { complex(a, b); }},
-      {__LINE__,
-       [&] {
-         fori_loop(
-             a, 3, [](Array, Array x) { return x; }, b);
-       }},
-      {__LINE__,
-       [&] {
-         cond(
-             b, [](Array x) { return x; }, [](Array x) { return x; }, a);
-       }},
+      {__LINE__, [&] { fori_loop( a, 3, [](Array, Array x) { return x; }, b); }},
+      {__LINE__, [&] { cond( b, [](Array x) { return x; }, [](Array x) { return x; }, a); }},
   };
+  // clang-format on
   for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
 }
 
@@ -145,22 +118,19 @@ TEST(CallerLine, OfATransformIsWhereItWasMade) {
     int line;
     std::function<void()> f;
   };
+  // A case per line.
+  // clang-format off
   const Case cases[] = {
       {__LINE__, [&] { grad(twice)(x); }},
       {__LINE__, [&] { value_and_grad(twice)(x); }},
       {__LINE__, [&] { vmap(pair)(x, y); }},
       {__LINE__, [&] { shard_map(twice, {.mesh = make_mesh({{"data", 1}}), .in_specs = {P("model")}, .out_specs = {P()}})(x); }},
-      {__LINE__,
-       [&] {
-         scan([](Array c, Array i) { return std::pair{concatenate({c, c}), i}; }, x, y);
-       }},
+      {__LINE__, [&] { scan([](Array c, Array i) { return std::pair{concatenate({c, c}), i}; }, x, y); }},
       {__LINE__, [&] { while_loop([](Array c) { return c; }, twice, x); }},
-      {__LINE__,
-       [&] {
-         map([](std::pair<Array, Array> e) { return e.first; }, std::pair{x, y});
-       }},
+      {__LINE__, [&] { map([](std::pair<Array, Array> e) { return e.first; }, std::pair{x, y}); }},
       {__LINE__, [&] { associative_scan([](Array a, Array) { return a > 0; }, y); }},
   };
+  // clang-format on
   for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
 }
 

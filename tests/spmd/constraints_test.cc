@@ -166,15 +166,14 @@ std::string message(F f) {
 
 TEST(ConstraintErrors, TwoConstraintsOfDifferentMeshes) {
   const NamedSharding other(make_mesh({{"rows", 8}}), P("rows"));
-  int first = 0;
+  const int made = __LINE__ + 1, first = made + 1;
   const auto f = jit([&](Array x) {
-    first = __LINE__ + 1;
     const Array y = with_sharding_constraint(x, on(P("data")));
     return with_sharding_constraint(y + 1.f, other);
   });
-  const std::string text = message([&] { f(numbers()); });  // sets `first`
-  EXPECT_EQ(text,
-            "jit: with_sharding_constraint at constraints_test.cc:" + std::to_string(first) +
+  EXPECT_EQ(message([&] { f(numbers()); }),
+            "constraints_test.cc:" + std::to_string(made) +
+                ": jit: with_sharding_constraint at constraints_test.cc:" + std::to_string(first) +
                 " uses P('data') on mesh data=4,model=2, but with_sharding_constraint at constraints_test.cc:" +
                 std::to_string(first + 1) +
                 " uses P('rows') on mesh rows=8; a compiled function runs on one mesh: use the same Mesh for both "
@@ -192,7 +191,8 @@ TEST(ConstraintErrors, ConstraintAndJitShardingsOfDifferentMeshes) {
   std::string names;
   for (const Device& device : turned) names += (names.empty() ? "" : ",") + to_string(device);
   EXPECT_EQ(message([&] { f(numbers(), numbers()); }),
-            "jit: in_shardings[1] at constraints_test.cc:" + std::to_string(line) +
+            "constraints_test.cc:" + std::to_string(line) +
+                ": jit: in_shardings[1] at constraints_test.cc:" + std::to_string(line) +
                 " uses P() on mesh data=4,model=2, but device_put at constraints_test.cc:" + std::to_string(line - 2) +
                 " uses P('data') on mesh data=4,model=2 on " + names +
                 "; a compiled function runs on one mesh: use the same Mesh for both shardings");

@@ -5,7 +5,7 @@
 
 #include <charconv>
 #include <fstream>
-#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "base/check.h"
@@ -34,13 +34,10 @@ std::optional<T> read_if_exists(const std::string& path, const Parse& parse) {
 
 bool has_marker(pid_t pid, const PodFolder& folder) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
-  const std::string environment((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   const std::string marker = pod_marker(folder);
-  for (size_t at = 0; (at = environment.find(marker, at)) != environment.npos; ++at) {
-    const size_t end = at + marker.size();
-    if ((at == 0 || environment[at - 1] == '\0') && (end == environment.size() || environment[end] == '\0'))
-      return true;
-  }
+  // Not by stream iterators, which throw if the process ends meanwhile.
+  for (std::string variable; std::getline(in, variable, '\0');)
+    if (variable == marker) return true;
   return false;
 }
 

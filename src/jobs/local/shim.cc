@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,18 +81,30 @@ class LogLines {
   std::string text_;
 };
 
-// Reads the available bytes. Closes the descriptor at the end of the stream.
-void read_some(Descriptor& from, size_t stream, LogLines& lines) {
+constexpr size_t kMostBytes = 1 << 20;
+
+// Reads the available bytes, up to `most`. Closes the descriptor at the end of the stream.
+void read_some(Descriptor& from, size_t stream, LogLines& lines, size_t most = kMostBytes) {
   std::array<char, 65536> bytes;
-  for (int i = 0; from && i < 16; ++i) {
-    const ssize_t n = ::read(from.get(), bytes.data(), bytes.size());
+  while (from && most > 0) {
+    const ssize_t n = ::read(from.get(), bytes.data(), std::min(bytes.size(), most));
     if (n > 0) {
       lines.add(stream, std::string_view(bytes.data(), static_cast<size_t>(n)));
+      most -= static_cast<size_t>(n);
       continue;
     }
     if (n == 0 || (errno != EAGAIN && errno != EINTR)) from.close();
     return;
   }
+}
+
+// Reads both streams. What a program wrote to standard output before a line of standard error comes before it in the log.
+// `hung_up`: whether nobody can write to standard error any more.
+void read_both(Child& child, bool hung_up, LogLines& lines) {
+  int errors = 0;  // bytes of standard error, counted before standard output is read
+  if (child.err()) ::ioctl(child.err().get(), FIONREAD, &errors);
+  read_some(child.out(), 0, lines);
+  read_some(child.err(), 1, lines, static_cast<size_t>(std::max(errors, hung_up ? 1 : 0)));
 }
 
 // Reads what is left in the pipes. Does not wait for the end of the streams, because a process that the replica left
@@ -187,8 +200,7 @@ class Shim {
     if (ready < 0 && errno != EINTR) throw_io_error("wait for", "a replica", errno);
     for (const int signal : signals_.take())
       if (signal != SIGCHLD) stop(child);
-    if (fds[1].revents != 0) read_some(child.out(), 0, lines);
-    if (fds[2].revents != 0) read_some(child.err(), 1, lines);
+    if (fds[1].revents != 0 || fds[2].revents != 0) read_both(child, (fds[2].revents & ~POLLIN) != 0, lines);
     const auto time = Clock::now();
     if (stop_at_ && !killed_ && time >= *stop_at_) {
       killed_ = true;

@@ -53,7 +53,8 @@ class PausedTraining {
       std::string program, command;
       std::getline(words, program, '\0');
       std::getline(words, command, '\0');
-      const std::string rest{std::istreambuf_iterator<char>(words), {}};
+      std::string rest;  // not by stream iterators, which throw if the process ends meanwhile
+      for (std::string word; std::getline(words, word, '\0');) rest += word + ' ';
       if (program.ends_with("lockstep") && command == "train" && contains(rest, folder)) pids_.push_back(pid);
     }
     for (const pid_t pid : pids_) ::kill(pid, SIGSTOP);

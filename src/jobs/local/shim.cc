@@ -99,7 +99,7 @@ void read_some(Descriptor& from, size_t stream, LogLines& lines, size_t most = k
 }
 
 // Reads both streams. What a program wrote to standard output before a line of standard error comes before it in the log.
-// `hung_up`: whether nobody can write to standard error any more.
+// `hung_up`: whether all writers of standard error have closed it.
 void read_both(Child& child, bool hung_up, LogLines& lines) {
   int errors = 0;  // bytes of standard error, counted before standard output is read
   if (child.err()) ::ioctl(child.err().get(), FIONREAD, &errors);

@@ -63,8 +63,8 @@ const auto& nth_argument(const First& first, const Rest&... rest) {
     return nth_argument<I - 1>(rest...);
 }
 
-// For each array of the arguments: whether it belongs to an argument at one of the positions, whose gradient is
-// requested. Throws Error for one that is not floating. `what` names the transform in errors.
+// For each array of the arguments: whether its gradient is requested, because its argument is at one of the
+// positions. Throws Error for one that is not floating. `what` names the transform in errors.
 using Positions = std::initializer_list<size_t>;
 std::vector<bool> wanted_arrays(const char* what, TreeRefs args, Positions positions);
 

@@ -40,7 +40,7 @@ Array parameter(const char* what, const Array& x, const Shape& shape, DType dtyp
   return broadcast_to(astype(x, dtype), shape);
 }
 
-// The Q of the QR decomposition of a whose R has a positive diagonal. Types of 16 bits are computed in f32.
+// Q of the QR decomposition of a that gives R a positive diagonal. Types of 16 bits are computed in f32.
 Array orthonormal_columns(const Array& a) {
   const auto [q, r] = linalg::qr(astype(a, a.dtype() == f64 ? f64 : f32));
   const Array signs = where(diagonal(r, 0, -2, -1) < 0, -1.f, 1.f);

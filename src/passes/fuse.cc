@@ -271,7 +271,7 @@ class Fuser {
       after_;              // by group: equations of other groups that use its results or are its next collective
   std::vector<int> seen_;  // by group: the last cycle search that visited it
   int search_ = 0;
-  std::vector<int> head_;         // by group: the equation whose epilogue the others are, or -1
+  std::vector<int> head_;         // by group: the equation that has the others as its epilogue, or -1
   std::vector<bool> suits_head_;  // by group: whether all members may be part of an epilogue
 };
 

@@ -122,7 +122,7 @@ class RandomRows {
     return out;
   }
 
-  // Lets some operands vary over the devices; for a row with nested programs, whose types then vary, too, all or none.
+  // Lets some operands vary over the devices; for a row with nested programs all or none, because their types vary, too.
   static void let_vary(RandomEquation& made, const Sample& sample, std::mt19937& random) {
     const bool nested = made.op->own_varying, all = nested && random() % 2 == 0;
     if (all) made.attrs = varying_attrs(sample.attrs);

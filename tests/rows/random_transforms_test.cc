@@ -130,7 +130,7 @@ TEST(RandomTransforms, SecondDerivativesAreSymmetric) {
 
 TEST(RandomTransforms, SplitComputesTheSame) { expect_of_all_rows(split_differs, few_programs(), true); }
 
-// The program without stop_gradient, whose derivative is not that of its values.
+// The program without stop_gradient: its derivative is 0, unlike that of its values.
 Program without_stops(const Program& p) {
   Builder b;
   Values map(p.types.size());

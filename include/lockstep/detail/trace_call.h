@@ -20,7 +20,7 @@ struct FlatTrees {
   std::vector<std::string> paths;  // within its tree
   std::vector<size_t> counts;      // arrays of each tree
   std::vector<TreeRef> trees;
-  std::vector<TreeRef> whole;      // of a result: the tree itself, whose elements these are
+  std::vector<TreeRef> whole;      // of a result: the tree that consists of `trees`
 
   FlatTrees();
   FlatTrees(TreeRefs);  // NOLINT: implicit

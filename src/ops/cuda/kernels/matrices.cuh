@@ -1,4 +1,4 @@
-// What surrounds the routines of cuSOLVER and cuBLAS, whose matrices are column-major: transposes, triangles, signs of
+// What surrounds the routines of cuSOLVER and cuBLAS, which take column-major matrices: transposes, triangles, signs of
 // vectors, and NaN for what could not be factored. Matrices are row-major unless stated otherwise: a column-major matrix
 // is the row-major transpose. Thread blocks have kMatrixThreads threads.
 #pragma once

@@ -138,8 +138,8 @@ inline void small_lu(const T* in, uint64_t rows, uint64_t columns, uint64_t coun
   store_small(a, m, n, out + matrix * m * n);
 }
 
-// The reflection that makes column p of the matrix zero below the diagonal, with LAPACK's sign. Writes its vector, whose
-// first element is 1, in place of the zeros. Returns its scale. A lane has a row.
+// The reflection that makes column p of the matrix zero below the diagonal, with LAPACK's sign. Writes its vector
+// in place of the zeros, without the first element, which is 1. Returns its scale. A lane has a row.
 template <class T>
 inline T small_reflection(SmallMatrix<T>& a, uint32_t m, uint32_t p) {
   const uint32_t row = threadIdx.x % 32;

@@ -15,12 +15,10 @@
 #include <chrono>
 
 #include "flags.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct Case {
   int64_t batch, tokens, heads, head_width;
@@ -35,20 +33,6 @@ struct Operands {
 void wait_for(const Array& x) {
   const std::vector<int64_t> begin(static_cast<size_t>(x.rank()), 0), end(static_cast<size_t>(x.rank()), 1);
   reshape(astype(slice(x, begin, end), f32), {}).item<float>();
-}
-
-// Seconds per call of f, which returns an array.
-template <class F>
-double measure(F&& f, double seconds) {
-  wait_for(f());  // compiles
-  Clock::time_point begin = Clock::now();
-  wait_for(f());
-  const auto calls = std::max<int64_t>(1, static_cast<int64_t>(seconds / std::max(seconds_since(begin), 1e-6)));
-  begin = Clock::now();
-  Array last;
-  for (int64_t i = 0; i < calls; ++i) last = f();
-  wait_for(last);
-  return seconds_since(begin) / static_cast<double>(calls);
 }
 
 Array attend(const Operands& x) { return nn::attention(x.q, x.k, x.v, {.causal = true}); }
@@ -74,8 +58,8 @@ void run_case(const Case& c, double seconds) {
         to_string(platform()), c.tokens, c.head_width, name(c.dtype), pass, spent * 1e3, work / spent * 1e-12);
     std::fflush(stdout);
   };
-  print("forward", measure([&] { return forward(x); }, seconds), operations);
-  print("backward", measure([&] { return both(x, dy).q; }, seconds), 3.5 * operations);
+  print("forward", seconds_per_call([&] { return forward(x); }, wait_for, seconds), operations);
+  print("backward", seconds_per_call([&] { return both(x, dy).q; }, wait_for, seconds), 3.5 * operations);
 }
 
 }  // namespace

@@ -17,12 +17,10 @@
 #include <tuple>
 
 #include "flags.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct Case {
   std::string model, optimizer, precision;

@@ -27,12 +27,10 @@
 
 #include "flags.h"
 #include "lane/gpu_report.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct Config {
   int64_t layers, heads, width, tokens, batch, vocabulary;

@@ -8,31 +8,14 @@
 #include <fmt/format.h>
 #include <lockstep/lockstep.h>
 
-#include <algorithm>
-#include <chrono>
 #include <functional>
 #include <map>
 
 #include "flags.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-// Milliseconds per call of f, which returns a scalar.
-double measure(const std::function<Array()>& f, double seconds) {
-  f().item<float>();  // compiles
-  Clock::time_point begin = Clock::now();
-  f().item<float>();
-  const auto calls = std::max<int64_t>(1, static_cast<int64_t>(seconds / std::max(seconds_since(begin), 1e-6)));
-  begin = Clock::now();
-  Array last;
-  for (int64_t i = 0; i < calls; ++i) last = f();
-  last.item<float>();
-  return seconds_since(begin) / static_cast<double>(calls) * 1e3;
-}
 
 Array log_determinant(const Array& a) { return sum(linalg::slogdet(a).logabsdet); }
 
@@ -52,7 +35,8 @@ void run_case(const std::string& function, int64_t matrices, int64_t n, double s
   const auto f = jit(kFunctions.at(function));
   fmt::print(R"({{"peer": "lockstep", "device": "{}", "function": "{}", "matrices": {}, "rows": {}, "ms": {:.4f}}})"
              "\n",
-             to_string(platform()), function, matrices, n, measure([&] { return f(a); }, seconds));
+             to_string(platform()), function, matrices, n,
+             seconds_per_call([&] { return f(a); }, [](const Array& sum) { sum.item<float>(); }, seconds) * 1e3);
   std::fflush(stdout);
 }
 
@@ -68,7 +52,8 @@ int main(int argc, char** argv) try {
                              {"--seconds", "0.5"}});
   set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
   for (const std::string& function : split_text(given["--functions"], ',')) {
-    if (!kFunctions.contains(function)) throw Error("linalg: there is no function " + function);
+    if (!kFunctions.contains(function))
+      throw Error("linalg: there is no function " + function + "; use cholesky, eigh, gradient, qr, solve or svd");
     for (const std::string& size : split_text(given["--sizes"], ',')) {
       const size_t cross = size.find('x');
       if (cross == std::string::npos) throw Error("linalg: the size " + size + " is not MATRICESxROWS, such as 1x1024");

@@ -14,6 +14,7 @@
 #include "ops/lines.h"
 #include "ops/ops.h"
 #include "ops/reduce.h"
+#include "ops/wrapped.h"
 
 namespace lockstep {
 namespace {
@@ -126,18 +127,8 @@ Grads cumlogsumexp_vjp(const Vjp& v) {
 // ---- the CPU kernel
 
 // In which type results are combined: floats in double; integers wrap.
-template <Kind kKind, class T>
-struct Combined {
-  using type = T;
-};
-template <Kind kKind, class T>
-requires(!std::is_integral_v<T>) struct Combined<kKind, T> {
-  using type = double;
-};
-template <Kind kKind, class T>
-requires(std::is_integral_v<T> && (kKind == Kind::sum || kKind == Kind::prod)) struct Combined<kKind, T> {
-  using type = std::make_unsigned_t<T>;
-};
+template <class T>
+using Combined = std::conditional_t<std::is_integral_v<T>, T, double>;
 
 template <Kind kKind, class C>
 constexpr C start_of_line() {
@@ -158,9 +149,9 @@ template <Kind kKind, class C>
 C combined(C a, C b) {
   switch (kKind) {
     case Kind::sum:
-      return static_cast<C>(a + b);
+      return wrapped_sum(a, b);
     case Kind::prod:
-      return static_cast<C>(a * b);
+      return wrapped_product(a, b);
     case Kind::max:
       return a > b || a != a ? a : b;
     case Kind::min:
@@ -178,7 +169,7 @@ C combined(C a, C b) {
 
 template <Kind kKind, class T>
 void combine_lines(const Lines& lines, bool backwards, Pool& pool, const T* in, T* out) {
-  using C = typename Combined<kKind, T>::type;
+  using C = Combined<T>;
   for_columns(lines, pool, [&](int64_t o, int64_t first, int64_t columns) {
     std::array<C, kScanColumns> so_far;
     so_far.fill(start_of_line<kKind, C>());

@@ -17,6 +17,7 @@
 #include "lane/pool.h"
 #include "ops/dims.h"
 #include "ops/view_copy.h"
+#include "ops/wrapped.h"
 
 namespace lockstep {
 namespace {
@@ -69,9 +70,9 @@ A identity() {
 template <ReduceKind kR, class A>
 A combine(A a, A b) {
   if constexpr (kR == ReduceKind::sum)
-    return static_cast<A>(a + b);
+    return wrapped_sum(a, b);
   else if constexpr (kR == ReduceKind::prod)
-    return static_cast<A>(a * b);
+    return wrapped_product(a, b);
   else if constexpr (kR == ReduceKind::all)
     return static_cast<A>(a & b);
   else if constexpr (kR == ReduceKind::any)

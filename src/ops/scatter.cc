@@ -15,6 +15,7 @@
 #include "ops/shape_ops.h"
 #include "ops/tangents.h"
 #include "ops/view_copy.h"
+#include "ops/wrapped.h"
 
 namespace lockstep {
 namespace {
@@ -76,23 +77,6 @@ Batched scatter_batch(const Batch& b) {
 Value scatter_fold(const Fold& f) { return count(f.in[2].shape()) == 0 ? f.in[0] : Value(); }
 
 bool scatter_alias(Types, Types, const Attrs&, size_t in, size_t) { return in == 0; }
-
-template <class T>
-T wrapped_sum(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) + static_cast<std::make_unsigned_t<T>>(b));
-  else
-    return a + b;
-}
-
-// Of small integers, the product of two unsigned shorts would overflow int.
-template <class T>
-T wrapped_product(T a, T b) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else
-    return a * b;
-}
 
 // to[i] = to[i] combined with from[i]. A is float for 16-bit floats.
 template <ScatterHow kHow, class A, class T>

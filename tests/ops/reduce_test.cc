@@ -124,6 +124,7 @@ TEST(Reduce, IntegersWrap) {
   const HostArray big({i32, {3}}, {2147483647, 2, 3});
   EXPECT_EQ(reduced(reduce_sum_op, big, {0}).get(0), -2147483644);
   EXPECT_EQ(reduced(reduce_prod_op, big, {0}).get(0), -6);
+  EXPECT_EQ(reduced(reduce_prod_op, HostArray({u16, {3}}, {65535, 65535, 3}), {0}).get(0), 3);
 }
 
 TEST(Reduce, PropagatesNaN) {

@@ -69,11 +69,6 @@ Kernel scan_kernel(const KernelSpec&, ScanMemory);
 Program while_condition(const Attrs&);
 Program while_step(const Attrs&);
 
-// Waits for the kernels that were called and reads a bool in the lane's memory.
-using ReadPredicate = std::function<bool(const void*)>;
-// `condition` and `step`: the kernels of these programs.
-Kernel while_kernel(const KernelSpec&, Kernel condition, Kernel step, ScanMemory, ReadPredicate);
-
 // The program with only some of its outputs, [first, last).
 Program select_outputs(Program, size_t first, size_t last);
 

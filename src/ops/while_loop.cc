@@ -217,19 +217,17 @@ int while_operand(const Eqn& eqn, std::string_view name, size_t input) {
 // each.
 class WhileLoop {
  public:
-  WhileLoop(const KernelSpec& spec, Kernel condition, Kernel step, ScanMemory memory, ReadPredicate read)
-      : condition_(std::move(condition)),
-        step_(std::move(step)),
-        memory_(std::move(memory)),
-        read_(std::move(read)),
-        predicate_(memory_.allocate(1)),
+  explicit WhileLoop(const KernelSpec& spec)
+      : condition_(spec.compile(while_condition(spec.attrs))),
+        step_(spec.compile(while_step(spec.attrs))),
+        predicate_(allocate(1)),
         carries_(spec.out.size()),
         constants_(spec.in.size() - carries_),
         in_(spec.in.size()),
         out_(carries_ + 1) {
     for (const Type& type : spec.out) {
       bytes_.push_back(type.bytes());
-      for (std::vector<BufferPtr>* each : {&even_, &odd_}) each->push_back(memory_.allocate(type.bytes()));
+      for (std::vector<BufferPtr>* each : {&even_, &odd_}) each->push_back(allocate(type.bytes()));
     }
   }
 
@@ -238,19 +236,17 @@ class WhileLoop {
     std::copy_n(in, constants_, in_.begin() + offset(carries_));
     void* const predicate = out_.back() = predicate_->data();
     condition_(in, &predicate);
-    for (bool odd = false; read_(predicate); odd = !odd) {
+    for (bool odd = false; *predicate_->as<bool>(); odd = !odd) {
       for (size_t i = 0; i < carries_; ++i) out_[i] = (odd ? odd_ : even_)[i]->data();
       step_(in_.data(), out_.data());
       std::copy_n(out_.begin(), carries_, in_.begin());
     }
     for (size_t i = 0; i < carries_; ++i)
-      if (in_[i] != out[i]) memory_.copy(out[i], in_[i], bytes_[i]);
+      if (in_[i] != out[i] && bytes_[i] > 0) std::memcpy(out[i], in_[i], static_cast<size_t>(bytes_[i]));
   }
 
  private:
   const Kernel condition_, step_;
-  const ScanMemory memory_;
-  const ReadPredicate read_;
   const BufferPtr predicate_;
   const size_t carries_, constants_;
   std::vector<int64_t> bytes_;
@@ -260,12 +256,8 @@ class WhileLoop {
 };
 
 Kernel while_cpu(const KernelSpec& spec) {
-  return while_kernel(spec, spec.compile(while_condition(spec.attrs)), spec.compile(while_step(spec.attrs)),
-                      {allocate,
-                       [](void* to, const void* from, int64_t bytes) {
-                         if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
-                       }},
-                      [](const void* predicate) { return *static_cast<const bool*>(predicate); });
+  auto loop = std::make_shared<WhileLoop>(spec);
+  return [loop](const void* const* in, void* const* out) { loop->run(in, out); };
 }
 
 Values inputs_like(Builder& b, const Program& p, size_t first, size_t last) {
@@ -293,12 +285,6 @@ Program while_step(const Attrs& attrs) {
                constants = inputs_like(b, p.body, 0, p.body_constants);
   const Values next = b.inline_program(p.body, joined(constants, carries));
   return b.take(joined(next, b.inline_program(p.cond, joined(seen, next))));
-}
-
-Kernel while_kernel(const KernelSpec& spec, Kernel condition, Kernel step, ScanMemory memory, ReadPredicate read) {
-  auto loop =
-      std::make_shared<WhileLoop>(spec, std::move(condition), std::move(step), std::move(memory), std::move(read));
-  return [loop](const void* const* in, void* const* out) { loop->run(in, out); };
 }
 
 constinit const Op while_loop_op = {

@@ -175,4 +175,6 @@ inline void wait_acquire(const uint64_t* word, uint64_t count) {
 // Kernels run one after another here.
 inline void wait_for_previous_kernel() {}
 inline void allow_next_kernel() {}
+inline void set_condition(uint64_t condition, bool value) { *reinterpret_cast<bool*>(condition) = value; }
+
 }  // namespace lockstep

@@ -33,8 +33,6 @@
 namespace emulated {
 namespace {
 
-using Work = std::vector<std::function<void()>>;
-
 struct Kernel {
   void* (*bind)(void** arguments);
   void (*run)(void* bound);
@@ -47,7 +45,7 @@ struct Library {
 struct Stream {
   std::atomic<bool> capturing = false;
   std::thread::id capturing_thread;
-  Work captured;
+  Work* captured = nullptr;
   std::deque<std::function<void()>> late;
   size_t done = 0;  // number of deferred works done
 };
@@ -130,9 +128,6 @@ bool hangs() {
   static const char* const file = std::getenv("LOCKSTEP_EMULATED_HANGS_WITH");
   if (file && !hung && ::faccessat(AT_FDCWD, file, F_OK, 0) == 0) hung = true;
   return hung;
-}
-void block_if_hanging() {
-  while (hangs()) ::pause();
 }
 __attribute__((destructor)) void end() {
   while (hung) ::pause();
@@ -227,6 +222,10 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments
 
 }  // namespace
 
+void block_if_hanging() {
+  while (hangs()) ::pause();
+}
+
 // Prints a line for enqueued work if LOCKSTEP_EMULATED_TRACE is set.
 void trace(const char* what, size_t size) {
   static const bool wanted = std::getenv("LOCKSTEP_EMULATED_TRACE") != nullptr;
@@ -234,9 +233,29 @@ void trace(const char* what, size_t size) {
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
-  if (stream_of(stream).capturing) return stream_of(stream).captured.push_back(std::move(work));
+  if (stream_of(stream).capturing) return stream_of(stream).captured->push_back(std::move(work));
   run_deferred(stream_of(stream));
   work();
+}
+
+bool is_capturing(cudaStream_t stream) { return stream_of(stream).capturing; }
+Work* captured_by(cudaStream_t stream) { return stream_of(stream).captured; }
+void begin_capture(cudaStream_t stream, Work* graph) {
+  Stream& out = stream_of(stream);
+  out.capturing_thread = std::this_thread::get_id();
+  out.captured = graph;
+  out.capturing = true;
+}
+Work* end_capture(cudaStream_t stream) {
+  stream_of(stream).capturing = false;
+  return std::exchange(stream_of(stream).captured, nullptr);
+}
+cudaError_t launch_graph(const Work& graph, cudaStream_t stream) {
+  trace("graph, entries", graph.size());
+  if (const cudaError_t error = state(); error != cudaSuccess) return error;
+  run_deferred(stream_of(stream));
+  for (const auto& work : graph) work();
+  return cudaSuccess;
 }
 
 }  // namespace emulated
@@ -417,37 +436,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (*event_of(begin).time == 0 || *event_of(end).time == 0) return cudaErrorNotReady;
   *milliseconds = static_cast<float>(*event_of(end).time - *event_of(begin).time) / 1e6F;
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  stream_of(stream).capturing_thread = std::this_thread::get_id();
-  stream_of(stream).capturing = true;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  stream_of(stream).capturing = false;
-  *graph = reinterpret_cast<cudaGraph_t>(new emulated::Work(std::exchange(stream_of(stream).captured, {})));
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long) {
-  *made = reinterpret_cast<cudaGraphExec_t>(new emulated::Work(*reinterpret_cast<emulated::Work*>(graph)));
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete reinterpret_cast<emulated::Work*>(graph);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  emulated::block_if_hanging();
-  delete reinterpret_cast<emulated::Work*>(graph);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  emulated::trace("graph, entries", reinterpret_cast<emulated::Work*>(graph)->size());
-  if (const cudaError_t error = emulated::state(); error != cudaSuccess) return error;
-  emulated::run_deferred(stream_of(stream));
-  for (const auto& work : *reinterpret_cast<emulated::Work*>(graph)) work();
   return cudaSuccess;
 }
 

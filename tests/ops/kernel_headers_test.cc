@@ -214,6 +214,12 @@ __global__ void f(const float* x, const float* y, float* out, const f16* xh, con
   ConvImplicit<Conv<float, ConvMath::tf32, 1>>::run(x, y, out);
   ConvImplicit<Conv<f16, ConvMath::half, 2>>::run(xh, yh, outh);
 })"},
+      {"graph_condition.cuh", R"(
+__global__ void f(const bool* another, const int32_t* which, GraphConditions conditions, uint32_t* is_odd) {
+  set_loop_conditions(another, conditions, is_odd, 1);
+  set_branch_conditions(another, conditions, 0, 2);
+  set_branch_conditions(which, conditions, 32, 40);
+})"},
       {"split_sum.cuh",
        "__global__ void f(const float* parts, bf16* out) { SplitSum<float, bf16, 1000, 9, 2, 8>::run(parts, out); }"},
       {"pool.cuh", R"(

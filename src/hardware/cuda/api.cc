@@ -98,6 +98,19 @@ const Loaded<CudaBlas>& blas() {
 
 }  // namespace
 
+#ifdef LOCKSTEP_WITH_CONDITIONAL_NODES
+const CudaGraphs* cuda_graphs() {
+  static const CudaGraphs* const loaded = [] {
+    auto* out = new CudaGraphs;
+    Library library("cudart", {"13"});
+#define GRAPH(name) library.find(out->name, #name);
+#include "hardware/cuda/functions.def"
+    return library.handle ? out : nullptr;
+  }();
+  return loaded;
+}
+#endif
+
 #ifdef LOCKSTEP_WITH_CUDNN
 const CudaDnn* cuda_dnn() {
   static const CudaDnn* const loaded = [] {

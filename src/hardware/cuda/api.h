@@ -17,6 +17,16 @@ struct CudaRuntime {
 #define RUNTIME(name) decltype(&::name) name = nullptr;
 #include "hardware/cuda/functions.def"
 };
+#if CUDART_VERSION >= 13000
+#define LOCKSTEP_WITH_CONDITIONAL_NODES
+// Functions for conditional nodes of graphs. Older versions of CUDA have them with other parameters.
+struct CudaGraphs {
+#define GRAPH(name) decltype(&::name) name = nullptr;
+#include "hardware/cuda/functions.def"
+};
+// Null before CUDA 13. REQUIRES: cuda() can be loaded.
+const CudaGraphs* cuda_graphs();
+#endif
 struct CudaCompiler {
 #define COMPILER(name) decltype(&::name) name = nullptr;
 #include "hardware/cuda/functions.def"

@@ -107,6 +107,20 @@ class CudaStream {
   // Whether the calling thread is inside capture().
   bool capturing() const { return capturing_thread_ == std::this_thread::get_id(); }
 
+  // Work of a captured graph that the GPU skips or repeats by itself, as a condition says. A kernel sets the condition
+  // with set_condition() of machine.cuh: before such work, and for repeated work again at its end. Needs CUDA 13.
+  using GraphCondition = uint64_t;
+  static bool has_graph_conditions();
+  // Makes a condition for the graph, or the conditional work, that is being captured. REQUIRES: capturing().
+  GraphCondition make_graph_condition();
+  // Capture what `enqueue` enqueues. REQUIRES: capturing(), and the condition was made for what is being captured.
+  void capture_if(GraphCondition condition, const std::function<void()>& enqueue) {
+    capture_conditional(condition, false, enqueue);
+  }
+  void capture_while(GraphCondition condition, const std::function<void()>& enqueue) {
+    capture_conditional(condition, true, enqueue);
+  }
+
   // Marks `owner` as the most recent launch until other work is enqueued. While it is, the next launch follows it
   // directly in the stream. Allocating and freeing memory does not clear the marker.
   void mark_last_launch(const void* owner) { last_ = owner; }
@@ -122,6 +136,7 @@ class CudaStream {
   friend class CudaStreams;
   CudaStream(int gpu, bool exclusive);
   void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what);
+  void capture_conditional(GraphCondition condition, bool repeats, const std::function<void()>& enqueue);
   // Counted as a wait; the next two functions are not.
   void wait_until_idle(bool all);
   void drain(bool all);

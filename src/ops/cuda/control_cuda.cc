@@ -1,11 +1,11 @@
 // Sub-programs on the GPU. Their kernels are enqueued in order, like those of the program that contains them. A scan
 // does not wait for the GPU, so it can be part of a graph capture; if its body is a single kernel, that kernel
-// executes all iterations. So does that of a while_loop, of which the host otherwise reads the condition in each
-// round. A cond waits for the GPU to read its predicate.
+// executes all iterations, and so does that of a while_loop. Other loops and choices: graph_control.h.
 #include <bit>
 
 #include "lane/cuda/cuda_stream.h"
 #include "ops/control.h"
+#include "ops/cuda/graph_control.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/rounds.h"
 #include "ops/elementwise.h"
@@ -86,19 +86,6 @@ Kernel single_kernel_scan(const KernelSpec& spec, const SubProgram& sub) {
   };
 }
 
-// Maps the number of rounds, then each carry after an even and after an odd number of rounds, to the last carries.
-Program last_carries(const std::vector<Type>& types) {
-  Builder b;
-  const Value rounds = b.input({DType::u32, {}});
-  const Value is_odd = cast(bit_and(rounds, full(b, rounds.type(), int64_t{1})), DType::boolean);
-  Values out;
-  for (const Type& type : types) {
-    const Value even = b.input(type), odd = b.input(type);
-    out.push_back(select(broadcast(is_odd, type.shape, {}), odd, even));
-  }
-  return b.take(out);
-}
-
 // Executes all rounds of a while_loop in one kernel, which reads the condition itself. So the loop does not wait for
 // the GPU and can be part of a graph capture.
 struct SingleKernelWhile {
@@ -168,14 +155,6 @@ ScanMemory loop_memory(CudaStream& lane, const char* purpose) {
           [&lane](void* to, const void* from, int64_t bytes) { lane.copy(to, from, bytes); }, kAlignment};
 }
 
-// Waits for the GPU.
-template <class T>
-T read_scalar(CudaStream& lane, const void* from) {
-  T value{};
-  lane.to_host(&value, from, sizeof value);
-  return value;
-}
-
 }  // namespace
 
 Kernel scan_cuda(const KernelSpec& spec) {
@@ -188,23 +167,17 @@ Kernel scan_cuda(const KernelSpec& spec) {
 }
 
 Kernel while_cuda(const KernelSpec& spec) {
-  CudaStream& lane = *spec.cuda;
   const Kernel condition = spec.compile(while_condition(spec.attrs));
   const Kernel step = spec.compile(while_step(spec.attrs));
   if (const auto* sub = step.target<SubProgram>())
     if (Kernel one = single_kernel_while(spec, condition, *sub)) return one;
-  return while_kernel(spec, condition, step, loop_memory(lane, "the carries of a while_loop"),
-                      [&lane](const void* predicate) { return read_scalar<bool>(lane, predicate); });
+  return while_by_rounds(spec, condition, step);
 }
 
 Kernel cond_cuda(const KernelSpec& spec) {
-  CudaStream& lane = *spec.cuda;
   std::vector<Kernel> branches;
   for (const ProgramPtr& branch : branches_of(spec.attrs)) branches.push_back(spec.compile(*branch));
-  return [&lane, branches, by_index = spec.in[0].dtype == DType::i32](const void* const* in, void* const* out) {
-    const int32_t which = by_index ? read_scalar<int32_t>(lane, in[0]) : int32_t{read_scalar<bool>(lane, in[0])};
-    branches[branch_at(which, branches.size())](in + 1, out);
-  };
+  return cond_by_branches(spec, std::move(branches));
 }
 
 }  // namespace lockstep

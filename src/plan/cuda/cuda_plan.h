@@ -1,6 +1,6 @@
 // CudaPlan: the execution plan of a lowered program on a GPU. Small instructions are joined into persistent kernels
-// (schedule.h, persistent_kernel.h), and the stretches between collectives are captured as graphs. run() returns when the work is
-// enqueued. Run it from one thread at a time.
+// (schedule.h, persistent_kernel.h), and the stretches between collectives are captured as graphs. run() returns when
+// the work is enqueued. Run it from one thread at a time.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "lane/cuda/graph_cache.h"
 #include "ops/cuda/rounds.h"
-#include "plan/cuda/graph_cache.h"
 #include "plan/cuda/persistent_kernel.h"
 #include "plan/cuda/schedule.h"
 #include "plan/plan.h"

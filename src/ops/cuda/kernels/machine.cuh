@@ -259,4 +259,8 @@ inline void allow_next_kernel() {
 #endif
 }
 
+// The condition of conditional work in a captured graph (CudaStream::GraphCondition). The driver has the function.
+extern "C" __device__ void cudaGraphSetConditional(unsigned long long condition, unsigned int value);
+inline void set_condition(uint64_t condition, bool value) { cudaGraphSetConditional(condition, value ? 1u : 0u); }
+
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "plan/cuda/graph_cache.h"
+#include "lane/cuda/graph_cache.h"
 
 #include <algorithm>
 
@@ -11,24 +11,27 @@ GraphCache::~GraphCache() {
     if (one.graph) stream_.destroy_graph(one.graph);
 }
 
+void GraphCache::forget_oldest() {
+  const auto oldest = std::min_element(graphs_.begin(), graphs_.end(), [](const CachedGraph& a, const CachedGraph& b) {
+    return a.used < b.used;
+  });
+  if (oldest->graph) stream_.destroy_graph(oldest->graph);
+  graphs_.erase(oldest);
+}
+
 void GraphCache::run(const std::vector<const void*>& pointers, const std::function<void()>& work) {
   // With CUDA_LAUNCH_BLOCKING=1 every launch waits, so that an error names its op; a graph would be a single launch.
   static const bool blocking = environment_variable("CUDA_LAUNCH_BLOCKING") == "1";
-  if (blocking || waits_ || stream_.capturing()) return work();
+  if (blocking || stream_.capturing()) return work();
   ++now_;
-  auto at =
+  const auto at =
       std::find_if(graphs_.begin(), graphs_.end(), [&](const CachedGraph& one) { return one.pointers == pointers; });
   if (at == graphs_.end()) {
-    if (graphs_.size() == kMaxGraphs) {
-      at = std::min_element(graphs_.begin(), graphs_.end(),
-                            [](const CachedGraph& a, const CachedGraph& b) { return a.used < b.used; });
-      if (at->graph) stream_.destroy_graph(at->graph);
-      graphs_.erase(at);
-    }
     const int64_t before = CudaStream::wait_count();
     work();  // includes preparation on first use
-    waits_ = CudaStream::wait_count() != before;
-    graphs_.push_back({pointers, nullptr, now_});  // only after a successful run may it be captured
+    if (CudaStream::wait_count() != before) return;
+    if (graphs_.size() == kMaxGraphs) forget_oldest();
+    graphs_.push_back({pointers, nullptr, now_});
     return;
   }
   at->used = now_;

@@ -1,5 +1,5 @@
-// GraphCache: the captured graphs of a section of a plan, one for each recent set of pointers. Captures when the same
-// pointers occur a second time; replaying costs the host one call. Used by one thread at a time.
+// GraphCache: the captured graphs of some work, one for each recent set of pointers. Captures when the same pointers
+// occur a second time; replaying costs the host one call. Used by one thread at a time.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,8 @@ class GraphCache {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  // Runs `work`, or replays the graph that was captured with these pointers. Never captures work that waits.
+  // Runs `work`, or replays the graph that was captured with these pointers. Captures only after a run with them that did
+  // not wait for the GPU.
   void run(const std::vector<const void*>& pointers, const std::function<void()>& work);
 
  private:
@@ -26,11 +27,11 @@ class GraphCache {
     int64_t used = 0;
   };
   static constexpr size_t kMaxGraphs = 16;
+  void forget_oldest();
 
   CudaStream& stream_;
   std::vector<CachedGraph> graphs_;
   int64_t now_ = 0;
-  bool waits_ = false;  // the work waits for the GPU
 };
 
 }  // namespace lockstep

@@ -7,6 +7,9 @@
 #pragma once
 
 #include "ops/math.h"
+#ifndef __CUDACC_RTC__
+#include <math.h>
+#endif
 
 namespace lockstep::math {
 
@@ -199,8 +202,15 @@ LOCKSTEP_INLINE double erfc(double x) { return __builtin_erfc(x); }
 
 inline constexpr double kTiny = 0x1p-53;  // a term this much smaller than its sum does not change it
 
-// log |gamma(x)|. The C library also sets signgam, which nothing reads.
-LOCKSTEP_INLINE double lgamma(double x) { return __builtin_lgamma(x); }
+// log |gamma(x)|. The C library's lgamma() also sets a global variable, which would be a data race.
+LOCKSTEP_INLINE double lgamma(double x) {
+#ifdef __CUDACC_RTC__
+  return ::lgamma(x);
+#else
+  int sign = 0;
+  return ::lgamma_r(x, &sign);
+#endif
+}
 
 // The derivative of lgamma. NaN at the negative integers, -infinity at zero.
 LOCKSTEP_INLINE double digamma(double x) {

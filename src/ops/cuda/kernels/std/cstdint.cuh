@@ -33,7 +33,6 @@ typedef unsigned long long uint64_t;
 #define __builtin_fmod ::fmod
 #define __builtin_fmodf ::fmodf
 #define __builtin_hypot ::hypot
-#define __builtin_lgamma ::lgamma
 #define __builtin_log ::log
 #define __builtin_log10 ::log10
 #define __builtin_log1p ::log1p

@@ -58,8 +58,10 @@ void run_case(const std::string& name, int64_t rounds, double seconds) {
   if (!cases.contains(name))
     throw Error("control: there is no function " + name + "; use choose, iterate, product or sort");
   const Case& one = cases.at(name);
-  const Array x = astype(random::normal(random::key(0), one.shape) / 64, one.dtype), n = Array(static_cast<int32_t>(rounds));
-  const auto f = jit([&](const Array& limit, const Array& first) { return sum(astype(one.run(limit, first), DType::f32)); });
+  const Array x = astype(random::normal(random::key(0), one.shape) / 64, one.dtype),
+              n = Array(static_cast<int32_t>(rounds));
+  const auto f =
+      jit([&](const Array& limit, const Array& first) { return sum(astype(one.run(limit, first), DType::f32)); });
   const double each = seconds_per_call([&] { return f(n, x); }, [](const Array& sum) { sum.item<float>(); }, seconds);
   fmt::print(R"({{"peer": "lockstep", "device": "{}", "function": "{}", "rounds": {}, "us_per_round": {:.3f}}})"
              "\n",
@@ -72,9 +74,11 @@ void run_case(const std::string& name, int64_t rounds, double seconds) {
 
 int main(int argc, char** argv) try {
   using namespace lockstep;
-  Flags given = parse_flags(
-      argc, argv,
-      {{"--platform", "cpu"}, {"--functions", "iterate,sort,product,choose"}, {"--rounds", "1000"}, {"--seconds", "0.5"}});
+  Flags given = parse_flags(argc, argv,
+                            {{"--platform", "cpu"},
+                             {"--functions", "iterate,sort,product,choose"},
+                             {"--rounds", "1000"},
+                             {"--seconds", "0.5"}});
   set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
   for (const std::string& name : split_text(given["--functions"], ','))
     run_case(name, std::stoll(given["--rounds"]), std::stod(given["--seconds"]));

@@ -30,7 +30,7 @@ struct Description {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   const float *scale_a = nullptr, *scale_b = nullptr;  // of 8-bit floats
-  void* argument = nullptr;  // of gelu
+  void* argument = nullptr;                            // of gelu
   int64_t argument_line = 0, argument_stride = 0;
 };
 

@@ -157,7 +157,8 @@ TEST(CondOnGpu, TheHostDoesNotWaitOnceAllBranchesHaveRun) {
     EXPECT_GT(run(0), 0);
     EXPECT_GT(run(0), 0) << "the other branches have not run";
     for (int64_t i = 1; i < branches; ++i) run(i);
-    for (const int64_t i : {int64_t{0}, int64_t{1}, branches - 1, int64_t{1}}) EXPECT_EQ(run(i) == 0, gpu_decides(false));
+    for (const int64_t i : {int64_t{0}, int64_t{1}, branches - 1, int64_t{1}})
+      EXPECT_EQ(run(i) == 0, gpu_decides(false));
     if (branches > 2)
       for (const int64_t outside : {int64_t{-7}, branches, branches + 9}) run(outside);
   }

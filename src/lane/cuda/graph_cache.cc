@@ -12,9 +12,8 @@ GraphCache::~GraphCache() {
 }
 
 void GraphCache::forget_oldest() {
-  const auto oldest = std::min_element(graphs_.begin(), graphs_.end(), [](const CachedGraph& a, const CachedGraph& b) {
-    return a.used < b.used;
-  });
+  const auto oldest = std::min_element(graphs_.begin(), graphs_.end(),
+                                       [](const CachedGraph& a, const CachedGraph& b) { return a.used < b.used; });
   if (oldest->graph) stream_.destroy_graph(oldest->graph);
   graphs_.erase(oldest);
 }

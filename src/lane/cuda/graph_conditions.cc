@@ -58,8 +58,8 @@ void CudaStream::capture_conditional(GraphCondition condition, bool repeats, con
   params.conditional.type = repeats ? cudaGraphCondTypeWhile : cudaGraphCondTypeIf;
   params.conditional.size = 1;
   cudaGraphNode_t node = nullptr;
-  const cudaError_t added = cuda_graphs()->cudaGraphAddNode(&node, outer.graph, outer.last.data(), nullptr,
-                                                            outer.last.size(), &params);
+  const cudaError_t added =
+      cuda_graphs()->cudaGraphAddNode(&node, outer.graph, outer.last.data(), nullptr, outer.last.size(), &params);
   if (added != cudaSuccess) {
     continue_capture(stream(), outer);
     check_cuda(added, "add conditional work to a graph");

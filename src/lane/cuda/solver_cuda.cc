@@ -15,6 +15,11 @@ bool CudaSolver::is_batched(const CudaMatrices& a) {
   return a.count > 1 && std::max(a.rows, a.columns) <= kLargest;
 }
 
+bool CudaSolver::svd_is_jacobi(const CudaMatrices& a) {
+  constexpr int64_t kLargest = 1024;  // Jacobi's method is faster up to this size
+  return svd_is_batched(a) || a.rows <= kLargest;
+}
+
 bool CudaSolver::svd_is_batched(const CudaMatrices& a) {
   constexpr int64_t kLargest = 32;  // a limit of cuSOLVER
   return a.count > 1 && std::max(a.rows, a.columns) <= kLargest;
@@ -36,28 +41,30 @@ using Library = CudaSolverLibrary;
 // The routines for a type, as members of the library.
 template <class T>
 struct Routines;
-#define LOCKSTEP_ROUTINES(T, p, type)                                                      \
-  template <>                                                                              \
-  struct Routines<T> {                                                                     \
-    static constexpr cudaDataType kType = type;                                            \
-    static constexpr auto potrf_size = &Library::cusolverDn##p##potrf_bufferSize;          \
-    static constexpr auto potrf = &Library::cusolverDn##p##potrf;                          \
-    static constexpr auto potrf_batched = &Library::cusolverDn##p##potrfBatched;           \
-    static constexpr auto getrf_size = &Library::cusolverDn##p##getrf_bufferSize;          \
-    static constexpr auto getrf = &Library::cusolverDn##p##getrf;                          \
-    static constexpr auto getrf_batched = &Library::cublas##p##getrfBatched;               \
-    static constexpr auto trsm = &Library::cublas##p##trsm_v2;                             \
-    static constexpr auto trsm_batched = &Library::cublas##p##trsmBatched;                 \
-    static constexpr auto geqrf_size = &Library::cusolverDn##p##geqrf_bufferSize;          \
-    static constexpr auto geqrf = &Library::cusolverDn##p##geqrf;                          \
-    static constexpr auto orgqr_size = &Library::cusolverDn##p##orgqr_bufferSize;          \
-    static constexpr auto orgqr = &Library::cusolverDn##p##orgqr;                          \
-    static constexpr auto syevd_size = &Library::cusolverDn##p##syevd_bufferSize;          \
-    static constexpr auto syevd = &Library::cusolverDn##p##syevd;                          \
-    static constexpr auto gesvd_size = &Library::cusolverDn##p##gesvd_bufferSize;          \
-    static constexpr auto gesvd = &Library::cusolverDn##p##gesvd;                          \
-    static constexpr auto gesvdj_size = &Library::cusolverDn##p##gesvdjBatched_bufferSize; \
-    static constexpr auto gesvdj = &Library::cusolverDn##p##gesvdjBatched;                 \
+#define LOCKSTEP_ROUTINES(T, p, type)                                                              \
+  template <>                                                                                      \
+  struct Routines<T> {                                                                             \
+    static constexpr cudaDataType kType = type;                                                    \
+    static constexpr auto potrf_size = &Library::cusolverDn##p##potrf_bufferSize;                  \
+    static constexpr auto potrf = &Library::cusolverDn##p##potrf;                                  \
+    static constexpr auto potrf_batched = &Library::cusolverDn##p##potrfBatched;                   \
+    static constexpr auto getrf_size = &Library::cusolverDn##p##getrf_bufferSize;                  \
+    static constexpr auto getrf = &Library::cusolverDn##p##getrf;                                  \
+    static constexpr auto getrf_batched = &Library::cublas##p##getrfBatched;                       \
+    static constexpr auto trsm = &Library::cublas##p##trsm_v2;                                     \
+    static constexpr auto trsm_batched = &Library::cublas##p##trsmBatched;                         \
+    static constexpr auto geqrf_size = &Library::cusolverDn##p##geqrf_bufferSize;                  \
+    static constexpr auto geqrf = &Library::cusolverDn##p##geqrf;                                  \
+    static constexpr auto orgqr_size = &Library::cusolverDn##p##orgqr_bufferSize;                  \
+    static constexpr auto orgqr = &Library::cusolverDn##p##orgqr;                                  \
+    static constexpr auto syevd_size = &Library::cusolverDn##p##syevd_bufferSize;                  \
+    static constexpr auto syevd = &Library::cusolverDn##p##syevd;                                  \
+    static constexpr auto gesvd_size = &Library::cusolverDn##p##gesvd_bufferSize;                  \
+    static constexpr auto gesvd = &Library::cusolverDn##p##gesvd;                                  \
+    static constexpr auto gesvdj_size = &Library::cusolverDn##p##gesvdj_bufferSize;                \
+    static constexpr auto gesvdj = &Library::cusolverDn##p##gesvdj;                                \
+    static constexpr auto gesvdj_batched_size = &Library::cusolverDn##p##gesvdjBatched_bufferSize; \
+    static constexpr auto gesvdj_batched = &Library::cusolverDn##p##gesvdjBatched;                 \
   };
 LOCKSTEP_ROUTINES(float, S, CUDA_R_32F)
 LOCKSTEP_ROUTINES(double, D, CUDA_R_64F)
@@ -80,6 +87,8 @@ bool eigh_is_batched(const CudaMatrices& a) { return a.count > 1 && a.elements()
 cusolverEigMode_t eig_mode(CudaSolver::Vectors vectors) {
   return vectors == CudaSolver::Vectors::none ? CUSOLVER_EIG_MODE_NOVECTOR : CUSOLVER_EIG_MODE_VECTOR;
 }
+
+int is_thin(CudaSolver::Vectors vectors) { return vectors == CudaSolver::Vectors::full ? 0 : 1; }
 
 // Calls a routine of the library for the type.
 template <class... Parameters, class... Arguments>
@@ -170,7 +179,7 @@ int64_t CudaSolver::cholesky_work(const CudaMatrices& a) {
   return with_type(a.dtype, [&]<class T>() {
     int size = 0;
     const int n = as_int(a.rows);
-    call(Routines<T>::potrf_size, handles_->solver, CUBLAS_FILL_MODE_UPPER, n, static_cast<T*>(nullptr), n, &size);
+    call(Routines<T>::potrf_size, handles_->solver, CUBLAS_FILL_MODE_LOWER, n, static_cast<T*>(nullptr), n, &size);
     return static_cast<int64_t>(size) * size_of(a.dtype);
   });
 }
@@ -183,7 +192,7 @@ void CudaSolver::cholesky(const CudaMatrices& a, void* data, void* pointers, int
       return call(Routines<T>::potrf_batched, handles_->solver, CUBLAS_FILL_MODE_UPPER, n, static_cast<T**>(pointers),
                   n, info, as_int(a.count));
     for (int64_t i = 0; i < a.count; ++i)
-      call(Routines<T>::potrf, handles_->solver, CUBLAS_FILL_MODE_UPPER, n, static_cast<T*>(data) + i * a.elements(), n,
+      call(Routines<T>::potrf, handles_->solver, CUBLAS_FILL_MODE_LOWER, n, static_cast<T*>(data) + i * a.elements(), n,
            static_cast<T*>(work.data), elements_of(work, a.dtype), info + i);
   });
 }
@@ -313,8 +322,11 @@ int64_t CudaSolver::svd_work(const CudaMatrices& a, Vectors vectors) {
     const int m = as_int(a.rows), n = as_int(a.columns);
     const T* const none = nullptr;
     if (svd_is_batched(a))
-      call(Routines<T>::gesvdj_size, handles_->solver, eig_mode(vectors), m, n, none, m, none, none, m, none, n, &size,
-           handles_->jacobi, as_int(a.count));
+      call(Routines<T>::gesvdj_batched_size, handles_->solver, eig_mode(vectors), m, n, none, m, none, none, m, none, n,
+           &size, handles_->jacobi, as_int(a.count));
+    else if (svd_is_jacobi(a))
+      call(Routines<T>::gesvdj_size, handles_->solver, eig_mode(vectors), is_thin(vectors), m, n, none, m, none, none,
+           m, none, n, &size, handles_->jacobi);
     else
       call(Routines<T>::gesvd_size, handles_->solver, m, n, &size);
     return static_cast<int64_t>(size) * size_of(a.dtype);
@@ -330,12 +342,18 @@ void CudaSolver::svd(const CudaMatrices& a, Vectors vectors, void* data, const S
     T *const matrices = static_cast<T*>(data), *const s = static_cast<T*>(out.s), *const u = static_cast<T*>(out.u),
              *const v = static_cast<T*>(out.v), *const space = static_cast<T*>(work.data);
     if (svd_is_batched(a))
-      return call(Routines<T>::gesvdj, handles_->solver, eig_mode(vectors), m, n, matrices, m, s, u, m, v, n, space,
-                  size, info, handles_->jacobi, as_int(a.count));
+      return call(Routines<T>::gesvdj_batched, handles_->solver, eig_mode(vectors), m, n, matrices, m, s, u, m, v, n,
+                  space, size, info, handles_->jacobi, as_int(a.count));
     const auto job = static_cast<signed char>(vectors);
-    for (int64_t i = 0; i < a.count; ++i)
-      call(Routines<T>::gesvd, handles_->solver, job, job, m, n, matrices + i * a.elements(), m, s + i * n,
-           u ? u + i * u_size : u, m, v ? v + i * n * n : v, n, space, size, static_cast<T*>(nullptr), info + i);
+    for (int64_t i = 0; i < a.count; ++i) {
+      T *const x = matrices + i * a.elements(), *const u_i = u ? u + i * u_size : u, *const v_i = v ? v + i * n * n : v;
+      if (svd_is_jacobi(a))
+        call(Routines<T>::gesvdj, handles_->solver, eig_mode(vectors), is_thin(vectors), m, n, x, m, s + i * n, u_i, m,
+             v_i, n, space, size, info + i, handles_->jacobi);
+      else
+        call(Routines<T>::gesvd, handles_->solver, job, job, m, n, x, m, s + i * n, u_i, m, v_i, n, space, size,
+             static_cast<T*>(nullptr), info + i);
+    }
   });
 }
 #else

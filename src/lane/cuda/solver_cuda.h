@@ -45,7 +45,8 @@ class CudaSolver {
   // Whether one call computes all matrices. Then `pointers` holds the address of each matrix, in device memory.
   static bool is_batched(const CudaMatrices& a);
 
-  // Overwrites the upper triangle of a, of which only this is read, with U, where A = U^T U. Destroys the rest.
+  // Overwrites a triangle of a, of which only this is read: the upper one with U, where A = U^T U, if is_batched(a);
+  // else the lower one with L, where A = L L^T, which is faster for large matrices. Destroys the rest.
   int64_t cholesky_work(const CudaMatrices& a);
   void cholesky(const CudaMatrices& a, void* data, void* pointers, int32_t* info, const Work& work);
 
@@ -70,12 +71,14 @@ class CudaSolver {
   void eigh(const CudaMatrices& a, void* data, void* w, int32_t* info, const Work& work);
 
   // REQUIRES: rows >= columns. Overwrites a. `vectors`: N: only s. S: u [rows, columns], else A: u [rows, rows]. Computes
-  // the transpose of V; if svd_is_batched(), V itself and u [rows, rows], also for S.
+  // the transpose of V; if svd_is_jacobi(), V itself, and needs memory for the vectors also for N; if svd_is_batched(),
+  // moreover u [rows, rows], also for S.
   enum class Vectors : char { none = 'N', thin = 'S', full = 'A' };
   struct Svd {
     void *s, *u, *v;
   };
   static bool svd_is_batched(const CudaMatrices& a);
+  static bool svd_is_jacobi(const CudaMatrices& a);
   int64_t svd_work(const CudaMatrices& a, Vectors vectors);
   void svd(const CudaMatrices& a, Vectors vectors, void* data, const Svd& out, int32_t* info, const Work& work);
 

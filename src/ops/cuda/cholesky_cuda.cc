@@ -34,25 +34,36 @@ Kernel cholesky_cuda(const KernelSpec& spec) {
   const Factorization f(spec);
   if (!f.solver) return {};
   const CudaMatrices a = f.matrices;
-  const int64_t n = a.rows;
+  const int64_t n = a.rows, size = n * n;
+  const bool batched = CudaSolver::is_batched(a);
   MatrixMemory memory;
   const auto info = memory.add(a.count * 4), pointers = memory.add(a.count * 8),
-             work = memory.add(f.solver->cholesky_work(a));
+             turned = memory.add(batched ? 0 : spec.in[0].bytes()), work = memory.add(f.solver->cholesky_work(a));
   memory.allocate(*f.solver);
   if (spec.uncapturable) *spec.uncapturable = true;
   const MatrixKernels kernels(*f.lane, a.dtype);
-  return [=, bytes = spec.in[0].bytes(), write_pointers = kernels.write_pointers(), check = kernels.check_cholesky(),
-          finish = kernels.finish_cholesky()](const void* const* in, void* const* out) {
-    void* const l = out[0];
-    auto* const failed = memory.at<int32_t>(info);
-    void* const addresses = memory.at(pointers);
-    f.lane->copy(l, in[0], bytes);
-    f.lane->clear(failed, info.bytes);
-    if (CudaSolver::is_batched(a)) write_pointers(blocks_for_elements(a.count), l, a.elements(), a.count, addresses);
-    f.solver->cholesky(a, l, addresses, failed, memory.work(work));
-    check(blocks_for_warps(a.count), l, n, a.count, failed);
-    finish(blocks_for_elements(a.elements() * a.count), l, n, a.count, failed);
-  };
+  return
+      [=, bytes = spec.in[0].bytes(), write_pointers = kernels.write_pointers(), transpose = kernels.transpose(),
+       check = kernels.check_cholesky(), finish = kernels.finish_cholesky()](const void* const* in, void* const* out) {
+        void* const l = out[0];
+        auto* const failed = memory.at<int32_t>(info);
+        f.lane->clear(failed, info.bytes);
+        if (batched) {
+          void* const addresses = memory.at(pointers);
+          f.lane->copy(l, in[0], bytes);
+          write_pointers(blocks_for_elements(a.count), l, size, a.count, addresses);
+          f.solver->cholesky(a, l, addresses, failed, memory.work(work));
+        } else {
+          void* const columns = memory.at(turned);
+          const MatrixMove there{in[0], n, size, columns, n, size, n, n, a.count};
+          const MatrixMove back{columns, n, size, l, n, size, n, n, a.count};
+          transpose(transpose_blocks(there), there);
+          f.solver->cholesky(a, columns, nullptr, failed, memory.work(work));
+          transpose(transpose_blocks(back), back);
+        }
+        check(blocks_for_elements(n * a.count), l, n, a.count, failed);
+        finish(blocks_for_elements(a.elements() * a.count), l, n, a.count, failed);
+      };
 }
 
 Kernel triangular_solve_cuda(const KernelSpec& spec) {

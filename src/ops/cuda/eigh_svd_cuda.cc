@@ -56,7 +56,8 @@ class SvdOnGpu {
         a_{f.matrices.dtype, std::max(rows_, columns_), std::min(rows_, columns_), count_},
         with_vectors_(spec.out.size() > 1),
         is_full_(spec.attrs.get<bool>("full_matrices")),
-        batched_(CudaSolver::svd_is_batched(a_)) {
+        batched_(CudaSolver::svd_is_batched(a_)),
+        jacobi_(CudaSolver::svd_is_jacobi(a_)) {
     const MatrixKernels kernels(*f.lane, a_.dtype);
     find_ = kernels.find_not_finite();
     copy_ = kernels.copy();
@@ -75,7 +76,7 @@ class SvdOnGpu {
     place(tall_,
           MatrixMove{in, columns_, size, memory_.at(matrix_), lead, size, rows_, columns_, count_, nullptr, 0, 0, bad});
     void* const s = out[with_vectors_ ? 1 : 0];
-    const bool has_vectors = with_vectors_ || batched_;
+    const bool has_vectors = with_vectors_ || jacobi_;
     solver_->svd(a_, vectors(), memory_.at(matrix_),
                  {s, has_vectors ? memory_.at(left_) : nullptr, has_vectors ? memory_.at(right_) : nullptr}, status,
                  memory_.work(work_));
@@ -102,7 +103,7 @@ class SvdOnGpu {
     matrix_ = memory_.add(a_.elements() * count_ * element_);
     not_finite_ = memory_.add(count_ * 4);
     info_ = memory_.add(count_ * 4);
-    if (with_vectors_ || batched_) {  // a batched call writes vectors also if only the values are wanted
+    if (with_vectors_ || jacobi_) {  // may be written also if only the values are wanted
       left_ = memory_.add(left_stride() * count_ * element_);
       right_ = memory_.add(k() * k() * count_ * element_);
     }
@@ -134,8 +135,8 @@ class SvdOnGpu {
     void *const left = memory_.at(left_), *const signs = memory_.at(left_signs_);
     choose({.x = left, .n = m, .lead = m, .stride = left_stride(), .vectors = wanted, .factors = signs});
     place(true, {left, m, left_stride(), u, wanted, m * wanted, wanted, m, count_, signs, wanted});
-    place(!batched_,
-          {memory_.at(right_), k(), k() * k(), vh, k(), k() * k(), k(), k(), count_, signs, wanted, !batched_});
+    place(!jacobi_,
+          {memory_.at(right_), k(), k() * k(), vh, k(), k() * k(), k(), k(), count_, signs, wanted, !jacobi_});
   }
 
   // U has the vectors of the right side as columns, Vh those of the left side as rows: the first k with the signs of U.
@@ -145,12 +146,12 @@ class SvdOnGpu {
                 *const left_signs = memory_.at(left_signs_);
     choose({.x = right,
             .n = k(),
-            .step = batched_ ? 1 : k(),
-            .lead = batched_ ? k() : 1,
+            .step = jacobi_ ? 1 : k(),
+            .lead = jacobi_ ? k() : 1,
             .stride = size,
             .vectors = k(),
             .factors = signs});
-    place(batched_, {right, k(), size, u, k(), size, k(), k(), count_, signs, k(), !batched_});
+    place(jacobi_, {right, k(), size, u, k(), size, k(), k(), count_, signs, k(), !jacobi_});
     choose({.x = left,
             .n = n,
             .lead = n,
@@ -168,7 +169,7 @@ class SvdOnGpu {
   int64_t rows_, columns_, count_, element_;
   bool tall_;
   CudaMatrices a_;  // as cuSOLVER gets them
-  bool with_vectors_, is_full_, batched_;
+  bool with_vectors_, is_full_, batched_, jacobi_;
   MatrixKernel find_, copy_, transpose_, fill_, choose_;
   MatrixMemory memory_;
   MatrixMemory::Array matrix_, not_finite_, info_, left_, right_, signs_, left_signs_, work_;

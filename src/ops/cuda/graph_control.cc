@@ -225,12 +225,11 @@ class Cond final : public GraphControl {
       : GraphControl(spec),
         branches_(std::move(branches)),
         by_index_(spec.in[0].dtype == DType::i32),
-        set_conditions_(
-            lane_,
-            fmt::format("const {}* which, GraphConditions conditions, int32_t first, int32_t branches",
-                        memory_type(spec.in[0].dtype))
-                .c_str(),
-            "set_branch_conditions(which, conditions, first, branches)"),
+        set_conditions_(lane_,
+                        fmt::format("const {}* which, GraphConditions conditions, int32_t first, int32_t branches",
+                                    memory_type(spec.in[0].dtype))
+                            .c_str(),
+                        "set_branch_conditions(which, conditions, first, branches)"),
         ran_(branches_.size()) {}
 
  protected:

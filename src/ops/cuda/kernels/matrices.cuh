@@ -140,13 +140,12 @@ inline void choose_signs(const VectorSigns<T>& s) {
   if (lane == 0) s.factors[at] = factor;
 }
 
-// Sets info[matrix] if the diagonal of a factor has a NaN. A warp reads a diagonal.
+// Sets info[matrix] if the diagonal of a factor has a NaN. A thread reads an element.
 template <class T>
 inline void check_cholesky(const T* l, uint64_t n, uint64_t count, int32_t* info) {
-  const uint64_t matrix = matrix_thread() / 32;
+  const uint64_t matrix = matrix_thread() / n, i = matrix_thread() % n;
   if (matrix >= count) return;
-  for (uint64_t i = threadIdx.x % 32; i < n; i += 32)
-    if (const T x = l[matrix * n * n + i * (n + 1)]; x != x) info[matrix] = 1;
+  if (const T x = l[matrix * n * n + i * (n + 1)]; x != x) info[matrix] = 1;
 }
 
 // Zeros above the diagonal, and NaN elsewhere if the matrix was not positive definite.

@@ -5,12 +5,12 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include "comm/in_process.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
@@ -19,9 +19,9 @@ constexpr int kRanks = 2;
 
 template <class F>
 double seconds(F&& f) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 double median(std::vector<double>& times) {

@@ -22,12 +22,10 @@
 #include "lane/cpu/gemm.h"
 #include "lane/cpus.h"
 #include "lane/pool.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // The median time of f(), of at least 11 calls and about `total` seconds after a warm-up, with a pause before each.
 template <class F>

@@ -16,6 +16,7 @@
 #include "lane/cpu/gemm.h"
 #include "lane/cpu/window.h"
 #include "lane/pool.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
@@ -34,9 +35,9 @@ std::vector<float> random_values(int64_t count) {
 
 template <class F>
 double seconds(F&& f) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 // Runs both sides alternately, so that noise affects both, and reports the ratio of the medians.

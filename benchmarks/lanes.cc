@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "passes/partition.h"
@@ -17,14 +16,12 @@
 #include "plan/lanes.h"
 #include "plan/plan.h"
 #include "support/models.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
+double ms_since(Clock::time_point start) { return seconds_since(start) * 1e3; }
 // CPU time of all threads of the process, which other load disturbs least.
 double cpu_ms() {
   timespec now{};

@@ -13,23 +13,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "lockstep/error.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Words = std::vector<std::string>;
 
 constexpr unsigned kMaxSeconds = 120;  // for one job
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // The output lines of a job with their times in seconds after its start.
 struct Lines {

@@ -5,15 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "support/models.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
@@ -66,7 +64,7 @@ void run(int rounds) {
       for (int i = 0; i < 4; ++i) {
         const auto begin = Clock::now();
         c.step();
-        if (round >= 0) c.times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+        if (round >= 0) c.times.push_back(seconds_since(begin));
       }
   const double one = median(cases[0].times);
   for (const Case& c : cases)

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 
 #include "support/models.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
@@ -46,7 +46,7 @@ struct Run {
 };
 
 Run spawn(const char* self, int steps) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Clock::time_point begin = Clock::now();
   const pid_t child = fork();
   if (child == 0) {
     execl(self, self, "--child", std::to_string(steps).c_str(), nullptr);
@@ -56,8 +56,7 @@ Run spawn(const char* self, int steps) {
   rusage usage{};
   wait4(child, &status, 0, &usage);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw Error("startup: the child failed");
-  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-          static_cast<double>(usage.ru_maxrss) * 1024 / 1e6};
+  return {seconds_since(begin), static_cast<double>(usage.ru_maxrss) * 1024 / 1e6};
 }
 
 }  // namespace

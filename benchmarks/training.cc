@@ -18,13 +18,10 @@
 #include "lane/cpu/gemm.h"
 #include "plan/lanes.h"
 #include "support/models.h"
+#include "timing.h"
 
 namespace lockstep {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 constexpr double kSettle = 0.06;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "rows/matrix.h"
 #include "rows/on_gpu.h"
 #include "rows/rows.h"
 
@@ -18,41 +19,15 @@ class LinalgOnGpu : public testing::Test {
 };
 
 // One matrix of a batch, in double.
-struct Matrix {
-  int64_t rows, columns;
-  std::vector<double> data;
+using Matrix = DenseMatrix<double>;
 
-  Matrix(int64_t m, int64_t n) : rows(m), columns(n), data(static_cast<size_t>(m * n)) {}
-  Matrix(const HostArray& x, int64_t index) : Matrix(x.type.shape[x.type.shape.size() - 2], x.type.shape.back()) {
-    for (size_t i = 0; i < data.size(); ++i) data[i] = x.get(index * rows * columns + static_cast<int64_t>(i));
-  }
-  double& operator()(int64_t i, int64_t j) { return data[static_cast<size_t>(i * columns + j)]; }
-  double operator()(int64_t i, int64_t j) const { return data[static_cast<size_t>(i * columns + j)]; }
-  double largest() const {
-    double out = 0;
-    for (const double x : data) out = std::max(out, std::abs(x));
-    return out;
-  }
-};
+Matrix matrix_of(const HostArray& x, int64_t index) {
+  Matrix out(x.type.shape[x.type.shape.size() - 2], x.type.shape.back());
+  for (size_t i = 0; i < out.data.size(); ++i)
+    out.data[i] = x.get(index * out.rows * out.columns + static_cast<int64_t>(i));
+  return out;
+}
 
-Matrix turned(const Matrix& a) {
-  Matrix out(a.columns, a.rows);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t j = 0; j < a.columns; ++j) out(j, i) = a(i, j);
-  return out;
-}
-Matrix product(const Matrix& a, const Matrix& b) {
-  Matrix out(a.rows, b.columns);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t k = 0; k < a.columns; ++k)
-      for (int64_t j = 0; j < b.columns; ++j) out(i, j) += a(i, k) * b(k, j);
-  return out;
-}
-Matrix identity(int64_t n) {
-  Matrix out(n, n);
-  for (int64_t i = 0; i < n; ++i) out(i, i) = 1;
-  return out;
-}
 Matrix columns_scaled(Matrix a, const HostArray& s, int64_t index) {
   const int64_t k = s.type.shape.back();
   Matrix out(a.rows, k);
@@ -146,15 +121,15 @@ void expect_signs(const Matrix& columns) {
   }
 }
 void expect_orthonormal_columns(const Matrix& q, DType dtype) {
-  expect_near(product(turned(q), q), identity(q.columns), dtype, "Q^T Q");
+  expect_near(product(turned(q), q), Matrix::identity(q.columns), dtype, "Q^T Q");
 }
 
 TEST_F(LinalgOnGpu, CholeskyMatches) {
   for_all_sizes(false, [](DType dtype, int64_t n, int64_t, int64_t batch) {
     const HostArray a = dominant_matrices(dtype, n, batch), l = run(cholesky_op, {a})[0];
     for (int64_t b = 0; b < batch; ++b) {
-      const Matrix factor(l, b);
-      expect_near(product(factor, turned(factor)), Matrix(a, b), dtype, "L L^T");
+      const Matrix factor = matrix_of(l, b);
+      expect_near(product(factor, turned(factor)), matrix_of(a, b), dtype, "L L^T");
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = i + 1; j < n; ++j) ASSERT_EQ(factor(i, j), 0);
     }
@@ -173,7 +148,7 @@ TEST_F(LinalgOnGpu, TriangularSolveMatchesInAllForms) {
                            {"unit_diagonal", (bits & 8) != 0}};
       const HostArray got = run(triangular_solve_op, {a, b}, attrs)[0];
       const HostArray wanted = eager_op(triangular_solve_op, attrs, {a, b})[0];
-      for (int64_t i = 0; i < batch; ++i) expect_near(Matrix(got, i), Matrix(wanted, i), dtype, "X");
+      for (int64_t i = 0; i < batch; ++i) expect_near(matrix_of(got, i), matrix_of(wanted, i), dtype, "X");
     }
   });
 }
@@ -184,7 +159,7 @@ TEST_F(LinalgOnGpu, LuMatches) {
     const HostArrays out = run(lu_op, {a});
     const int64_t k = std::min(m, n);
     for (int64_t b = 0; b < batch; ++b) {
-      const Matrix packed(out[0], b), whole(a, b);
+      const Matrix packed = matrix_of(out[0], b), whole = matrix_of(a, b);
       Matrix l(m, k), u(k, n), permuted(m, n);
       std::vector<int64_t> rows = counting(0, m);
       for (int64_t i = 0; i < k; ++i) {
@@ -215,9 +190,9 @@ TEST_F(LinalgOnGpu, QrMatches) {
       const HostArray a = random_matrices(dtype, m, n, batch);
       const HostArrays out = run(qr_op, {a}, attrs), wanted = eager_op(qr_op, attrs, {a});
       for (int64_t b = 0; b < batch; ++b) {
-        const Matrix q(out[0], b), r(out[1], b), on_cpu(wanted[1], b);
+        const Matrix q = matrix_of(out[0], b), r = matrix_of(out[1], b), on_cpu = matrix_of(wanted[1], b);
         expect_orthonormal_columns(q, dtype);
-        expect_near(product(q, r), Matrix(a, b), dtype, "Q R");
+        expect_near(product(q, r), matrix_of(a, b), dtype, "Q R");
         for (int64_t i = 0; i < r.rows; ++i)
           for (int64_t j = 0; j < std::min(i, n); ++j) ASSERT_EQ(r(i, j), 0);
         for (int64_t i = 0; i < std::min(m, n) && std::max(m, n) <= 32; ++i)
@@ -232,12 +207,12 @@ TEST_F(LinalgOnGpu, EighMatches) {
     HostArray a = random_matrices(dtype, n, n, batch);
     const HostArrays out = run(eigh_op, {a}), wanted = eager_op(eigh_op, {}, {a});
     for (int64_t b = 0; b < batch; ++b) {
-      Matrix symmetric(a, b), w(1, n), on_cpu(1, n);
+      Matrix symmetric = matrix_of(a, b), w(1, n), on_cpu(1, n);
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j < i; ++j) symmetric(j, i) = symmetric(i, j);
       for (int64_t i = 0; i < n; ++i) w(0, i) = out[0].get(b * n + i), on_cpu(0, i) = wanted[0].get(b * n + i);
       expect_near(w, on_cpu, dtype, "eigenvalues");
-      const Matrix v(out[1], b);
+      const Matrix v = matrix_of(out[1], b);
       expect_orthonormal_columns(v, dtype);
       expect_near(product(columns_scaled(v, out[0], b), turned(v)), symmetric, dtype, "V W V^T");
       expect_signs(v);
@@ -260,11 +235,12 @@ TEST_F(LinalgOnGpu, SvdMatches) {
     for (const bool full : {false, true}) {
       const HostArrays out = run(svd_op, {a}, {{"full_matrices", full}, {"compute_uv", true}});
       for (int64_t b = 0; b < batch; ++b) {
-        const Matrix u(out[0], b), v = turned(Matrix(out[2], b));
+        const Matrix u = matrix_of(out[0], b), v = turned(matrix_of(out[2], b));
         expect_values(out[1], b);
         expect_orthonormal_columns(u, dtype);
         expect_orthonormal_columns(v, dtype);
-        expect_near(product(columns_scaled(u, out[1], b), turned(first_columns(v, k))), Matrix(a, b), dtype, "U S Vh");
+        expect_near(product(columns_scaled(u, out[1], b), turned(first_columns(v, k))), matrix_of(a, b), dtype,
+                    "U S Vh");
         expect_signs(u);
       }
     }

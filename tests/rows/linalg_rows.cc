@@ -3,41 +3,13 @@
 #include <limits>
 #include <numeric>
 
+#include "rows/matrix.h"
 #include "rows/rows.h"
 
 namespace lockstep {
 namespace {
 
-// One matrix.
-struct Matrix {
-  int64_t rows, columns;
-  std::vector<Real> data;
-
-  Matrix(int64_t m, int64_t n) : rows(m), columns(n), data(static_cast<size_t>(m * n)) {}
-  Real& operator()(int64_t i, int64_t j) { return data[static_cast<size_t>(i * columns + j)]; }
-  Real operator()(int64_t i, int64_t j) const { return data[static_cast<size_t>(i * columns + j)]; }
-};
-
-Matrix identity(int64_t n) {
-  Matrix out(n, n);
-  for (int64_t i = 0; i < n; ++i) out(i, i) = 1;
-  return out;
-}
-
-Matrix turned(const Matrix& a) {
-  Matrix out(a.columns, a.rows);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t j = 0; j < a.columns; ++j) out(j, i) = a(i, j);
-  return out;
-}
-
-Matrix product(const Matrix& a, const Matrix& b) {
-  Matrix out(a.rows, b.columns);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t k = 0; k < a.columns; ++k)
-      for (int64_t j = 0; j < b.columns; ++j) out(i, j) += a(i, k) * b(k, j);
-  return out;
-}
+using Matrix = DenseMatrix<Real>;
 
 Matrix matrix_of(const RefArray& x, int64_t index) {
   const size_t rank = x.shape().size();
@@ -120,7 +92,7 @@ void lu_of(const RefArrays& in, const Attrs&, RefArrays& out, int64_t index) {
 void qr_of(const RefArrays& in, const Attrs&, RefArrays& out, int64_t index) {
   Matrix r = matrix_of(in[0], index);
   const int64_t m = r.rows, columns = out[0].shape().back();
-  Matrix q = identity(m);
+  Matrix q = Matrix::identity(m);
   for (int64_t p = 0; p < std::min(m, r.columns); ++p) {
     Real below = 0;
     for (int64_t i = p + 1; i < m; ++i) below += r(i, p) * r(i, p);
@@ -130,7 +102,7 @@ void qr_of(const RefArrays& in, const Attrs&, RefArrays& out, int64_t index) {
     v[static_cast<size_t>(p)] = first + (first < 0 ? -size : size);
     Real square = v[static_cast<size_t>(p)] * v[static_cast<size_t>(p)] + below;
     for (int64_t i = p + 1; i < m; ++i) v[static_cast<size_t>(i)] = r(i, p);
-    Matrix reflection = identity(m);
+    Matrix reflection = Matrix::identity(m);
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < m; ++j)
         reflection(i, j) -= 2 * v[static_cast<size_t>(i)] * v[static_cast<size_t>(j)] / square;
@@ -157,7 +129,7 @@ Real sign_of_vector(const Matrix& a, int64_t column) {
 // Eigenvalues and eigenvectors of a symmetric matrix by Jacobi's rotations, in ascending order.
 std::pair<std::vector<Real>, Matrix> symmetric_eigenvectors(Matrix a) {
   const int64_t n = a.rows;
-  Matrix v = identity(n);
+  Matrix v = Matrix::identity(n);
   for (int sweep = 0; sweep < 30; ++sweep)
     for (int64_t p = 0; p < n; ++p)
       for (int64_t q = p + 1; q < n; ++q) {
@@ -165,7 +137,7 @@ std::pair<std::vector<Real>, Matrix> symmetric_eigenvectors(Matrix a) {
         const Real theta = (a(q, q) - a(p, p)) / (2 * a(p, q));
         const Real t = (theta < 0 ? -1 : 1) / (std::abs(theta) + std::sqrt(theta * theta + 1));
         const Real c = 1 / std::sqrt(t * t + 1), s = t * c;
-        Matrix rotation = identity(n);
+        Matrix rotation = Matrix::identity(n);
         rotation(p, p) = rotation(q, q) = c;
         rotation(p, q) = s;
         rotation(q, p) = -s;

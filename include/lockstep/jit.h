@@ -45,11 +45,16 @@ struct JitOptions {
   bool recognize = true;
 };
 
+namespace detail {
+const JitOptions& default_jit_options();  // JitOptions{}
+}  // namespace detail
+
 // A compiled function. Created by jit().
 template <class F>
 class Jit {
  public:
-  Jit(F f, const JitOptions& options = {}, SourceLine at = SourceLine::here())  // NOLINT: for JitFunction
+  Jit(F f, const JitOptions& options = detail::default_jit_options(),
+      SourceLine at = SourceLine::here())  // NOLINT: for JitFunction
       : f_(std::move(f)), cache_(options, at) {}
   // From jit() of another callable, for a JitFunction.
   template <class G>
@@ -133,7 +138,7 @@ class Jit {
     if (detail::tracing()) return f_(args...);  // part of the outer function
     detail::JitCall call;
     find(call, args...);
-    R result = *static_cast<const R*>(call.prototype());
+    R result = static_cast<const detail::ResultSlot<R>*>(call.prototype())->get();
     call.run(result);
     return result;
   }
@@ -154,11 +159,11 @@ class Jit {
   void find(detail::JitCall& call, const Args&... args) const {
     (detail::visit_tree<void>(args, call), ...);
     cache_.find(call, &kTag<Args...>, [&](detail::JitCompilation& made) {
-      using R = detail::ResultOf<F, Args...>;
-      detail::ResultSlot<R> result;
+      using Result = detail::ResultSlot<detail::ResultOf<F, Args...>>;
+      Result& result = *new Result;
+      made.keep(&result, [](void* prototype) { delete static_cast<Result*>(prototype); });
       made.trace({detail::TreeRef(args)...}, detail::on_arrays(result, f_, args...));
       detail::clear_arrays(result.get());
-      made.keep(new R(std::move(result.get())), [](void* prototype) { delete static_cast<R*>(prototype); });
     });
   }
 
@@ -181,7 +186,7 @@ struct CallableSignature<Jit<F>, void> : CallableSignature<F> {};
 // Returns a compiled version of f. Nothing is traced until the first call. That call throws Error when the
 // shardings come from more than one mesh.
 template <class F>
-Jit<F> jit(F f, const JitOptions& options = {}, SourceLine at = SourceLine::here()) {
+Jit<F> jit(F f, const JitOptions& options = detail::default_jit_options(), SourceLine at = SourceLine::here()) {
   return Jit<F>(std::move(f), options, at);
 }
 

@@ -25,6 +25,12 @@
 
 namespace lockstep {
 
+namespace detail {
+// The defaults of Optimizer, not inline: they are long lists.
+std::vector<std::string> default_no_decay();
+std::vector<std::string> default_not_muon();
+}  // namespace detail
+
 struct Optimizer {
   enum class Kind : uint8_t { sgd, momentum, nesterov, adam, adamw, lion, adafactor, muon };
 
@@ -48,17 +54,16 @@ struct Optimizer {
   // adamw, lion, adafactor, muon: decoupled, w -= rate * weight_decay * w. The others add weight_decay * w to the
   // gradient.
   double weight_decay = 0;
-  // Parameters without decay: patterns of their paths.
-  std::vector<std::string> no_decay = {"b", "*/b", "bias", "*/bias", "scale", "*/scale"};
+  // Parameters without decay: patterns of their paths. By default "b", "*/b", "bias", "*/bias", "scale", "*/scale".
+  std::vector<std::string> no_decay = detail::default_no_decay();
   // The largest norm of the gradients of all parameters that are not frozen; above it they are scaled down. 0: none.
   double clip_norm = 0;
 
   double lion_beta2 = 0.99;     // lion: m = lion_beta2 * m + (1 - lion_beta2) * g
   double muon_momentum = 0.95;  // muon: v = muon_momentum * v + g
   // muon: adamw updates parameters with fewer than two dimensions and those that match these patterns: embeddings and
-  // output layers. Groups override it.
-  std::vector<std::string> not_muon = {"*embed*", "out",    "out/*",   "output",   "output/*",
-                                       "head",    "head/*", "lm_head", "lm_head/*"};
+  // output layers. Groups override it. By default "*embed*", and "x" and "x/*" for x in out, output, head and lm_head.
+  std::vector<std::string> not_muon = detail::default_not_muon();
   double adam_rate = 1;  // muon: factor of the rate of all parameters that adamw updates
   // The last group that matches a parameter applies, so put general patterns first and exceptions after them.
   std::vector<Group> groups = {};
@@ -137,24 +142,24 @@ Array global_norm(const std::vector<Array>& leaves);
 bool matches(std::string_view pattern, std::string_view path);
 
 namespace detail {
-template <class Params>
-std::vector<std::string> leaf_paths(const Params& params) {
-  std::vector<std::string> out;
-  for (auto& [path, leaf] : tree_flatten(params)) out.push_back(path);
-  return out;
-}
+OptimizerState create_state(const Optimizer&, TreeRef params);
+// Updates the arrays of `next`, a copy of the parameters.
+void update(const Optimizer&, TreeRef params, TreeRef grads, const OptimizerState&, TreeRef next,
+            OptimizerState& next_state);
 }  // namespace detail
 
 // create_state() and update() for parameters of any tree type.
 template <class Params>
 OptimizerState create_state(const Optimizer& optimizer, const Params& params) {
-  return create_state(optimizer, detail::leaf_paths(params), tree_leaves(params));
+  return detail::create_state(optimizer, detail::TreeRef(params));
 }
 template <class Params>
 std::pair<Params, OptimizerState> update(const Optimizer& optimizer, const Params& params, const Params& grads,
                                          const OptimizerState& state) {
-  Update next = update(optimizer, detail::leaf_paths(params), tree_leaves(params), tree_leaves(grads), state);
-  return {tree_unflatten(params, next.params), std::move(next.state)};
+  std::pair<Params, OptimizerState> next{params, {}};
+  detail::update(optimizer, detail::TreeRef(params), detail::TreeRef(grads), state, detail::TreeRef(next.first),
+                 next.second);
+  return next;
 }
 
 }  // namespace lockstep

@@ -57,7 +57,7 @@ class PerLeaf {
       : PerLeaf(Whole{}, L(std::forward<A>(a), std::forward<B>(b))) {}
   template <class U>
   requires std::is_convertible_v<U&&, L> PerLeaf(U&& value)  // NOLINT: {P("data"), P()}
-      : PerLeaf(Whole{}, L(std::forward<U>(value))) {}
+      : PerLeaf(Whole{}, static_cast<Value<U&&>>(std::forward<U>(value))) {}
   // A tree of values.
   template <class Tree>
   requires(!std::is_convertible_v<const Tree&, L> && !std::is_same_v<Tree, PerLeaf> && detail::is_tree<Tree>)
@@ -81,7 +81,11 @@ class PerLeaf {
 
  private:
   struct Whole {};
-  PerLeaf(Whole, L value);
+  // U if that is a reference to L, so that the library makes the copy; else L.
+  template <class U>
+  using Value = std::conditional_t<std::is_same_v<std::remove_cvref_t<U>, L>, U, L>;
+  PerLeaf(Whole, const L& value);
+  PerLeaf(Whole, L&& value);
   PerLeaf(const void* tree, void (*visit)(const void* tree, detail::TreeVisitor&));
 
   detail::LeafPaths paths_;

@@ -17,6 +17,11 @@
 #include "lockstep/operand.h"
 #include "lockstep/rearrange.h"
 
+namespace lockstep::detail {
+// Assigns n new keys.
+void split_key(const Operand& key, Array* keys, size_t n);
+}  // namespace lockstep::detail
+
 namespace lockstep::random {
 
 // The cipher that computes the bits of a key.
@@ -31,9 +36,8 @@ Array split(const Operand& key, int64_t n = 2);
 // Same, as separate arrays.
 template <size_t kCount>
 std::array<Array, kCount> split(const Operand& key) {
-  const Array keys = random::split(key, static_cast<int64_t>(kCount));
   std::array<Array, kCount> out;
-  for (size_t i = 0; i < kCount; ++i) out[i] = at(keys, static_cast<int64_t>(i));
+  lockstep::detail::split_key(key, out.data(), kCount);
   return out;
 }
 // Returns keys of shape [shape..., 2] or [shape..., 4].

@@ -19,11 +19,11 @@ struct CheckpointPolicy {
   std::string text = "nothing_saveable";  // as in programs
 };
 namespace checkpoint_policies {
-inline const CheckpointPolicy nothing_saveable{"nothing_saveable"};
-inline const CheckpointPolicy everything_saveable{"everything_saveable"};
+extern const CheckpointPolicy nothing_saveable;
+extern const CheckpointPolicy everything_saveable;
 // Products, convolutions and attention; and matrix products without batch dimensions.
-inline const CheckpointPolicy dots_saveable{"dots_saveable"};
-inline const CheckpointPolicy dots_with_no_batch_dims_saveable{"dots_with_no_batch_dims_saveable"};
+extern const CheckpointPolicy dots_saveable;
+extern const CheckpointPolicy dots_with_no_batch_dims_saveable;
 // By the names that checkpoint_name() gave: only these; all names but these; all values but these.
 CheckpointPolicy save_only_these_names(const std::vector<std::string>& names);
 CheckpointPolicy save_any_names_but_these(const std::vector<std::string>& names);

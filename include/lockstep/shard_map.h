@@ -27,6 +27,8 @@ struct ShardMapOptions {
 
 namespace detail {
 
+extern template class SharedOptions<ShardMapOptions>;
+
 // shard_map of a function of arrays.
 Arrays shard_map_arrays(const ShardMapOptions& options, const FlatTrees& args, const FlatFunction& f);
 // Runs the per-device program on all devices, with a spec for each argument and each result.
@@ -40,15 +42,15 @@ void check_pmap_size(int64_t size, const std::string& axis);
 // arrays. Calls throw Error when the specs do not fit the arguments or results, or shards would be uneven.
 template <class F>
 auto shard_map(F f, ShardMapOptions options, SourceLine at = SourceLine::here()) {
-  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options), at](const auto&... passed) {
+  const detail::SharedOptions<ShardMapOptions> shared(std::move(options));
+  return detail::with_parameters_of<F>([f = std::move(f), shared, at](const auto&... passed) {
     const detail::CallerLine line(at);
     return detail::with_parameters<F>(
         [&](const auto&... args) {
-          return detail::flat_call(
-              [&](detail::TreeRefs trees, const detail::FlatFunction& on_arrays) {
-                return detail::shard_map_arrays(options, trees, on_arrays);
-              },
-              f, args...);
+          detail::ResultSlot<detail::ResultOf<F, std::decay_t<decltype(args)>...>> result;
+          const detail::Arrays results = detail::shard_map_arrays(*shared, detail::TreeRefs{detail::TreeRef(args)...},
+                                                                  detail::on_arrays(result, f, args...));
+          return result.take(results.data());
         },
         passed...);
   });

@@ -72,8 +72,14 @@ std::string to_string(const Mesh&);
 
 // An axis for make_mesh(). A size of -1 is inferred from the number of devices.
 struct MeshAxis {
-  MeshAxis(const char* axis, int64_t extent = -1) : name(axis), size(extent) {}             // NOLINT: {"data", 4}
-  MeshAxis(std::string axis, int64_t extent = -1) : name(std::move(axis)), size(extent) {}  // NOLINT
+  MeshAxis(const char* axis, int64_t extent = -1);  // NOLINT: {"data", 4}
+  MeshAxis(std::string axis, int64_t extent = -1);  // NOLINT
+  // Not inline, to keep users' compile times short.
+  MeshAxis(const MeshAxis&);
+  MeshAxis(MeshAxis&&) noexcept;
+  MeshAxis& operator=(const MeshAxis&);
+  MeshAxis& operator=(MeshAxis&&) noexcept;
+  ~MeshAxis();
 
   std::string name;
   int64_t size;
@@ -87,13 +93,19 @@ Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& dev
 
 // The mesh axes over which one dimension is sharded: none, one, or several, of which the first is outermost.
 struct SpecEntry {
-  SpecEntry() = default;
-  SpecEntry(std::nullptr_t) {}                              // NOLINT: P(nullptr, "data")
-  SpecEntry(std::nullopt_t) {}                              // NOLINT
+  SpecEntry();
+  SpecEntry(std::nullptr_t);                                // NOLINT: P(nullptr, "data")
+  SpecEntry(std::nullopt_t);                                // NOLINT
   SpecEntry(const char* axis);                              // NOLINT
   SpecEntry(std::string axis);                              // NOLINT
   SpecEntry(std::initializer_list<std::string_view> list);  // NOLINT
   SpecEntry(std::vector<std::string> list);                 // NOLINT
+  // Not inline, as with MeshAxis.
+  SpecEntry(const SpecEntry&);
+  SpecEntry(SpecEntry&&) noexcept;
+  SpecEntry& operator=(const SpecEntry&);
+  SpecEntry& operator=(SpecEntry&&) noexcept;
+  ~SpecEntry();
 
   bool operator==(const SpecEntry&) const = default;
 

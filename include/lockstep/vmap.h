@@ -32,6 +32,8 @@ struct VmapOptions {
 
 namespace detail {
 
+extern template class SharedOptions<VmapOptions>;
+
 Type without_axis(const Type&, int64_t axis);
 // batch_program() in which constraints shard the batch by `spmd_axis`, unless that is empty.
 VmapProgram batch_along(const Traced&, std::vector<bool> batched_args, int64_t size, const std::vector<bool>& force,
@@ -45,15 +47,15 @@ Arrays vmap_arrays(const VmapOptions& options, const FlatTrees& args, const Flat
 // Error when mapped axes differ in extent or an axis does not exist.
 template <class F>
 auto vmap(F f, VmapOptions options = {}, SourceLine at = SourceLine::here()) {
-  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options), at](const auto&... passed) {
+  const detail::SharedOptions<VmapOptions> shared(std::move(options));
+  return detail::with_parameters_of<F>([f = std::move(f), shared, at](const auto&... passed) {
     const detail::CallerLine line(at);
     return detail::with_parameters<F>(
         [&](const auto&... args) {
-          return detail::flat_call(
-              [&](detail::TreeRefs trees, const detail::FlatFunction& on_arrays) {
-                return detail::vmap_arrays(options, trees, on_arrays);
-              },
-              f, args...);
+          detail::ResultSlot<detail::ResultOf<F, std::decay_t<decltype(args)>...>> result;
+          const detail::Arrays results = detail::vmap_arrays(*shared, detail::TreeRefs{detail::TreeRef(args)...},
+                                                             detail::on_arrays(result, f, args...));
+          return result.take(results.data());
         },
         passed...);
   });

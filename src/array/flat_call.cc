@@ -57,6 +57,11 @@ FlatTrees& FlatTrees::operator=(const FlatTrees&) = default;
 FlatTrees& FlatTrees::operator=(FlatTrees&&) noexcept = default;
 FlatTrees::~FlatTrees() = default;
 
+void FlatTrees::add_result(TreeRef result, TreeRefs elements) {
+  whole.push_back(result);
+  for (const TreeRef& tree : elements) add(tree);
+}
+
 void FlatTrees::add(TreeRef tree) {
   const size_t before = arrays.size();
   for (auto& [path, a] : leaves_with_paths(tree)) {

@@ -389,3 +389,12 @@ Array categorical(const Operand& key, const Operand& logits, const Shape& shape,
 }
 
 }  // namespace lockstep::random
+
+namespace lockstep::detail {
+
+void split_key(const Operand& key, Array* keys, size_t n) {
+  const Array all = random::split(key, static_cast<int64_t>(n));
+  for (size_t i = 0; i < n; ++i) keys[i] = at(all, static_cast<int64_t>(i));
+}
+
+}  // namespace lockstep::detail

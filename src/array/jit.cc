@@ -125,6 +125,11 @@ void JitCall::run(TreeRef result) {
   move_arrays(result, results.arrays);
 }
 
+const JitOptions& default_jit_options() {
+  static const JitOptions options;
+  return options;
+}
+
 JitCompilation::JitCompilation() : parts_(std::make_unique<Parts>()) {}
 JitCompilation::~JitCompilation() = default;
 
@@ -144,7 +149,7 @@ void JitCompilation::trace(TreeRefs args, const FlatFunction& f) {
   parts_->traced = tracing.finish(parts_->out.arrays);
 }
 
-void JitCompilation::keep(void* prototype, void (*destroy)(void*)) {
+void JitCompilation::keep(void* prototype, void (*destroy)(void*)) noexcept {
   parts_->version->prototype = prototype;
   parts_->version->destroy = destroy;
 }

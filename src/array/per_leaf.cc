@@ -110,7 +110,11 @@ struct LeafCollector final : PathVisitor {
 template <class L>
 PerLeaf<L>::PerLeaf() : PerLeaf(Whole{}, L()) {}
 template <class L>
-PerLeaf<L>::PerLeaf(Whole, L value) : paths_{{""}} {
+PerLeaf<L>::PerLeaf(Whole, const L& value) : paths_{{""}} {
+  values_.push_back(value);
+}
+template <class L>
+PerLeaf<L>::PerLeaf(Whole, L&& value) : paths_{{""}} {
   values_.push_back(std::move(value));
 }
 template <class L>

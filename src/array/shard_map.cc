@@ -11,6 +11,8 @@
 #include "passes/passes.h"
 
 namespace lockstep::detail {
+
+template class SharedOptions<ShardMapOptions>;
 namespace {
 
 // The mesh axes in scope for the function, in mesh order.

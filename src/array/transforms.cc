@@ -206,6 +206,13 @@ Arrays custom_jvp(const Traced& body, const Traced& rule, const Arrays& args) {
 }  // namespace lockstep::detail
 
 namespace lockstep::checkpoint_policies {
+
+// Before other global objects, whose initializers may use them.
+[[gnu::init_priority(200)]] const CheckpointPolicy nothing_saveable{"nothing_saveable"};
+[[gnu::init_priority(200)]] const CheckpointPolicy everything_saveable{"everything_saveable"};
+[[gnu::init_priority(200)]] const CheckpointPolicy dots_saveable{"dots_saveable"};
+[[gnu::init_priority(200)]] const CheckpointPolicy dots_with_no_batch_dims_saveable{"dots_with_no_batch_dims_saveable"};
+
 namespace {
 
 CheckpointPolicy by_names(std::string text, const std::vector<std::string>& names) {

@@ -31,6 +31,21 @@ void TreeVisitor::real(double, bool) {}
 void TreeVisitor::text(const std::string&, bool) {}
 void TreeVisitor::leaf(const void*) {}
 
+void TreeVisitor::field(std::string_view name, const Array& a) {
+  enter(name);
+  array(a);
+  leave();
+}
+void TreeVisitor::elements(const std::vector<Array>& list) {
+  size(list.size());
+  int64_t i = 0;
+  for (const Array& a : list) {
+    enter(i++);
+    array(a);
+    leave();
+  }
+}
+
 void TreeVisitor::enter_path(std::string_view name) {
   std::string& path = paths_->path;
   paths_->lengths.push_back(path.size());

@@ -10,6 +10,8 @@
 
 namespace lockstep::detail {
 
+template class SharedOptions<VmapOptions>;
+
 VmapProgram batch_program(const Traced& traced, std::vector<bool> batched, int64_t size, const std::vector<bool>& force,
                           const std::string& axis) {
   batched.resize(traced.program->inputs.size(), false);

@@ -191,6 +191,12 @@ std::vector<detail::ParameterArrays> arrays_by_parameter(const std::vector<Array
   return out;
 }
 
+std::vector<std::string> paths_of(detail::TreeRef params) {
+  std::vector<std::string> out;
+  for (auto& [path, leaf] : detail::leaves_with_paths(params)) out.push_back(std::move(path));
+  return out;
+}
+
 // The norm of the gradients of all parameters that are not frozen.
 Array norm_of(const std::vector<Array>& grads, const std::vector<ParameterRule>& rules) {
   std::vector<Array> used;
@@ -207,6 +213,22 @@ bool is_adam(Kind kind) { return kind == Kind::adam || kind == Kind::adamw; }
 bool has_momentum(Kind kind) { return kind == Kind::momentum || kind == Kind::nesterov; }
 bool decouples_decay(Kind kind) {
   return kind == Kind::adamw || kind == Kind::lion || kind == Kind::adafactor || kind == Kind::muon;
+}
+
+std::vector<std::string> default_no_decay() { return {"b", "*/b", "bias", "*/bias", "scale", "*/scale"}; }
+std::vector<std::string> default_not_muon() {
+  return {"*embed*", "out", "out/*", "output", "output/*", "head", "head/*", "lm_head", "lm_head/*"};
+}
+
+OptimizerState create_state(const Optimizer& o, TreeRef params) {
+  return lockstep::create_state(o, paths_of(params), leaves_of_trees({params}));
+}
+
+void update(const Optimizer& o, TreeRef params, TreeRef grads, const OptimizerState& state, TreeRef next,
+            OptimizerState& next_state) {
+  Update made = lockstep::update(o, paths_of(params), leaves_of_trees({params}), leaves_of_trees({grads}), state);
+  unflatten(next, made.params);
+  next_state = std::move(made.state);
 }
 
 }  // namespace detail

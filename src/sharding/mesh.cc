@@ -133,6 +133,14 @@ std::string to_string(const Mesh& mesh) {
   return fmt::format("Mesh({})", detail::axes_text(mesh.axis_names(), mesh.shape()));
 }
 
+MeshAxis::MeshAxis(const char* axis, int64_t extent) : name(axis), size(extent) {}
+MeshAxis::MeshAxis(std::string axis, int64_t extent) : name(std::move(axis)), size(extent) {}
+MeshAxis::MeshAxis(const MeshAxis&) = default;
+MeshAxis::MeshAxis(MeshAxis&&) noexcept = default;
+MeshAxis& MeshAxis::operator=(const MeshAxis&) = default;
+MeshAxis& MeshAxis::operator=(MeshAxis&&) noexcept = default;
+MeshAxis::~MeshAxis() = default;
+
 Mesh make_mesh(const std::vector<MeshAxis>& axes) { return make_mesh(axes, devices()); }
 
 Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& devices) {

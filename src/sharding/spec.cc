@@ -22,10 +22,18 @@ std::string entry_text(const SpecEntry& entry) {
 
 }  // namespace
 
+SpecEntry::SpecEntry() = default;
+SpecEntry::SpecEntry(std::nullptr_t) {}
+SpecEntry::SpecEntry(std::nullopt_t) {}
 SpecEntry::SpecEntry(const char* axis) : axes{axis} {}
 SpecEntry::SpecEntry(std::string axis) : axes{std::move(axis)} {}
 SpecEntry::SpecEntry(std::initializer_list<std::string_view> list) : axes(list.begin(), list.end()) {}
 SpecEntry::SpecEntry(std::vector<std::string> list) : axes(std::move(list)) {}
+SpecEntry::SpecEntry(const SpecEntry&) = default;
+SpecEntry::SpecEntry(SpecEntry&&) noexcept = default;
+SpecEntry& SpecEntry::operator=(const SpecEntry&) = default;
+SpecEntry& SpecEntry::operator=(SpecEntry&&) noexcept = default;
+SpecEntry::~SpecEntry() = default;
 
 PartitionSpec P() { return {}; }
 PartitionSpec P(SpecEntry a) { return {{std::move(a)}}; }

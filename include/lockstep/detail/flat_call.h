@@ -2,6 +2,7 @@
 // the public API.
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include "lockstep/detail/trace_call.h"
@@ -12,6 +13,27 @@ template <class... Args>
 FlatTrees flat_arguments(const Args&... args) {
   return FlatTrees({TreeRef(args)...});
 }
+
+// The options of a transformed function, which its copies share. Its functions are in the library.
+template <class Options>
+class SharedOptions {
+ public:
+  explicit SharedOptions(Options&& options);
+  SharedOptions(const SharedOptions&);
+  SharedOptions& operator=(const SharedOptions&) = delete;
+  ~SharedOptions();
+  const Options& operator*() const { return *options_; }
+
+ private:
+  std::shared_ptr<const Options> options_;
+};
+template <class Options>
+SharedOptions<Options>::SharedOptions(Options&& options)
+    : options_(std::make_shared<const Options>(std::move(options))) {}
+template <class Options>
+SharedOptions<Options>::SharedOptions(const SharedOptions&) = default;
+template <class Options>
+SharedOptions<Options>::~SharedOptions() = default;
 
 // The elements of a tuple or pair; any other tree is one element.
 template <class R>
@@ -32,14 +54,6 @@ template <class T>
 T replace_arrays(T tree, const Array*& next) {
   assign_arrays(tree, next);
   return tree;
-}
-
-// Calls transform(arguments, f on arrays), which returns the arrays of the result, and makes a result of f from them.
-template <class Transform, class F, class... Args>
-auto flat_call(const Transform& transform, const F& f, const Args&... args) {
-  ResultSlot<ResultOf<F, Args...>> result;
-  const Arrays arrays = transform(TreeRefs{TreeRef(args)...}, FlatFunction(on_arrays(result, f, args...)));
-  return result.take(arrays.data());
 }
 
 }  // namespace lockstep::detail

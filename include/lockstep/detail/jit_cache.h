@@ -66,10 +66,10 @@ class JitCall final : public TreeVisitor {
 // A version that is being compiled.
 class JitCompilation {
  public:
+  // Takes over the slot of the result's tree; destroy(slot) deletes it.
+  void keep(void* prototype, void (*destroy)(void*)) noexcept;
   // Traces f, on trees like these arguments.
   void trace(TreeRefs args, const FlatFunction& f);
-  // The result's tree; destroy(tree) deletes it.
-  void keep(void* prototype, void (*destroy)(void*));
 
  private:
   friend class JitCache;

@@ -30,17 +30,17 @@ struct FlatTrees {
   FlatTrees& operator=(FlatTrees&&) noexcept;
   ~FlatTrees();
   void add(TreeRef tree);
+  void add_result(TreeRef result, TreeRefs elements);
 };
 
 // Adds the elements of a tuple or pair; any other tree is one element.
 template <class R>
 void add_result(FlatTrees& out, const R& result) {
-  out.whole.push_back(result);
   if constexpr (is_tuple<R>)
-    [&]<size_t... I>(std::index_sequence<I...>) { (out.add(std::get<I>(result)), ...); }
+    [&]<size_t... I>(std::index_sequence<I...>) { out.add_result(result, {TreeRef(std::get<I>(result))...}); }
     (std::make_index_sequence<std::tuple_size_v<R>>{});
   else
-    out.add(result);
+    out.add_result(result, {result});
 }
 
 template <class F, class... Args>
@@ -75,6 +75,7 @@ class ResultSlot {
     full_ = true;
   }
   R& get() { return value_; }
+  const R& get() const { return value_; }
   // The result with its arrays replaced by those from `next` on.
   R take(const Array* next) { return take_and_advance(next); }
   R take_and_advance(const Array*& next) {

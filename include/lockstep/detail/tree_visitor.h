@@ -46,6 +46,9 @@ class TreeVisitor {
   void leave() {
     if (paths_) leave_path();
   }
+  // Visit a field, or the elements of a list. Not inline, because trees have many.
+  void field(std::string_view name, const Array&);
+  void elements(const std::vector<Array>&);
 
  protected:
   TreeVisitor() = default;
@@ -84,6 +87,20 @@ void visit_static(const T& value, TreeVisitor& v, bool is_key) {
     v.integer(static_cast<int64_t>(value), is_key);
 }
 
+template <class Leaf, class T>
+void visit_tree(const T& tree, TreeVisitor& v);
+
+template <class Leaf, class T>
+void visit_field(std::string_view name, const T& field, TreeVisitor& v) {
+  if constexpr (std::is_same_v<T, Array>) {
+    v.field(name, field);
+  } else {
+    v.enter(name);
+    visit_tree<Leaf>(field, v);
+    v.leave();
+  }
+}
+
 // Visits a tree in order. Values of type Leaf are its leaves; void: there are none besides arrays.
 template <class Leaf, class T>
 void visit_tree(const T& tree, TreeVisitor& v) {
@@ -96,6 +113,8 @@ void visit_tree(const T& tree, TreeVisitor& v) {
   } else if constexpr (std::is_same_v<T, nn::State>) {
     v.state();
     v.array(tree);
+  } else if constexpr (std::is_same_v<T, std::vector<Array>>) {
+    v.elements(tree);
   } else if constexpr (is_static_value<T>) {
     visit_static(tree, v, false);
   } else if constexpr (is_vector<T> || is_std_array<T>) {
@@ -133,7 +152,7 @@ void visit_tree(const T& tree, TreeVisitor& v) {
     static_assert(check_tree<T>);
     with_fields(tree, [&v](const auto&... field) {
       [[maybe_unused]] const std::string_view* name = field_names<T>();
-      ((v.enter(*name++), visit_tree<Leaf>(field, v), v.leave()), ...);
+      (visit_field<Leaf>(*name++, field, v), ...);
     });
   }
 }

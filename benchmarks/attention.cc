@@ -65,31 +65,28 @@ void run_case(const Case& c, double seconds) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   using namespace lockstep;
-  Flags given = parse_flags(argc, argv,
-                            {{"--platform", "cpu"},
-                             {"--lengths", "1024,2048,4096,8192,16384,32768,65536"},
-                             {"--head-widths", "64,128"},
-                             {"--width", "2048"},
-                             {"--tokens", "65536"},
-                             {"--precision", "bf16"},
-                             {"--seconds", "0.5"}});
-  set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
-  const int64_t tokens = std::stoll(given["--tokens"]), width = std::stoll(given["--width"]);
-  for (const std::string& head_width : split_text(given["--head-widths"], ','))
-    for (const std::string& length : split_text(given["--lengths"], ',')) {
-      const int64_t t = std::stoll(length), e = std::stoll(head_width);
-      const Case c{std::max<int64_t>(tokens / t, 1), t, std::max<int64_t>(width / e, 1), e,
-                   given["--precision"] == "f32" ? f32 : bf16};
-      try {
-        run_case(c, std::stod(given["--seconds"]));
-      } catch (const std::exception& failure) {
-        fmt::print(stderr, "attention: length {}, head width {}: {}\n", length, head_width, failure.what());
-      }
-    }
-  return 0;
-} catch (const std::exception& e) {
-  fmt::print(stderr, "attention: {}\n", e.what());
-  return 1;
+  return run_benchmark(argc, argv,
+                       {{"--lengths", "1024,2048,4096,8192,16384,32768,65536"},
+                        {"--head-widths", "64,128"},
+                        {"--width", "2048"},
+                        {"--tokens", "65536"},
+                        {"--precision", "bf16"},
+                        {"--seconds", "0.5"}},
+                       [](Flags& given) {
+                         const int64_t tokens = std::stoll(given["--tokens"]), width = std::stoll(given["--width"]);
+                         for (const std::string& head_width : split_text(given["--head-widths"], ','))
+                           for (const std::string& length : split_text(given["--lengths"], ',')) {
+                             const int64_t t = std::stoll(length), e = std::stoll(head_width);
+                             const Case c{std::max<int64_t>(tokens / t, 1), t, std::max<int64_t>(width / e, 1), e,
+                                          given["--precision"] == "f32" ? f32 : bf16};
+                             try {
+                               run_case(c, std::stod(given["--seconds"]));
+                             } catch (const std::exception& failure) {
+                               fmt::print(stderr, "attention: length {}, head width {}: {}\n", length, head_width,
+                                          failure.what());
+                             }
+                           }
+                       });
 }

@@ -72,18 +72,12 @@ void run_case(const std::string& name, int64_t rounds, double seconds) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   using namespace lockstep;
-  Flags given = parse_flags(argc, argv,
-                            {{"--platform", "cpu"},
-                             {"--functions", "iterate,sort,product,choose"},
-                             {"--rounds", "1000"},
-                             {"--seconds", "0.5"}});
-  set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
-  for (const std::string& name : split_text(given["--functions"], ','))
-    run_case(name, std::stoll(given["--rounds"]), std::stod(given["--seconds"]));
-  return 0;
-} catch (const std::exception& error) {
-  fmt::print(stderr, "{}\n", error.what());
-  return 1;
+  return run_benchmark(argc, argv,
+                       {{"--functions", "iterate,sort,product,choose"}, {"--rounds", "1000"}, {"--seconds", "0.5"}},
+                       [](Flags& given) {
+                         for (const std::string& name : split_text(given["--functions"], ','))
+                           run_case(name, std::stoll(given["--rounds"]), std::stod(given["--seconds"]));
+                       });
 }

@@ -224,30 +224,26 @@ void print_measurements(const Case& c, const std::vector<std::string>& forms, co
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   using namespace lockstep;
-  Flags given = parse_flags(argc, argv,
-                            {{"--platform", "cpu"},
-                             {"--cases", "mlp1024:sgd,mlp:adam,cnn:adam"},
-                             {"--precisions", "f32,bf16"},
-                             {"--batches", "128,8192"},
-                             {"--forms", "step,index,loader,whole,fit"},
-                             {"--plan", "off"}});
-  set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
-  const ImageDataset set = noise();
-  for (const std::string& both : split_text(given["--cases"], ','))
-    for (const std::string& precision : split_text(given["--precisions"], ','))
-      for (const std::string& batch : split_text(given["--batches"], ',')) {
-        const std::vector<std::string> names = split_text(both, ':');
-        const Case c{names.at(0), names.at(1), precision, std::stoll(batch)};
-        if (given["--plan"] == "on")
-          CompiledEpochs(c, set).print_plan();
-        else
-          print_measurements(c, split_text(given["--forms"], ','), set);
-        std::fflush(stdout);
-      }
-  return 0;
-} catch (const std::exception& e) {
-  fmt::print(stderr, "epochs: {}\n", e.what());
-  return 1;
+  return run_benchmark(argc, argv,
+                       {{"--cases", "mlp1024:sgd,mlp:adam,cnn:adam"},
+                        {"--precisions", "f32,bf16"},
+                        {"--batches", "128,8192"},
+                        {"--forms", "step,index,loader,whole,fit"},
+                        {"--plan", "off"}},
+                       [](Flags& given) {
+                         const ImageDataset set = noise();
+                         for (const std::string& both : split_text(given["--cases"], ','))
+                           for (const std::string& precision : split_text(given["--precisions"], ','))
+                             for (const std::string& batch : split_text(given["--batches"], ',')) {
+                               const std::vector<std::string> names = split_text(both, ':');
+                               const Case c{names.at(0), names.at(1), precision, std::stoll(batch)};
+                               if (given["--plan"] == "on")
+                                 CompiledEpochs(c, set).print_plan();
+                               else
+                                 print_measurements(c, split_text(given["--forms"], ','), set);
+                               std::fflush(stdout);
+                             }
+                       });
 }

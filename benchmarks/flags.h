@@ -1,8 +1,11 @@
 // Command lines of benchmarks: flags with values and defaults.
 #pragma once
 
+#include <lockstep/devices.h>
 #include <lockstep/error.h>
 
+#include <cstdio>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string>
@@ -34,6 +37,21 @@ inline Flags parse_flags(int argc, char** argv, Flags flags) {
       throw Error("the flag " + std::string(argv[i]) + " needs a value");
   }
   return flags;
+}
+
+// Runs a benchmark with the values of its flags, on the GPUs if --platform is cuda; the default is the CPU. Returns the
+// exit status of the program.
+inline int run_benchmark(int argc, char** argv, Flags flags, const std::function<void(Flags& given)>& run) {
+  try {
+    flags["--platform"] = "cpu";
+    Flags given = parse_flags(argc, argv, std::move(flags));
+    set_platform(given["--platform"]);
+    run(given);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+    return 1;
+  }
 }
 
 }  // namespace lockstep

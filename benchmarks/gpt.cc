@@ -210,21 +210,14 @@ void measure(const Case& c, int64_t steps, const std::string& peak, bool plan) {
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   using namespace lockstep;
-  Flags given = parse_flags(argc, argv,
-                            {{"--platform", "cpu"},
-                             {"--cases", "char-small:f32"},
-                             {"--steps", "30"},
-                             {"--attention", "nn"},
-                             {"--peak", ""},
-                             {"--plan", "off"}});
-  set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
-  for (const std::string& each : split_text(given["--cases"], ','))
-    measure(case_of(each, given["--attention"]), std::stoll(given["--steps"]), given["--peak"],
-            given["--plan"] == "on");
-  return 0;
-} catch (const std::exception& e) {
-  fmt::print(stderr, "gpt: {}\n", e.what());
-  return 1;
+  return run_benchmark(
+      argc, argv,
+      {{"--cases", "char-small:f32"}, {"--steps", "30"}, {"--attention", "nn"}, {"--peak", ""}, {"--plan", "off"}},
+      [](Flags& given) {
+        for (const std::string& each : split_text(given["--cases"], ','))
+          measure(case_of(each, given["--attention"]), std::stoll(given["--steps"]), given["--peak"],
+                  given["--plan"] == "on");
+      });
 }

@@ -43,25 +43,23 @@ void run_case(const std::string& function, int64_t matrices, int64_t n, double s
 }  // namespace
 }  // namespace lockstep
 
-int main(int argc, char** argv) try {
+int main(int argc, char** argv) {
   using namespace lockstep;
-  Flags given = parse_flags(argc, argv,
-                            {{"--platform", "cpu"},
-                             {"--sizes", "1x1024,1000x32"},
-                             {"--functions", "cholesky,solve,qr,eigh,svd,gradient"},
-                             {"--seconds", "0.5"}});
-  set_platform(given["--platform"] == "cuda" ? Platform::cuda : Platform::cpu);
-  for (const std::string& function : split_text(given["--functions"], ',')) {
-    if (!kFunctions.contains(function))
-      throw Error("linalg: there is no function " + function + "; use cholesky, eigh, gradient, qr, solve or svd");
-    for (const std::string& size : split_text(given["--sizes"], ',')) {
-      const size_t cross = size.find('x');
-      if (cross == std::string::npos) throw Error("linalg: the size " + size + " is not MATRICESxROWS, such as 1x1024");
-      run_case(function, std::stoll(size.substr(0, cross)), std::stoll(size.substr(cross + 1)),
-               std::stod(given["--seconds"]));
-    }
-  }
-} catch (const std::exception& error) {
-  fmt::print(stderr, "{}\n", error.what());
-  return 1;
+  return run_benchmark(
+      argc, argv,
+      {{"--sizes", "1x1024,1000x32"}, {"--functions", "cholesky,solve,qr,eigh,svd,gradient"}, {"--seconds", "0.5"}},
+      [](Flags& given) {
+        for (const std::string& function : split_text(given["--functions"], ',')) {
+          if (!kFunctions.contains(function))
+            throw Error("linalg: there is no function " + function +
+                        "; use cholesky, eigh, gradient, qr, solve or svd");
+          for (const std::string& size : split_text(given["--sizes"], ',')) {
+            const size_t cross = size.find('x');
+            if (cross == std::string::npos)
+              throw Error("linalg: the size " + size + " is not MATRICESxROWS, such as 1x1024");
+            run_case(function, std::stoll(size.substr(0, cross)), std::stoll(size.substr(cross + 1)),
+                     std::stod(given["--seconds"]));
+          }
+        }
+      });
 }

@@ -121,7 +121,7 @@ class ForwardTask {
       if (products_.copies()) return {{reinterpret_cast<const Element*>(wide), features, transposed}};
       if constexpr (std::is_same_v<T, Element>) return {{from, p_.g * features, transposed}};
     }
-    detail::Operand<Element> matrix = products_.load(from, p_.g * features, n, features, wide);
+    detail::GemmOperand<Element> matrix = products_.load(from, p_.g * features, n, features, wide);
     matrix.transposed = transposed;
     return transposed ? products_.right(matrix, features, n, to) : products_.right(matrix, n, features, to);
   }

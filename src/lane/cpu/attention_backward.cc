@@ -107,7 +107,8 @@ class BackwardTask {
   }
   int64_t tile_of(int64_t key) const { return (key - begin_) / kAttentionKeys; }
 
-  detail::Operand<Element> load_keys(const void* array, int64_t key, int64_t n, int64_t features, std::byte* to) const {
+  detail::GemmOperand<Element> load_keys(const void* array, int64_t key, int64_t n, int64_t features,
+                                         std::byte* to) const {
     return products_.load(static_cast<const T*>(array) + ((example_ * p_.s + key) * p_.g + key_head_) * features,
                           p_.g * features, n, features, to);
   }
@@ -128,7 +129,8 @@ class BackwardTask {
       const auto *copied_k = reinterpret_cast<const Element*>(k), *copied_v = reinterpret_cast<const Element*>(v);
       return {{{copied_k, p_.e, true}}, {{copied_v, p_.f, true}}, {{copied_k, p_.e, false}}};
     }
-    const detail::Operand<Element> rows = load_keys(in_.k, key, n, p_.e, k), values = load_keys(in_.v, key, n, p_.f, v);
+    const detail::GemmOperand<Element> rows = load_keys(in_.k, key, n, p_.e, k),
+                                       values = load_keys(in_.v, key, n, p_.f, v);
     return {products_.right({rows.data, rows.ld, true}, p_.e, n, kt),
             products_.right({values.data, values.ld, true}, p_.f, n, vt), products_.right(rows, n, p_.e, kn)};
   }
@@ -162,8 +164,8 @@ class BackwardTask {
       products_.multiply(q, right.kt, rows, extent, p_.e, false, tile.scores, at_.ld);
       products_.multiply(dy, right.vt, rows, extent, p_.f, false, dweights, at_.ld);
       loops_.gradients(tile, dweights, lse, memory<W>(at_.delta));
-      detail::Operand<Element> weights = products_.tile(tile.scores, rows, at_.ld, memory_ + at_.weights);
-      detail::Operand<Element> dscores = products_.tile(dweights, rows, at_.ld, memory_ + at_.dscores);
+      detail::GemmOperand<Element> weights = products_.tile(tile.scores, rows, at_.ld, memory_ + at_.weights);
+      detail::GemmOperand<Element> dscores = products_.tile(dweights, rows, at_.ld, memory_ + at_.dscores);
       products_.multiply(dscores, right.kn, rows, p_.e, extent, key > keys.begin, dq, p_.e);
       weights.transposed = dscores.transposed = true;
       products_.multiply(weights, dy_right, extent, p_.f, rows, true, memory<W>(at_.dv) + (key - begin_) * p_.f, p_.f);

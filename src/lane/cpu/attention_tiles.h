@@ -62,7 +62,7 @@ class BlasProducts {
   static int64_t tile_bytes(int64_t, int64_t) { return 0; }
 
   // A matrix of an operand.
-  Operand<Sum> load(const T* from, int64_t ld, int64_t rows, int64_t cols, void* memory) const {
+  GemmOperand<Sum> load(const T* from, int64_t ld, int64_t rows, int64_t cols, void* memory) const {
     if constexpr (!is_half<T>) {
       if (!copies_) return {from, ld, false};
     }
@@ -71,17 +71,17 @@ class BlasProducts {
     return {to, cols, false};
   }
   // A loaded matrix [depth, cols] as the right operand of several products.
-  Right<Sum> right(const Operand<Sum>& b, int64_t, int64_t, void*) const { return {b}; }
+  Right<Sum> right(const GemmOperand<Sum>& b, int64_t, int64_t, void*) const { return {b}; }
   // A computed matrix, dense, as an operand: rounded to the type of the others.
-  Operand<Sum> tile(Sum* data, int64_t rows, int64_t ld, void*) const {
+  GemmOperand<Sum> tile(Sum* data, int64_t rows, int64_t ld, void*) const {
     if constexpr (is_half<T>) {
       const void* const in = data;
       round_(data, &in, rows * ld);
     }
     return {data, ld, false};
   }
-  void multiply(const Operand<Sum>& a, const Right<Sum>& b, int64_t rows, int64_t cols, int64_t depth, bool accumulate,
-                Sum* out, int64_t ld) const {
+  void multiply(const GemmOperand<Sum>& a, const Right<Sum>& b, int64_t rows, int64_t cols, int64_t depth,
+                bool accumulate, Sum* out, int64_t ld) const {
     if (is_empty_product(rows, cols, depth, accumulate, out, ld)) return;
     blas_gemm(a.transposed, b.stored.transposed, rows, cols, depth, a.data, a.ld, b.stored.data, b.stored.ld,
               accumulate, out, ld);
@@ -110,17 +110,17 @@ class HalfProducts {
   int64_t right_bytes(int64_t depth, int64_t cols) const { return packed_right_bytes(kernel_, cols, depth); }
   static int64_t tile_bytes(int64_t rows, int64_t ld) { return rows * ld * static_cast<int64_t>(sizeof(T)); }
 
-  Operand<T> load(const T* from, int64_t ld, int64_t, int64_t, void*) const { return {from, ld, false}; }
-  Right<T> right(const Operand<T>& b, int64_t depth, int64_t cols, void* memory) const {
+  GemmOperand<T> load(const T* from, int64_t ld, int64_t, int64_t, void*) const { return {from, ld, false}; }
+  Right<T> right(const GemmOperand<T>& b, int64_t depth, int64_t cols, void* memory) const {
     if (cols > 0 && depth > 0) pack_right(kernel_, b, cols, depth, memory);
     return {b, memory};
   }
-  Operand<T> tile(float* data, int64_t rows, int64_t ld, void* memory) const {
+  GemmOperand<T> tile(float* data, int64_t rows, int64_t ld, void* memory) const {
     const void* const in = data;
     narrow_(memory, &in, rows * ld);
     return {static_cast<const T*>(memory), ld, false};
   }
-  void multiply(const Operand<T>& a, const Right<T>& b, int64_t rows, int64_t cols, int64_t depth, bool accumulate,
+  void multiply(const GemmOperand<T>& a, const Right<T>& b, int64_t rows, int64_t cols, int64_t depth, bool accumulate,
                 float* out, int64_t ld) const {
     if (is_empty_product(rows, cols, depth, accumulate, out, ld)) return;
     multiply_half<T>(kernel_, *pool_, thread_, a, b, rows, cols, depth,

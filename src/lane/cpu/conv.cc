@@ -200,7 +200,7 @@ class ConvRun {
     return static_cast<X*>(pool_.scratch(thread, slot, count * static_cast<int64_t>(sizeof(X))));
   }
 
-  void multiply(const detail::Operand<E>& a, const detail::Right<E>& b, int64_t m, int64_t n, int64_t k,
+  void multiply(const detail::GemmOperand<E>& a, const detail::Right<E>& b, int64_t m, int64_t n, int64_t k,
                 bool accumulate, S* c, int64_t ldc, int thread) {
     if constexpr (kByKernel) {
       detail::multiply_half<T>(*c_.kernel_, pool_, thread, a, b, m, n, k,
@@ -271,9 +271,9 @@ class ConvRun {
   void sum_filter_gradient(const T* x, const T* dy, int64_t g, int64_t part, int64_t first, int64_t count,
                            bool accumulate, S* sums, int thread) {
     const auto columns = range(part, c_.filter_tile_.depth, c_.depth_);
-    detail::Operand<E> left =
+    detail::GemmOperand<E> left =
         gather(x, g, first, count, columns, thread, kByKernel ? detail::kSumSlot : detail::kASlot);
-    detail::Operand<E> right = outputs(dy, g, first, count, thread);
+    detail::GemmOperand<E> right = outputs(dy, g, first, count, thread);
     if constexpr (kByKernel) {
       left.transposed = true;
       multiply(left, {right}, columns.count, c_.group_out_, count, accumulate, sums + columns.begin * c_.group_out_,
@@ -327,8 +327,8 @@ class ConvRun {
     return {{filter.values + g * c_.group_out_, s_.out_channels, filter.transposed}};
   }
 
-  detail::Operand<E> gather(const T* x, int64_t g, int64_t first, int64_t count, detail::Columns::Range range,
-                            int thread, int slot) {
+  detail::GemmOperand<E> gather(const T* x, int64_t g, int64_t first, int64_t count, detail::Columns::Range range,
+                                int thread, int slot) {
     if constexpr (std::is_same_v<T, E>) {
       if (c_.columns_are_x_)
         return {x + first * s_.in_channels + g * c_.group_in_ + range.begin, s_.in_channels, false};
@@ -339,7 +339,7 @@ class ConvRun {
   }
 
   // Rows of pixels of dy, the channels of one group.
-  detail::Operand<E> outputs(const T* dy, int64_t g, int64_t first, int64_t count, int thread) {
+  detail::GemmOperand<E> outputs(const T* dy, int64_t g, int64_t first, int64_t count, int thread) {
     const T* const from = dy + first * s_.out_channels + g * c_.group_out_;
     if constexpr (std::is_same_v<T, E>) {
       return {from, s_.out_channels, false};

@@ -202,8 +202,8 @@ class GemmRun {
   static constexpr bool kSumIsOut = sizeof(Sum) == sizeof(Out) && !(is_half<T> && !std::is_same_v<Out, float>);
 
   // The matrices of one batch entry.
-  detail::Operand<T> a(int64_t batch) const { return {a_ + batch * s_.stride_a, s_.lda, s_.transpose_a}; }
-  detail::Operand<T> b(int64_t batch) const { return {b_ + batch * s_.stride_b, s_.ldb, s_.transpose_b}; }
+  detail::GemmOperand<T> a(int64_t batch) const { return {a_ + batch * s_.stride_a, s_.lda, s_.transpose_a}; }
+  detail::GemmOperand<T> b(int64_t batch) const { return {b_ + batch * s_.stride_b, s_.ldb, s_.transpose_b}; }
 
   // The tile with its memory: in C or in scratch.
   Tile make_tile(int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols, int thread) {

@@ -101,12 +101,12 @@ int64_t packed_right_bytes(const HalfKernel& kernel, int64_t cols, int64_t k) {
 }
 
 template <class T>
-void pack_right(const HalfKernel& kernel, const Operand<T>& b, int64_t cols, int64_t k, void* to) {
+void pack_right(const HalfKernel& kernel, const GemmOperand<T>& b, int64_t cols, int64_t k, void* to) {
   pack_right_columns(kernel, b, 0, cols, cols, k, to);
 }
 
 template <class T>
-void pack_right_columns(const HalfKernel& kernel, const Operand<T>& b, int64_t begin, int64_t end, int64_t cols,
+void pack_right_columns(const HalfKernel& kernel, const GemmOperand<T>& b, int64_t begin, int64_t end, int64_t cols,
                         int64_t k, void* to) {
   const int64_t step = half_depth(kernel, k);
   for (int64_t p = 0; p < k; p += step) {
@@ -118,7 +118,7 @@ void pack_right_columns(const HalfKernel& kernel, const Operand<T>& b, int64_t b
 }
 
 template <class T>
-void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Operand<T>& a, const Right<T>& b,
+void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const GemmOperand<T>& a, const Right<T>& b,
                    int64_t rows, int64_t cols, int64_t k, HalfResult result) {
   if (k == 0) {
     for (int64_t r = 0; r < rows && !result.accumulate; ++r) {
@@ -163,19 +163,21 @@ void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Opera
   }
 }
 
-template void pack_right(const HalfKernel&, const Operand<float>&, int64_t, int64_t, void*);
-template void pack_right(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, void*);
-template void pack_right(const HalfKernel&, const Operand<Float16>&, int64_t, int64_t, void*);
-template void pack_right_columns(const HalfKernel&, const Operand<BFloat16>&, int64_t, int64_t, int64_t, int64_t,
+template void pack_right(const HalfKernel&, const GemmOperand<float>&, int64_t, int64_t, void*);
+template void pack_right(const HalfKernel&, const GemmOperand<BFloat16>&, int64_t, int64_t, void*);
+template void pack_right(const HalfKernel&, const GemmOperand<Float16>&, int64_t, int64_t, void*);
+template void pack_right_columns(const HalfKernel&, const GemmOperand<BFloat16>&, int64_t, int64_t, int64_t, int64_t,
                                  void*);
-template void pack_right_columns(const HalfKernel&, const Operand<Float16>&, int64_t, int64_t, int64_t, int64_t, void*);
-template void pack_right_columns(const HalfKernel&, const Operand<float>&, int64_t, int64_t, int64_t, int64_t, void*);
-template void multiply_half(const HalfKernel&, Pool&, int, const Operand<BFloat16>&, const Right<BFloat16>&, int64_t,
+template void pack_right_columns(const HalfKernel&, const GemmOperand<Float16>&, int64_t, int64_t, int64_t, int64_t,
+                                 void*);
+template void pack_right_columns(const HalfKernel&, const GemmOperand<float>&, int64_t, int64_t, int64_t, int64_t,
+                                 void*);
+template void multiply_half(const HalfKernel&, Pool&, int, const GemmOperand<BFloat16>&, const Right<BFloat16>&,
+                            int64_t, int64_t, int64_t, HalfResult);
+template void multiply_half(const HalfKernel&, Pool&, int, const GemmOperand<Float16>&, const Right<Float16>&, int64_t,
                             int64_t, int64_t, HalfResult);
-template void multiply_half(const HalfKernel&, Pool&, int, const Operand<Float16>&, const Right<Float16>&, int64_t,
+template void multiply_half(const HalfKernel&, Pool&, int, const GemmOperand<float>&, const Right<float>&, int64_t,
                             int64_t, int64_t, HalfResult);
-template void multiply_half(const HalfKernel&, Pool&, int, const Operand<float>&, const Right<float>&, int64_t, int64_t,
-                            int64_t, HalfResult);
 
 }  // namespace detail
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-#include "lane/cpu/operand.h"
+#include "lane/cpu/gemm_operand.h"
 #include "lane/pool.h"
 #include "lockstep/dtype.h"
 
@@ -64,17 +64,17 @@ int64_t half_depth(const HalfKernel& kernel, int64_t k);
 // pack_right() packs all of B[k, cols] for several products that share it; packed_right_bytes() is its size.
 int64_t packed_right_bytes(const HalfKernel& kernel, int64_t cols, int64_t k);
 template <class T>
-void pack_right(const HalfKernel& kernel, const Operand<T>& b, int64_t cols, int64_t k, void* to);
+void pack_right(const HalfKernel& kernel, const GemmOperand<T>& b, int64_t cols, int64_t k, void* to);
 // Packs the columns [begin, end) of it to their place. REQUIRES: begin is a multiple of kernel.cols, and so is end, or it
 // is cols.
 template <class T>
-void pack_right_columns(const HalfKernel& kernel, const Operand<T>& b, int64_t begin, int64_t end, int64_t cols,
+void pack_right_columns(const HalfKernel& kernel, const GemmOperand<T>& b, int64_t begin, int64_t end, int64_t cols,
                         int64_t k, void* to);
 
 // Computes a[rows, k] b[k, cols] on the calling thread; k = 0 gives zeros. Uses scratch slot kASlot; kBSlot unless B is
 // packed; and kSumSlot if the result is rounded and k exceeds half_depth(), in which case it must not accumulate.
 template <class T>
-void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const Operand<T>& a, const Right<T>& b,
+void multiply_half(const HalfKernel& kernel, Pool& pool, int thread, const GemmOperand<T>& a, const Right<T>& b,
                    int64_t rows, int64_t cols, int64_t k, HalfResult result);
 
 }  // namespace detail

@@ -7,7 +7,7 @@
 
 #include "base/dispatch.h"
 #include "lane/cpu/blas.h"
-#include "lane/cpu/operand.h"
+#include "lane/cpu/gemm_operand.h"
 #include "lane/pool.h"
 #include "lockstep/dtype.h"
 
@@ -44,7 +44,7 @@ void convert(const From* from, int64_t from_ld, int64_t rows, int64_t cols, To* 
 
 // Copies rows x cols of an operand into dense float memory, in storage order.
 template <class T>
-Operand<float> widen(const Operand<T>& from, int64_t rows, int64_t cols, float* to) {
+GemmOperand<float> widen(const GemmOperand<T>& from, int64_t rows, int64_t cols, float* to) {
   if (from.transposed) std::swap(rows, cols);
   convert(from.data, from.ld, rows, cols, to, cols);
   return {to, cols, from.transposed};
@@ -52,8 +52,8 @@ Operand<float> widen(const Operand<T>& from, int64_t rows, int64_t cols, float* 
 
 // sums[rows, cols] = a[rows, k] b[k, cols].
 template <class T>
-void multiply_floats(Pool&, int, const Operand<T>& a, const Operand<T>& b, int64_t rows, int64_t cols, int64_t k,
-                     T* sums, int64_t ld) {
+void multiply_floats(Pool&, int, const GemmOperand<T>& a, const GemmOperand<T>& b, int64_t rows, int64_t cols,
+                     int64_t k, T* sums, int64_t ld) {
   blas_gemm(a.transposed, b.transposed, rows, cols, k, a.data, a.ld, b.data, b.ld, false, sums, ld);
 }
 
@@ -65,22 +65,22 @@ inline int64_t half_panel(int64_t k) {
 }
 
 template <class T>
-void multiply_halves(Pool& pool, int thread, const Operand<T>& a, const Operand<T>& b, int64_t rows, int64_t cols,
-                     int64_t k, float* sums, int64_t ld) {
+void multiply_halves(Pool& pool, int thread, const GemmOperand<T>& a, const GemmOperand<T>& b, int64_t rows,
+                     int64_t cols, int64_t k, float* sums, int64_t ld) {
   const int64_t panel = half_panel(k);
   auto* const wide_a = static_cast<float*>(pool.scratch(thread, kASlot, rows * panel * 4));
   auto* const wide_b = static_cast<float*>(pool.scratch(thread, kBSlot, cols * panel * 4));
   for (int64_t p = 0; p < k; p += panel) {
     const int64_t depth = std::min(panel, k - p);
-    const Operand<float> wa = widen(a.at(0, p), rows, depth, wide_a);
-    const Operand<float> wb = widen(b.at(p, 0), depth, cols, wide_b);
+    const GemmOperand<float> wa = widen(a.at(0, p), rows, depth, wide_a);
+    const GemmOperand<float> wb = widen(b.at(p, 0), depth, cols, wide_b);
     blas_gemm(wa.transposed, wb.transposed, rows, cols, depth, wa.data, wa.ld, wb.data, wb.ld, p > 0, sums, ld);
   }
 }
 
 template <class T>
-void multiply_integers(Pool& pool, int thread, const Operand<T>& a, const Operand<T>& b, int64_t rows, int64_t cols,
-                       int64_t k, Sum<T>* sums, int64_t ld) {
+void multiply_integers(Pool& pool, int thread, const GemmOperand<T>& a, const GemmOperand<T>& b, int64_t rows,
+                       int64_t cols, int64_t k, Sum<T>* sums, int64_t ld) {
   using U = Sum<T>;
   constexpr int64_t kPanel = 256;
   auto* const panel = static_cast<U*>(pool.scratch(thread, kBSlot, cols * std::min(k, kPanel) * sizeof(U)));
@@ -102,8 +102,8 @@ void multiply_integers(Pool& pool, int thread, const Operand<T>& a, const Operan
 
 // Uses the scratch slots A and B only.
 template <class T>
-void multiply(Pool& pool, int thread, const Operand<T>& a, const Operand<T>& b, int64_t rows, int64_t cols, int64_t k,
-              Sum<T>* sums, int64_t ld) {
+void multiply(Pool& pool, int thread, const GemmOperand<T>& a, const GemmOperand<T>& b, int64_t rows, int64_t cols,
+              int64_t k, Sum<T>* sums, int64_t ld) {
   if (k == 0) {
     for (int64_t r = 0; r < rows; ++r) std::fill_n(sums + r * ld, cols, Sum<T>{0});
   } else if constexpr (is_half<T>) {

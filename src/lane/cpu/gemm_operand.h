@@ -10,12 +10,12 @@ inline constexpr int kSumSlot = 4, kASlot = 5, kBSlot = 6, kOutSlot = 7;
 
 // A matrix in memory: element (row, col) is at data[row * ld + col], or at data[col * ld + row] if transposed.
 template <class T>
-struct Operand {
+struct GemmOperand {
   const T* data = nullptr;
   int64_t ld = 0;
   bool transposed = false;
 
-  Operand at(int64_t row, int64_t col) const {
+  GemmOperand at(int64_t row, int64_t col) const {
     return {data + (transposed ? col * ld + row : row * ld + col), ld, transposed};
   }
 };
@@ -23,7 +23,7 @@ struct Operand {
 // The right operand of a product: in memory, or already packed for a kernel.
 template <class T>
 struct Right {
-  Operand<T> stored{};
+  GemmOperand<T> stored{};
   const void* packed = nullptr;
 };
 

@@ -207,7 +207,7 @@ Arrays custom_jvp(const Traced& body, const Traced& rule, const Arrays& args) {
 
 namespace lockstep::checkpoint_policies {
 
-// Before other global objects, whose initializers may use them.
+// Made before all other global objects, because some of those may use a policy when they are made.
 [[gnu::init_priority(200)]] const CheckpointPolicy nothing_saveable{"nothing_saveable"};
 [[gnu::init_priority(200)]] const CheckpointPolicy everything_saveable{"everything_saveable"};
 [[gnu::init_priority(200)]] const CheckpointPolicy dots_saveable{"dots_saveable"};

@@ -63,7 +63,7 @@ TEST(WhileLoopOnGpu, AnyNumberOfRoundsEqualsTheReference) {
     }
 }
 
-// A plan whose memory stays the same from run to run.
+// A plan with its inputs and results at the same addresses in all runs, so that a captured graph is replayed.
 class Planned {
  public:
   explicit Planned(const Program& program) : program_(program) {

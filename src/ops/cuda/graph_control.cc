@@ -80,9 +80,9 @@ class GraphControl {
   void run(Pointers in, Results out) {
     if (lane_.capturing()) return capture(in, out);
     if (!is_prepared_) return run_first(in, out);
-    std::vector<const void*> pointers(in, in + operands_);
-    pointers.insert(pointers.end(), out, out + results_);
-    graphs_.run(pointers, [&] {
+    pointers_.assign(in, in + operands_);
+    pointers_.insert(pointers_.end(), out, out + results_);
+    graphs_.run(pointers_, [&] {
       if (lane_.capturing()) return capture(in, out);
       const CudaStream::UncountedWaits uncounted;
       run_on_host(in, out);
@@ -128,6 +128,7 @@ class GraphControl {
 
   const size_t operands_, results_;
   bool can_capture_, is_prepared_ = false;
+  std::vector<const void*> pointers_;  // of the current run
   GraphCache graphs_;
 };
 

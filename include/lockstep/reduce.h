@@ -24,7 +24,7 @@ struct ReduceOptions {
   Array initial = {};     // a scalar that takes part in the reduction: sum, prod, max, min
 };
 
-// Sum and product. bool is computed in i32 and u8 in u32.
+// Sum and product. bool is computed in i32 and u8 in u32. A sum of more than 2^31 - 1 bools is an i64.
 Array sum(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 Array prod(const Operand& x, const Axes& axes = {}, ReduceOptions = {});
 // Maximum and minimum. NaN propagates. Throw Error for an empty dimension, and for `where`, without `initial`. Equal
@@ -103,7 +103,7 @@ Array argmin(const Operand& x, Options options) {
 }
 
 // Cumulative sum, product, maximum, minimum and log(cumsum(exp(x))) along an axis, from the end if `reverse`; without
-// an axis, of the flattened array. bool becomes i32. NaN propagates. The gradient of an extreme goes to the element
+// an axis, of the flattened array. bool becomes i32, or i64 along more than 2^31 - 1 elements. NaN propagates. The gradient of an extreme goes to the element
 // that first attained it.
 Array cumsum(const Operand& x, int64_t axis, bool reverse = false);
 Array cumprod(const Operand& x, int64_t axis, bool reverse = false);

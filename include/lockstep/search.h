@@ -23,7 +23,8 @@ struct SizeOptions {
   Array fill_value = {};  // default: below
 };
 
-// For each dimension of x, the i32 indices of its nonzero elements, in row-major order. The default fill value is 0.
+// For each dimension of x, the indices of its nonzero elements, in row-major order: i32, or i64 for an extent above
+// 2^31 - 1. The default fill value is 0.
 std::vector<Array> nonzero(const Operand& x, const SizeOptions& options = {});
 // The same for x flattened.
 Array flatnonzero(const Operand& x, const SizeOptions& options = {});
@@ -40,8 +41,8 @@ Array extract(const Operand& condition, const Operand& x, const SizeOptions& opt
 // Where elements equal to the sorted ones go: before them, or after them.
 enum class Side : uint8_t { left, right };
 
-// The i32 indices at which elements of `v` would be inserted into `a`, of one dimension and sorted. NaN is greater
-// than all numbers. Takes log2 of the length of `a` steps.
+// The indices at which elements of `v` would be inserted into `a`, of one dimension and sorted: i32, or i64 if `a` has
+// more than 2^31 - 1 elements. NaN is greater than all numbers. Takes log2 of the length of `a` steps.
 Array searchsorted(const Operand& a, const Operand& v, Side side = Side::left);
 // The index of the bin of each element: bins[i - 1] <= x < bins[i], or bins[i - 1] < x <= bins[i] if `right`. The
 // bins may also be in descending order.

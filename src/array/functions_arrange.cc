@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "array/apply.h"
+#include "array/index_plan.h"
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/create.h"
@@ -12,6 +13,7 @@
 #include "lockstep/reduce.h"
 #include "lockstep/vmap.h"
 #include "ops/dims.h"
+#include "ops/index_ops.h"
 
 namespace lockstep {
 namespace {
@@ -26,8 +28,7 @@ std::vector<Array> each(const std::vector<Array>& arrays, Array (*f)(const Opera
 }
 
 Array at_positions(const Array& x, const std::vector<int64_t>& positions, int64_t axis) {
-  std::vector<int32_t> indices(positions.begin(), positions.end());
-  return take(x, Array::from(std::move(indices), {static_cast<int64_t>(positions.size())}), axis);
+  return take(x, detail::index_vector(positions, x.shape(axis)), axis);
 }
 
 // The dimension along which hstack and hsplit work.
@@ -234,8 +235,8 @@ Array repeat(const Operand& x, const Operand& repeats, int64_t axis, int64_t tot
     return zeros(shape, x.dtype());
   }
   // Where the copies of each element after the first begin; positions past the end are dropped.
-  const Array ends = cumsum(broadcast_to(astype(repeats, i32), {n}), 0);
-  const Array marks = scatter_add(zeros({total_repeat_length}, i32), slice(ends, {0}, {n - 1}), 1);
+  const Array ends = cumsum(broadcast_to(astype(repeats, i64), {n}), 0);
+  const Array marks = scatter_add(zeros({total_repeat_length}, index_dtype(n)), slice(ends, {0}, {n - 1}), 1);
   return take(x, cumsum(marks, 0), along);
 }
 

@@ -7,6 +7,7 @@
 #include "lockstep/collectives.h"
 #include "lockstep/create.h"
 #include "ops/elementwise.h"
+#include "ops/index_ops.h"
 #include "ops/shape_ops.h"
 
 namespace lockstep {
@@ -82,9 +83,10 @@ Array eye(int64_t rows, int64_t columns, int64_t k, DType dtype, SourceLine at) 
   const CallerLine line(at);
   check_extent("eye", rows);
   check_extent("eye", columns);
+  k = std::clamp(k, -rows, columns);  // diagonals beyond these have no elements
   return apply1("eye", {}, [&](Builder& b, const Values&) {
-    const Type index{i32, {rows, columns}};
-    return detail::convert(eq(iota(b, index, 0) + static_cast<double>(k), iota(b, index, 1)), dtype);
+    const Type index{index_dtype(rows + columns), {rows, columns}};
+    return detail::convert(eq(iota(b, index, 0) + full(b, index, k), iota(b, index, 1)), dtype);
   });
 }
 

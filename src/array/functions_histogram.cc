@@ -8,6 +8,7 @@
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
 #include "lockstep/search.h"
+#include "ops/index_ops.h"
 
 namespace lockstep {
 namespace {
@@ -59,7 +60,7 @@ Array bincount(const Operand& x, const BincountOptions& options) {
     length = std::max(x.size() == 0 ? 0 : max(astype(x, i64)).item<int64_t>() + 1, options.minlength);
   }
   const Array places = is_signed(x.dtype()) ? maximum(x, 0) : Array(x);
-  return segment_sum(options.weights.defined() ? options.weights : ones({x.size()}, i32), places,
+  return segment_sum(options.weights.defined() ? options.weights : ones({x.size()}, index_dtype(x.size())), places,
                      std::max(length, options.minlength));
 }
 

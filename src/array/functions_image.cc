@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "array/apply.h"
+#include "array/index_plan.h"
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/image.h"
@@ -86,11 +87,11 @@ Array nearest_dimension(const Array& x, int64_t d, int64_t out) {
     strides[detail::at_axis(d)] = step;
     return slice(x, starts, limits, strides);
   }
-  std::vector<int32_t> places;
+  std::vector<int64_t> places;
   for (int64_t i = 0; i < out; ++i)
-    places.push_back(static_cast<int32_t>(
+    places.push_back(static_cast<int64_t>(
         std::floor((static_cast<float>(i) + 0.5f) * static_cast<float>(in) / static_cast<float>(out))));
-  return take(x, Array::from(places, {out}), d);
+  return take(x, detail::index_vector(std::move(places), in), d);
 }
 
 void check_shape(const char* what, const Array& x, const Shape& shape) {

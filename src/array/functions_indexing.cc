@@ -24,8 +24,7 @@ Shape take_shape(const Shape& x, const Shape& indices, int64_t axis) {
 
 // Sorted values and their indices.
 Values sort_with_indices(Value x, int64_t axis, bool descending) {
-  const Value places = iota(x.builder(), {i32, x.shape()}, axis);
-  return sort({detail::to_number(x), places}, axis, descending);
+  return sort({detail::to_number(x), index_iota(x.builder(), x.shape(), axis)}, axis, descending);
 }
 
 }  // namespace
@@ -74,7 +73,8 @@ Array one_hot(const Operand& labels, int64_t classes, DType dtype) {
                 to_string(labels.type()));
   if (classes < 0) throw_error("one_hot: {} classes; the number must not be negative", classes);
   return apply1("one_hot", {labels}, [&](Builder& b, const Values& v) {
-    const Value label = detail::convert(v[0], size_of(v[0].dtype()) < 4 ? i32 : v[0].dtype());
+    const Value given = detail::signed_integers(v[0]);
+    const Value label = detail::convert(given, given.dtype() == i64 ? i64 : index_dtype(classes));
     Shape shape = label.shape();
     shape.push_back(classes);
     const Value wide = broadcast(label, shape, counting(0, label.rank()));

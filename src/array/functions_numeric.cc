@@ -204,7 +204,7 @@ Array select_n(const Operand& which, const Operands& cases) {
     throw_error("select_n: `which` is {} for cases {}; it must be a scalar or have their shape",
                 to_string(which.type()), to_string(cases[0].type()));
   check_integers("select_n", which);
-  const Array index = astype(which, which.dtype() == i64 ? i64 : i32);
+  const Array index = size_of(which.dtype()) < 4 ? astype(which, i32) : Array(which);
   Array out = cases[0];
   for (size_t i = 1; i < cases.size(); ++i) out = where(index >= static_cast<int64_t>(i), cases[i], out);
   return out;

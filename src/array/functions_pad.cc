@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "array/index_plan.h"
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/arrange.h"
@@ -28,19 +29,27 @@ Array along_axis(std::vector<float> values, const Array& x, int64_t axis) {
 
 Array piece_of(const Array& x, int64_t axis, int64_t from, int64_t to) { return split_at(x, {from, to}, axis)[1]; }
 
-// The elements at these positions along the axis.
-Array at_places(const Array& x, int64_t axis, std::vector<int32_t> places) {
-  const auto n = static_cast<int64_t>(places.size());
-  return take(x, Array::from(std::move(places), {n}), axis);
+// Joins the elements before and after x, each made by f(before).
+template <class F>
+Array with_ends(const Array& x, int64_t axis, const F& f) {
+  return concatenate({f(true), x, f(false)}, axis);
+}
+
+// Extends x by its own elements: the one at position i, which is outside, is the element at f(i).
+template <class F>
+Array extended(const Array& x, int64_t axis, Ends ends, const F& f) {
+  const int64_t n = x.shape(axis);
+  return with_ends(x, axis, [&](bool before) {
+    std::vector<int64_t> places;
+    for (int64_t i = before ? -ends.before : n; i < (before ? 0 : n + ends.after); ++i) places.push_back(f(i));
+    return take(x, detail::index_vector(std::move(places), n), axis);
+  });
 }
 
 // Positions that repeat with a period; f maps a position within a period.
 template <class F>
 Array periodic(const Array& x, int64_t axis, Ends ends, int64_t period, const F& f) {
-  std::vector<int32_t> places;
-  for (int64_t i = -ends.before; i < x.shape(axis) + ends.after; ++i)
-    places.push_back(static_cast<int32_t>(f(((i % period) + period) % period)));
-  return at_places(x, axis, std::move(places));
+  return extended(x, axis, ends, [&](int64_t i) { return f(((i % period) + period) % period); });
 }
 
 // Reflects about the last elements (`gap` 0) or about the edges behind them (`gap` 1).
@@ -89,12 +98,6 @@ Array repeated_to(const Array& x, int64_t axis, int64_t n) {
   return broadcast_to(x, shape);
 }
 
-// Joins n elements before and after x, each made by f(before).
-template <class F>
-Array with_ends(const Array& x, int64_t axis, const F& f) {
-  return concatenate({f(true), x, f(false)}, axis);
-}
-
 Array padded_along(const Array& x, int64_t axis, Ends ends, std::string_view mode, const PadOptions& options,
                    std::pair<double, double> constant, std::pair<double, double> outermost) {
   const int64_t n = x.shape(axis);
@@ -111,12 +114,7 @@ Array padded_along(const Array& x, int64_t axis, Ends ends, std::string_view mod
   if (n == 0)
     throw_error("pad: dimension {} of {} is empty; mode \"{}\" needs an element to repeat", axis, to_string(x.shape()),
                 mode);
-  if (mode == "edge") {
-    std::vector<int32_t> places;
-    for (int64_t i = -ends.before; i < n + ends.after; ++i)
-      places.push_back(static_cast<int32_t>(std::clamp<int64_t>(i, 0, n - 1)));
-    return at_places(x, axis, std::move(places));
-  }
+  if (mode == "edge") return extended(x, axis, ends, [&](int64_t i) { return std::clamp<int64_t>(i, 0, n - 1); });
   if (mode == "wrap") return periodic(x, axis, ends, n, [](int64_t i) { return i; });
   if (mode == "reflect" || mode == "symmetric")
     return reflected(x, axis, ends, mode == "symmetric" ? 1 : 0, options.odd);

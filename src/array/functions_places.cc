@@ -95,12 +95,20 @@ std::pair<Array, Array> triangle(const char* what, int64_t n, int64_t k, std::op
       lower ? numbers_down(n) + k >= numbers_across(columns) : numbers_down(n) + k <= numbers_across(columns), size);
 }
 
+// Integers in a type that counts the positions of an extent.
+Array positions_in(const char* what, const Array& index, int64_t extent) {
+  return apply1(what, {index}, [&](Builder&, const Values& v) {
+    const Value i = detail::signed_integers(v[0]);
+    return i.dtype() == i64 ? i : detail::convert(i, index_dtype(extent));
+  });
+}
+
 // Indices along an extent, as the mode says.
 Array ranged(const char* what, const Array& index, int64_t extent, RangeMode mode) {
   if (!is_integer(index.dtype()))
     throw_error("{}: the indices are {}; indices must be integers: use astype(indices, i32)", what,
                 to_string(index.type()));
-  const Array i = index.dtype() == i64 ? index : astype(index, i32);
+  const Array i = positions_in(what, index, extent);
   if (mode == RangeMode::wrap) return extent == 0 ? i : i - floor_divide(i, extent) * Array(extent);
   if (mode == RangeMode::clip) return clip(i, 0, std::max<int64_t>(extent - 1, 0));
   if (index.is_traced())
@@ -161,8 +169,11 @@ Array ravel_multi_index(const Operands& multi_index, const Shape& dims, RangeMod
                 to_string(dims));
   Array out;
   const Dims strides = dense_strides(dims);
+  const int64_t total = count(dims);
   for (size_t d = 0; d < dims.size(); ++d) {
-    const Array part = ranged("ravel_multi_index", multi_index[d], dims[d], mode) * Array(strides[d]);
+    const Array index =
+        positions_in("ravel_multi_index", ranged("ravel_multi_index", multi_index[d], dims[d], mode), total);
+    const Array part = index * Array(strides[d]);
     out = out.defined() ? out + part : part;
   }
   return out;
@@ -173,7 +184,7 @@ std::vector<Array> unravel_index(const Operand& indices, const Shape& shape) {
     throw_error("unravel_index: the indices are {}; indices must be integers: use astype(indices, i32)",
                 to_string(indices.type()));
   const int64_t total = count(shape);
-  const Array i = indices.dtype() == i64 ? Array(indices) : astype(indices, i32);
+  const Array i = positions_in("unravel_index", indices, total);
   const Array counted = clip(where(i < 0, i + Array(total), i), 0, std::max<int64_t>(total - 1, 0));
   const Dims strides = dense_strides(shape);
   std::vector<Array> out;

@@ -206,7 +206,8 @@ Array key(uint64_t seed, BitGenerator generator) {
 
 Array split(const Operand& key, int64_t n) {
   check_key("split", key);
-  if (n < 0) throw_error("random::split: {} keys requested; the number must not be negative", n);
+  if (n < 0 || n > std::numeric_limits<uint32_t>::max())
+    throw_error("random::split: {} keys requested; valid: 0 to 2^32 - 1", n);
   return apply1("random::split", {key}, [&](Builder&, const Values& v) { return split_key(v[0], n); });
 }
 

@@ -88,8 +88,9 @@ Values block_starts(const char* what, Value x, std::span<const Value> starts) {
       throw_error("{}: the start of dimension {} is {}; starts must be integer scalars", what, d,
                   to_string(starts[d].type()));
     Value at = detail::wrap_indices(what, starts[d], x.shape()[d]);
-    if (at.dtype() != i32) at = minimum(maximum(at, zeros_like(at)), full(at.builder(), at.type(), x.shape()[d]));
-    out.push_back(detail::convert(at, i32));
+    const DType dtype = index_dtype(x.shape()[d]);
+    if (at.dtype() != dtype) at = minimum(maximum(at, zeros_like(at)), full(at.builder(), at.type(), x.shape()[d]));
+    out.push_back(detail::convert(at, dtype));
   }
   return out;
 }

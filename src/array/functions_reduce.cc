@@ -10,6 +10,7 @@
 #include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
+#include "ops/index_ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 
@@ -32,8 +33,8 @@ Array reduce(const char* what, const Array& x, const Axes& axes, bool keepdims,
 }
 
 // Converts to the type in which sums accumulate.
-Value widened(Value x) {
-  if (x.dtype() == boolean) return cast(x, i32);
+Value widened(Value x, DType of_bools) {
+  if (x.dtype() == boolean) return cast(x, of_bools);
   const bool narrow = is_integer(x.dtype()) && size_of(x.dtype()) < 4;
   return narrow ? cast(x, is_signed(x.dtype()) ? i32 : u32) : x;
 }
@@ -47,11 +48,12 @@ Value narrowed(Value y, Value x) {
   return convert(y, is_complex(y.dtype()) ? dtype : real_of(dtype));
 }
 
-double elements(Value x, const Dims& axes) {
-  double n = 1;
-  for (int64_t axis : axes) n *= static_cast<double>(x.shape()[at_axis(axis)]);
+int64_t element_count(Value x, const Dims& axes) {
+  int64_t n = 1;
+  for (int64_t axis : axes) n *= x.shape()[at_axis(axis)];
   return n;
 }
+double elements(Value x, const Dims& axes) { return static_cast<double>(element_count(x, axes)); }
 
 void check_not_empty(const char* what, Value x, const Dims& axes) {
   for (int64_t axis : axes)
@@ -145,22 +147,26 @@ Array extreme_index(const char* what, const Array& x, std::optional<int64_t> axi
 
 Array cumulative(const char* what, const Array& x, int64_t axis, bool reverse, Value (*f)(Value, int64_t, bool)) {
   const int64_t along = detail::axis_of(what, axis, x.shape());
-  return apply1(what, {x}, [&](Builder&, const Values& v) { return f(detail::to_number(v[0]), along, reverse); });
+  const DType of_bools = index_dtype(x.shape(along));  // their sums are counts
+  return apply1(what, {x}, [&](Builder&, const Values& v) {
+    return f(v[0].dtype() == boolean ? cast(v[0], of_bools) : v[0], along, reverse);
+  });
 }
 
 }  // namespace
 
 Array sum(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_initial("sum", options);
-  const Array y = reduce("sum", selected(x, options.where, 0), axes, options.keepdims,
-                         [](Value v, const Dims& over) { return reduce_sum(widened(v), over); });
+  const Array y = reduce("sum", selected(x, options.where, 0), axes, options.keepdims, [](Value v, const Dims& over) {
+    return reduce_sum(widened(v, index_dtype(element_count(v, over))), over);
+  });
   return options.initial.defined() ? y + astype(options.initial, y.dtype()) : y;
 }
 
 Array prod(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_initial("prod", options);
   const Array y = reduce("prod", selected(x, options.where, 1), axes, options.keepdims,
-                         [](Value v, const Dims& over) { return reduce_prod(widened(v), over); });
+                         [](Value v, const Dims& over) { return reduce_prod(widened(v, i32), over); });
   return options.initial.defined() ? y * astype(options.initial, y.dtype()) : y;
 }
 

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "array/apply.h"
+#include "array/index_plan.h"
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/create.h"
@@ -35,16 +36,29 @@ Array fill_of(const SizeOptions& options, const Array& otherwise) {
   return options.fill_value.defined() ? options.fill_value : otherwise;
 }
 
-Array count_of(const Array& mask) { return sum(astype(mask, i32)); }
+Array count_of(const Array& mask) { return sum(mask); }
 
 // The first `size` positions where a mask of one dimension is true; the length of the mask after the last one.
 Array true_places(const Array& mask, int64_t size) {
   const int64_t n = mask.size();
   return apply1("nonzero", {mask}, [&](Builder& b, const Values& v) {
-    const Value number = cumsum(cast(v[0], i32), 0);
+    const DType dtype = index_dtype(n);
+    const Value number = cumsum(cast(v[0], dtype), 0);
     const Value to = select(v[0], sub(number, ones_like(number)), full_like(number, static_cast<double>(size)));
-    return scatter(full(b, {i32, {size}}, n), to, iota(b, {i32, {n}}, 0), "set", 0, 0, true);
+    return scatter(full(b, {dtype, {size}}, n), to, index_iota(b, {n}, 0), "set", 0, 0, true);
   });
+}
+
+// As many of them as the options or else the mask says.
+Array found_places(const char* what, const Array& mask, const SizeOptions& options) {
+  const int64_t n = mask.size();
+  if (index_dtype(n) == i32 || mask.is_traced())
+    return true_places(mask, size_for(what, options, options.size ? Array(0) : count_of(mask)));
+  // On the host: counts in i64 would take eight times the memory of the mask.
+  const Array found = detail::places_of(mask)[0];
+  const int64_t size = size_for(what, options, Array(found.size()));
+  if (size <= found.size()) return slice(found, {0}, {size});
+  return concatenate({found, full({size - found.size()}, n, i64)});
 }
 
 // The elements x[places], and the fill value where a place is beyond the end.
@@ -117,7 +131,7 @@ Value count_before(Value a, Value v, Side side) {
   const auto number = [&](Value like, int64_t x) {
     return broadcast(full(like.builder(), {like.dtype(), {}}, x), like.shape(), {});
   };
-  Value found = full(a.builder(), {i32, v.shape()}, 0);
+  Value found = full(a.builder(), {index_dtype(n), v.shape()}, 0);
   for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n))); step > 0; step /= 2) {
     const Value next = found + number(found, step);
     const Value last = gather(a, next - number(next, 1), 0);
@@ -130,21 +144,20 @@ Value count_before(Value a, Value v, Side side) {
 }  // namespace
 
 Array flatnonzero(const Operand& x, const SizeOptions& options) {
-  const Array mask = ravel(to_mask(x));
-  const int64_t n = mask.size(), size = size_for("flatnonzero", options, count_of(mask));
-  const Array places = true_places(mask, size);
-  return where(places < Array(n), places, astype(fill_of(options, 0), i32));
+  const Array places = found_places("flatnonzero", ravel(to_mask(x)), options);
+  return where(places < Array(x.size()), places, astype(fill_of(options, 0), places.dtype()));
 }
 
 std::vector<Array> nonzero(const Operand& x, const SizeOptions& options) {
   if (x.rank() == 0)
     throw_error("nonzero: {} has no dimensions; use flatnonzero, or reshape(x, {{1}})", to_string(x.type()));
-  const Array mask = ravel(to_mask(x));
-  const int64_t n = mask.size(), size = size_for("nonzero", options, count_of(mask));
-  const Array places = true_places(mask, size);
-  const Array inside = places < Array(n), fill = astype(fill_of(options, 0), i32);
+  const Array places = found_places("nonzero", ravel(to_mask(x)), options), inside = places < Array(x.size());
+  const std::vector<Array> each = unravel_index(places, x.shape());
   std::vector<Array> out;
-  for (const Array& each : unravel_index(places, x.shape())) out.push_back(where(inside, each, fill));
+  for (size_t d = 0; d < each.size(); ++d) {
+    const DType dtype = index_dtype(x.shape()[d]);
+    out.push_back(where(inside, astype(each[d], dtype), astype(fill_of(options, 0), dtype)));
+  }
   return out;
 }
 
@@ -163,8 +176,7 @@ Array compress(const Operand& condition, const Operand& x, std::optional<int64_t
                 along, to_string(x.shape()));
   const int64_t left = x.shape(along) - condition.size();
   const Array mask = concatenate({to_mask(condition), zeros({left}, boolean)});
-  const int64_t size = size_for("compress", options, count_of(mask));
-  return select_places(x, true_places(mask, size), along, fill_of(options, 0));
+  return select_places(x, found_places("compress", mask, options), along, fill_of(options, 0));
 }
 
 Array extract(const Operand& condition, const Operand& x, const SizeOptions& options) {

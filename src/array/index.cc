@@ -71,7 +71,7 @@ Value with_box(Value x, Value block, const IndexPlan& plan) {
   Builder& b = x.builder();
   if (dense) {
     Values starts;
-    for (int64_t first : lo) starts.push_back(full(b, {i32, {}}, first));
+    for (size_t d = 0; d < lo.size(); ++d) starts.push_back(index_scalar(b, lo[d], x.shape()[d]));
     return update_slice(x, block, starts);
   }
   const Value inside = pad(full(b, {boolean, block.shape()}, 1), full(b, {boolean, {}}, 0), lo, hi, interior);
@@ -88,12 +88,10 @@ Shape box_shape(const IndexPlan& plan) {
 
 // ---- Arrays: points of the box
 
-// Indices along an axis as i32 where possible, from -1 to n: these two are outside.
+// Indices along an axis in the type of its positions. -1 and n are outside.
 Value point_index(Value index, int64_t n) {
   index = detail::wrap_indices(kWhat, index, n);
-  if (index.dtype() == i32) return index;
-  if (n >= INT32_MAX) return detail::convert(index, i64);
-  return cast(clamped_to(index, -1, n), i32);
+  return index.dtype() == index_dtype(n) ? index : cast(clamped_to(index, -1, n), index_dtype(n));
 }
 
 Value is_in_extent(Value index, int64_t n) {
@@ -147,14 +145,14 @@ struct Positions {
   Value inside;  // whether all indices are in range
 
   Positions(const Values& indices, const PointLayout& layout, const Shape& shape) {
-    const bool wide = count(layout.extents) > INT32_MAX;
+    const DType dtype = index_dtype(count(layout.extents));
     int64_t stride = 1;
     for (size_t k = indices.size(); k-- > 0;) {
       const int64_t n = layout.extents[k];
       const Value index = detail::broadcast_value(kWhat, point_index(indices[k], n), shape);
       const Value fits = is_in_extent(index, n);
       Value part = clamped_to(index, 0, std::max<int64_t>(n - 1, 0));
-      part = detail::convert(part, wide ? i64 : part.dtype());
+      part = detail::convert(part, dtype);
       if (stride != 1) part = part * index_constant(part, stride);
       at = at ? at + part : part;
       inside = inside ? bit_and(inside, fits) : fits;

@@ -1,9 +1,11 @@
 #include "array/index_plan.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "array/promote.h"
 #include "base/check.h"
+#include "ops/index_ops.h"
 
 namespace lockstep::detail {
 namespace {
@@ -16,23 +18,22 @@ int64_t dims_of(const Index& index) {
   return is_mask(index) ? index.array().rank() : 1;
 }
 
-// For each dimension of a mask, the indices of its true elements.
-std::vector<Array> places_of(const Array& mask) {
-  if (mask.is_traced())
-    throw_error(
-        "index: the mask {} is computed in a traced function, so the number of its true elements is not known; use "
-        "where(mask, a, b), or nonzero(mask, {{.size = n}}) for indices",
-        to_string(mask.type()));
+// For each dimension of a mask, the indices of its true elements, as integers of type T.
+template <class T>
+std::vector<Array> true_places(const Array& mask) {
   const std::span<const bool> is_true = mask.data<bool>();
   const Shape& shape = mask.shape();
-  std::vector<std::vector<int32_t>> places(shape.size());
+  std::vector<std::vector<T>> places(shape.size());
   for (size_t i = 0; i < is_true.size(); ++i) {
+    uint64_t eight = 1;
+    if (i % 8 == 0 && i + 8 <= is_true.size()) std::memcpy(&eight, &is_true[i], 8);
+    if (eight == 0) i += 7;
     if (!is_true[i]) continue;
     auto rest = static_cast<int64_t>(i);
-    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) places[d].push_back(static_cast<int32_t>(rest % shape[d]));
+    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) places[d].push_back(static_cast<T>(rest % shape[d]));
   }
   std::vector<Array> out;
-  for (std::vector<int32_t>& each : places) {
+  for (std::vector<T>& each : places) {
     const auto n = static_cast<int64_t>(each.size());
     out.push_back(Array::from(std::move(each), {n}));
   }
@@ -184,6 +185,23 @@ class Planner {
 };
 
 }  // namespace
+
+std::vector<Array> places_of(const Array& mask) {
+  if (mask.is_traced())
+    throw_error(
+        "index: the mask {} is computed in a traced function, so the number of its true elements is not known; use "
+        "where(mask, a, b), or nonzero(mask, {{.size = n}}) for indices",
+        to_string(mask.type()));
+  const Shape& shape = mask.shape();
+  const bool narrow = std::all_of(shape.begin(), shape.end(), [](int64_t n) { return index_dtype(n) == DType::i32; });
+  return narrow ? true_places<int32_t>(mask) : true_places<int64_t>(mask);
+}
+
+Array index_vector(std::vector<int64_t> positions, int64_t extent) {
+  const Shape shape{static_cast<int64_t>(positions.size())};
+  if (index_dtype(extent) == DType::i64) return Array::from(std::move(positions), shape);
+  return Array::from(std::vector<int32_t>(positions.begin(), positions.end()), shape);
+}
 
 void check_mask(const Array& x, const Array& mask, int64_t dim) {
   const Shape &shape = x.shape(), &own = mask.shape();

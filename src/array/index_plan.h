@@ -30,6 +30,12 @@ struct IndexPlan {
 // Throws Error if the indices do not fit x.
 IndexPlan plan_indices(const Array& x, std::span<const Index> indices);
 
+// Positions along a dimension of this extent, as an array of the type that counts them.
+Array index_vector(std::vector<int64_t> positions, int64_t extent);
+
+// For each dimension of a mask, the indices of its true elements. Throws Error if the mask is traced.
+std::vector<Array> places_of(const Array& mask);
+
 // Whether the indices are one mask of the leading dimensions, and everything else is kept.
 bool is_one_mask(std::span<const Index> indices);
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
+#include "ops/index_ops.h"
 #include "ops/shape_ops.h"
 
 namespace lockstep::detail {
@@ -153,16 +154,20 @@ Value keep_axes(Value reduced, Shape shape, const std::vector<int64_t>& axes) {
   return reshape(reduced, std::move(shape));
 }
 
+Value signed_integers(Value x) {
+  if (size_of(x.dtype()) < 4) return cast(x, DType::i32);
+  if (x.dtype() == DType::u64) x = minimum(x, full(x.builder(), x.type(), std::numeric_limits<int64_t>::max()));
+  return is_signed(x.dtype()) ? x : cast(x, DType::i64);
+}
+
 Value wrap_indices(const char* what, Value indices, int64_t extent) {
   if (!is_integer(indices.dtype()))
     throw_error("{}: the indices are {}; indices must be integers: use astype(indices, i32)", what,
                 to_string(indices.type()));
-  if (size_of(indices.dtype()) < 4) {
-    const Value wide = cast(indices, DType::i32);
-    return is_signed(indices.dtype()) ? wrap_indices(what, wide, extent) : wide;
-  }
-  if (indices.dtype() == DType::u64) return cast(indices, DType::i64);
-  if (!is_signed(indices.dtype())) return indices;
+  const bool wraps = is_signed(indices.dtype());
+  if (index_dtype(extent) == DType::i64) indices = convert(signed_integers(indices), DType::i64);
+  if (indices.dtype() != DType::u32) indices = signed_integers(indices);
+  if (!wraps) return indices;
   return select(lt(indices, zeros_like(indices)), add(indices, full(indices.builder(), indices.type(), extent)),
                 indices);
 }

@@ -52,8 +52,10 @@ Value keep_axes(Value reduced, Shape shape, const std::vector<int64_t>& axes);
 // An axis as an index into a Shape.
 inline size_t at_axis(int64_t axis) { return static_cast<size_t>(axis); }
 
-// Converts indices along an axis of `extent` to i32, i64 or u32; negative ones count from the end. Throws
-// Error unless they are integers.
+// Integers as i32 or i64 without a change of their values; those of u64 beyond i64 become its greatest.
+Value signed_integers(Value integers);
+// Converts indices along an axis of `extent` to a type that counts all of its positions: i64 if the extent does not fit
+// i32, else i32, i64 or u32. Negative indices count from the end. Throws Error unless they are integers.
 Value wrap_indices(const char* what, Value indices, int64_t extent);
 
 }  // namespace lockstep::detail

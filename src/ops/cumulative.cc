@@ -87,8 +87,7 @@ Grads cumprod_vjp(const Vjp& v) {
   const bool backwards = v.attrs.get<bool>("reverse");
   const auto turned = [&](Value x) { return backwards ? reverse(x, {axis}) : x; };
   const Value x = turned(v.in[0]);
-  const Value first =
-      eq(iota(x.builder(), {DType::i32, x.shape()}, axis), full(x.builder(), {DType::i32, x.shape()}, 0));
+  const Value place = index_iota(x.builder(), x.shape(), axis), first = eq(place, zeros_like(place));
   const Value before = select(first, ones_like(x), moved_along(turned(v.y()), axis, 1));
   return {turned(before * linear_recurrence(moved_along(x, axis, -1), turned(v.ct()), axis))};
 }
@@ -97,7 +96,7 @@ Grads cumprod_vjp(const Vjp& v) {
 Grads cumulative_extreme_vjp(const Vjp& v) {
   const int64_t axis = v.attrs.integer("axis"), last = v.in[0].rank() - 1;
   const bool backwards = v.attrs.get<bool>("reverse");
-  const Value y = v.y(), place = iota(y.builder(), {DType::i32, y.shape()}, axis);
+  const Value y = v.y(), place = index_iota(y.builder(), y.shape(), axis);
   const int64_t n = y.shape()[static_cast<size_t>(axis)];
   const Value start = full(y.builder(), place.type(), backwards ? n - 1 : 0);
   const Value changed = bit_or(ne(y, moved_along(y, axis, backwards ? -1 : 1)), eq(place, start));
@@ -118,8 +117,8 @@ Grads cumlogsumexp_vjp(const Vjp& v) {
   const auto ratio = [](Value a, Value b) { return exp(select(eq(a, b), zeros_like(a), a - b)); };
   const Value x = turned(v.in[0]), y = turned(v.y());
   const Value decay = ratio(y, moved_along(y, axis, -1));  // the last one is not used
-  const Value n = full(y.builder(), {DType::i32, y.shape()}, y.shape()[static_cast<size_t>(axis)] - 1);
-  const Value inner = lt(iota(y.builder(), n.type(), axis), n);
+  const Value place = index_iota(y.builder(), y.shape(), axis);
+  const Value inner = lt(place, full(y.builder(), place.type(), y.shape()[static_cast<size_t>(axis)] - 1));
   const Value s = linear_recurrence(select(inner, decay, zeros_like(decay)), turned(v.ct()), axis);
   return {turned(ratio(x, y) * s)};
 }

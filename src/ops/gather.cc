@@ -157,8 +157,16 @@ Value clamp_indices(Value indices, int64_t n) {
   const Type scalar{indices.dtype(), {}};
   auto constant = [&](int64_t value) { return broadcast(full(indices.builder(), scalar, value), indices.shape(), {}); };
   if (indices.dtype() != DType::u32) indices = maximum(indices, constant(0));
-  const bool reachable = indices.dtype() == DType::i64 || n <= INT32_MAX;
-  return reachable ? minimum(indices, constant(n - 1)) : indices;
+  const int64_t greatest = indices.dtype() == DType::i64   ? INT64_MAX
+                           : indices.dtype() == DType::u32 ? UINT32_MAX
+                                                           : INT32_MAX;
+  return n <= greatest ? minimum(indices, constant(n - 1)) : indices;
+}
+
+Value index_scalar(Builder& b, int64_t at, int64_t extent) { return full(b, {index_dtype(extent), {}}, at); }
+
+Value index_iota(Builder& b, const Shape& shape, int64_t dim) {
+  return iota(b, {index_dtype(shape[static_cast<size_t>(dim)]), shape}, dim);
 }
 
 constinit const Op gather_op = {.name = "gather",

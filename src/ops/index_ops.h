@@ -10,6 +10,16 @@
 
 namespace lockstep {
 
+// The type that counts positions along a dimension, from -1 to the extent: i32 if these fit, else i64. Whoever makes a
+// start, an index or a count of elements for the caller takes the type from here.
+constexpr DType index_dtype(int64_t extent) { return extent <= INT32_MAX ? DType::i32 : DType::i64; }
+
+// A position along a dimension of this extent, a scalar.
+Value index_scalar(Builder&, int64_t at, int64_t extent);
+
+// 0, 1, 2, ... along dimension `dim` of an array of this shape.
+Value index_iota(Builder&, const Shape& shape, int64_t dim);
+
 // Takes slices of x [B..., pre..., N, post...] along its dimension `axis` (extent N) at indices [B..., I...] (i32,
 // i64 or u32). The result is [B..., pre..., I..., post...]. The first `batch_dims` dimensions B of both correspond.
 // Indices outside [0, N) are clamped.

@@ -1,8 +1,11 @@
 #include "ops/matrix_values.h"
 
+#include <algorithm>
+
 #include "ops/dims.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
+#include "ops/index_ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 
@@ -12,7 +15,9 @@ namespace {
 // Whether column - row has this relation to k, for all elements of x.
 Value within_band(Value x, int64_t k, bool at_most) {
   const int64_t rank = x.rank();
-  const Type type{DType::i32, x.shape()};
+  const int64_t rows = x.shape()[x.shape().size() - 2], columns = x.shape().back();
+  const Type type{index_dtype(rows + columns), x.shape()};
+  k = std::clamp(k, -rows, columns);  // diagonals beyond these have no elements
   const Value row = iota(x.builder(), type, rank - 2);
   const Value column = iota(x.builder(), type, rank - 1);
   const Value limit = row + full(x.builder(), type, k);

@@ -38,7 +38,7 @@ struct Scattered {
 Value place_numbers(const Scattered& s) {
   const Shape shape = s.indices.shape();
   const int64_t batch = extent(shape, 0, s.batch_dims), places = extent(shape, s.batch_dims, s.indices.rank());
-  return reshape(iota(s.x.builder(), {DType::i32, {batch, places}}, 1), shape);
+  return reshape(index_iota(s.x.builder(), {batch, places}, 1), shape);
 }
 
 // Whether each update is the last one at its index.
@@ -46,7 +46,7 @@ Value is_last(const Scattered& s) {
   if (s.unique) return s.inside();
   Shape shape(s.x.shape().begin(), s.x.shape().begin() + s.batch_dims);
   shape.push_back(s.n);
-  const Value own = place_numbers(s), none = full(s.x.builder(), {DType::i32, shape}, -1);
+  const Value own = place_numbers(s), none = full(s.x.builder(), {own.dtype(), shape}, -1);
   const Value last = scatter(none, s.indices, own, "set", s.batch_dims, s.batch_dims);
   return over_slices(eq(gather(last, s.indices, s.batch_dims, s.batch_dims), own), s.updates, s.axis, s.batch_dims);
 }
@@ -108,7 +108,7 @@ Value product_of_others(const Scattered& s) {
   const int64_t places = extent(s.indices.shape(), s.batch_dims, s.indices.rank());
   const int64_t post = extent(s.x.shape(), s.axis + 1, s.x.rank());
   const Value indices = reshape(s.indices, {batch, places});
-  const Value numbers = iota(s.x.builder(), {DType::i32, {batch, places}}, 1);
+  const Value numbers = index_iota(s.x.builder(), {batch, places}, 1);
   const Values order = sort({indices, numbers}, 1);
   const Value back = sort({order[1], numbers}, 1)[1];
   const SortedUpdates sorted{order[0], gather(reshape(s.updates, {batch, pre, places, post}), order[1], 2, 1)};

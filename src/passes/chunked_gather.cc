@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ops/elementwise.h"
+#include "ops/index_ops.h"
 #include "ops/lane_ops.h"
 #include "ops/shape_ops.h"
 #include "passes/eqn_cost.h"
@@ -315,7 +316,7 @@ class ChunkWriter {
       return pad(chunk, full(b_, {chunk.dtype(), {}}, 0), none, high, none);
     }
     Values starts;
-    for (size_t d = 0; d < rank; ++d) starts.push_back(full(b_, {DType::i32, {}}, d == dim ? range.begin : 0));
+    for (size_t d = 0; d < rank; ++d) starts.push_back(index_scalar(b_, d == dim ? range.begin : 0, all.shape()[d]));
     return update_slice(all, chunk, starts);
   }
 

@@ -1,7 +1,9 @@
 #include "lane/cpu/lapack.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "base/check.h"
 #include "lane/cpu/blas.h"
 
 // LAPACK's Fortran interface, which every OpenBLAS has. The lengths of character arguments come last.
@@ -43,9 +45,18 @@ namespace {
 
 constexpr int64_t kPanel = 64;  // columns that blocked routines process together
 
-blasint as_blas(int64_t n) { return static_cast<blasint>(n); }
+// An extent or a number of elements of work memory.
+blasint as_blas(int64_t n) {
+  constexpr int64_t kMost = std::numeric_limits<blasint>::max();
+  if (n > kMost)
+    throw_error(
+        "linear algebra: a matrix is too large for LAPACK, which would count {} elements in {} bits (at most {}); use "
+        "smaller matrices",
+        n, 8 * sizeof(blasint), kMost);
+  return static_cast<blasint>(n);
+}
 // Leading dimensions must not be 0.
-blasint as_stride(int64_t n) { return static_cast<blasint>(std::max<int64_t>(n, 1)); }
+blasint as_stride(int64_t n) { return as_blas(std::max<int64_t>(n, 1)); }
 
 // Elements of float that hold `n` integers.
 int64_t as_floats(int64_t n) { return n * static_cast<int64_t>(sizeof(blasint) / sizeof(float)); }
@@ -68,10 +79,13 @@ void transpose_tiles(int64_t rows, int64_t columns, const T* from, T* to) {
 
 }  // namespace
 
-int64_t lapack_lu_work(int64_t m, int64_t n) { return m * n + as_floats(std::min(m, n)); }
-int64_t lapack_qr_work(int64_t m, int64_t n) { return std::min(m, n) + kPanel * std::max(m, n); }
-int64_t lapack_eigh_work(int64_t n) { return eigh_floats(n) + as_floats(eigh_integers(n)); }
-int64_t lapack_svd_work(int64_t m, int64_t n) { return svd_floats(m, n) + as_floats(svd_integers(m, n)); }
+int64_t lapack_lu_work(int64_t m, int64_t n) {
+  as_blas(std::max(m, n));
+  return m * n + as_floats(std::min(m, n));
+}
+int64_t lapack_qr_work(int64_t m, int64_t n) { return std::min(m, n) + as_blas(kPanel * std::max(m, n)); }
+int64_t lapack_eigh_work(int64_t n) { return as_blas(eigh_floats(n)) + as_floats(eigh_integers(n)); }
+int64_t lapack_svd_work(int64_t m, int64_t n) { return as_blas(svd_floats(m, n)) + as_floats(svd_integers(m, n)); }
 
 template <class T>
 bool lapack_cholesky(int64_t n, T* a) {

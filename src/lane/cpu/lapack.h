@@ -3,8 +3,8 @@
 //
 // Matrices are row-major and dense. A row-major matrix is the transpose of what LAPACK sees, so each function calls the
 // routine for the transposed problem: only lapack_lu() copies for the layout. `work` is memory for at least as many
-// elements as the function of the same name with `_work` returns. REQUIRES: prepare_blas() was called, and no dimension
-// is 0 unless stated otherwise.
+// elements as the function of the same name with `_work` returns, which throws Error if LAPACK's integers cannot count
+// the matrix or its work. REQUIRES: prepare_blas() was called, and no dimension is 0 unless stated otherwise.
 #pragma once
 
 #include <cstdint>

@@ -87,6 +87,7 @@ class WindowRun {
   }
 
   void pick(const T* x, const T* v, T* y) {
+    check_positions();
     for_each_window(
         [&](const T* image, const View& window, T* to, int thread) {
           if (empty(window)) {
@@ -101,6 +102,7 @@ class WindowRun {
   }
 
   void max_gradient(const T* x, const T* dy, T* dx, Epilogue epilogue) {
+    check_positions();
     for_each_image(dx, epilogue, [&](int64_t n, Sum<T>* sums, int thread) {
       const T* const image = x + n * in_size();
       const T* from = dy + n * out_size();
@@ -156,6 +158,15 @@ class WindowRun {
 
   // The offset of a window's first pixel in its image.
   int64_t corner(const View& v) const { return (v.top * s_.in[1] + v.left) * s_.channels; }
+
+  // Throws Error if find_maxima() cannot count the elements from the first to the last pixel of a window.
+  void check_positions() const {
+    const int64_t rows = std::min(s_.window[0], s_.in[0]),
+                  pixels = (rows - 1) * s_.in[1] + std::min(s_.window[1], s_.in[1]);
+    if (pixels * s_.channels > INT32_MAX)
+      throw_error("max_pool: a window of {} rows of {} x {} elements is too long for i32 positions; split the images",
+                  rows, s_.in[1], s_.channels);
+  }
 
   // The offset of each channel's maximum from the window's first pixel. 32 bits, as wide as a float, so that the loop
   // over the channels is vectorized.

@@ -177,6 +177,8 @@ void CudaGemm::State::describe_matrices(const GemmSpec& spec, DType out) {
     check_blas(blas.cublasLtMatrixLayoutCreate(&made, cublas_type(dtype), static_cast<uint64_t>(rows),
                                                static_cast<uint64_t>(cols), std::max(ld, rows)),
                "describe a matrix");
+    if (spec.batch > INT32_MAX)
+      throw_error("matrix product: a batch of {} exceeds 2^31 - 1; split the operands", spec.batch);
     const auto batch = static_cast<int32_t>(spec.batch);
     check_blas(blas.cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch),
                "describe a matrix");

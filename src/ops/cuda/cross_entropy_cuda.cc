@@ -31,9 +31,11 @@ using namespace lockstep;
 struct Rows {{
   using T = {memory};
   using Label = {label};
+  using Index = {index};
   using R = {number};
   static constexpr uint64_t kRows = {rows}u;
-  static constexpr uint32_t kClasses = {classes}u, kWidth = {width}, kThreads = {threads};
+  static constexpr Index kClasses = {classes}u;
+  static constexpr uint32_t kWidth = {width}, kThreads = {threads};
   static constexpr double kSmoothing = {smoothing:.17g};
   static constexpr bool kAligned = {aligned}, kApproximate = {approximate}, kHeld = {held};
 }};
@@ -43,9 +45,9 @@ using R = Rows::R;
 )",
       fmt::arg("memory", memory_type(dtype)), fmt::arg("label", memory_type(labels.dtype)),
       fmt::arg("number", register_name(dtype)), fmt::arg("rows", rows), fmt::arg("classes", classes),
-      fmt::arg("width", width), fmt::arg("threads", kStepThreads), fmt::arg("smoothing", smoothing),
-      fmt::arg("aligned", aligned), fmt::arg("approximate", is_16_bit(dtype) && cuda_math() != CudaMath::full),
-      fmt::arg("held", held));
+      fmt::arg("index", index_type(classes)), fmt::arg("width", width), fmt::arg("threads", kStepThreads),
+      fmt::arg("smoothing", smoothing), fmt::arg("aligned", aligned),
+      fmt::arg("approximate", is_16_bit(dtype) && cuda_math() != CudaMath::full), fmt::arg("held", held));
   step.blocks = (rows * width + kStepThreads - 1) / kStepThreads;
   step.shared_bytes = held ? row_bytes : 0;
   return step;

@@ -2,6 +2,7 @@
 // combine the updates of each row in order (kernels/scatter.cuh). There are no atomic additions.
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/sort_text.h"
 #include "ops/cuda/step.h"
@@ -117,6 +118,10 @@ std::vector<std::string> scatter_sorted_texts(const KernelSpec& spec) {
 
 Kernel scatter_sorted_cuda(const KernelSpec& spec) {
   const Tables t(spec);
+  // The sort numbers them in 32 bits.
+  if (t.places >= UINT32_MAX)
+    throw_error("{}: {} updates of one array are too many for a GPU; split them",
+                spec.attrs.find("how") ? "scatter" : "scatter_add", t.places);
   CudaStream* const lane = spec.cuda;
   const BufferPtr partial = lane->allocate(t.partial_bytes());
   // `other` is made by the first call with arrays that are not aligned.

@@ -7,16 +7,18 @@
 namespace lockstep {
 
 // C describes the rows (cross_entropy_cuda.cc): T is a logit in memory, Label a label, R the type of the loss. There
-// are kRows rows of kClasses logits. Thread blocks have kThreads threads, kWidth of them for each row: 32 or all.
-// kAligned: the arrays are aligned to 16 bytes. kApproximate: exp within 2^-20 of its value instead of 2 ulp. kHeld:
-// loss_and_gradient() has a row of logits in shared memory; then thread blocks compute a row, and rows are aligned to 16
-// bytes.
+// are kRows rows of kClasses logits, which an Index counts. Thread blocks have kThreads threads, kWidth of them for each
+// row: 32 or all. kAligned: the arrays are aligned to 16 bytes. kApproximate: exp within 2^-20 of its value instead of 2
+// ulp. kHeld: loss_and_gradient() has a row of logits in shared memory; then thread blocks compute a row, and rows are
+// aligned to 16 bytes.
 template <class C>
 struct CrossEntropy {
   using T = typename C::T;
   using R = typename C::R;
   using Label = typename C::Label;
-  static constexpr uint32_t kWidth = C::kWidth, kClasses = C::kClasses, kSide = 16 / sizeof(T);
+  using Index = typename C::Index;
+  static constexpr uint32_t kWidth = C::kWidth, kSide = 16 / sizeof(T);
+  static constexpr Index kClasses = C::kClasses;
   static constexpr uint32_t kTogether = 4;  // vectors that a thread has in flight
   static constexpr bool kSmooth = C::kSmoothing != 0;
   static constexpr R kNone = -R(math::kInf);
@@ -56,11 +58,11 @@ struct CrossEntropy {
     const T* const from = logits + row * kClasses;
     const uint32_t lane = threadIdx.x % kWidth;
     const uint32_t past = kClasses % kSide == 0 ? 0 : uint32_t(row * kClasses % kSide);
-    uint32_t head = past == 0 ? 0 : kSide - past;
+    Index head = past == 0 ? 0 : kSide - past;
     head = head < kClasses ? head : kClasses;
-    const uint32_t vectors = (kClasses - head) / kSide, tail = head + vectors * kSide;
-    if (lane < head) f(lane, read<1>(from + lane));
-    for (uint32_t first = lane; first < vectors; first += kTogether * kWidth) {
+    const Index vectors = (kClasses - head) / kSide, tail = head + vectors * kSide;
+    if (lane < head) f(Index(lane), read<1>(from + lane));
+    for (Index first = lane; first < vectors; first += kTogether * kWidth) {
       Side<T, kSide> x[kTogether];
 #pragma unroll
       for (uint32_t u = 0; u < kTogether; ++u)
@@ -143,17 +145,17 @@ struct CrossEntropy {
     Gradient(R dloss, R lse, int64_t own) : scale(dloss), shift(lse), label(own), zero(dloss == 0 || !is_class(own)) {}
 
     template <int kCount>
-    Side<T, kCount> of(uint32_t first, const Side<T, kCount>& x) const {
+    Side<T, kCount> of(Index first, const Side<T, kCount>& x) const {
       constexpr R kEven = R(C::kSmoothing / double(kClasses)), kOwn = R(1 - C::kSmoothing);
       R y[kCount] = {};
       if (!zero) {
 #pragma unroll
         for (int q = 0; q < kCount; ++q) y[q] = exp(load(x.v[q]) - shift) - kEven;
-        const uint32_t own = uint32_t(label) - first;
-        if (own < uint32_t(kCount)) {
+        const Index own = Index(label) - first;
+        if (own < Index(kCount)) {
 #pragma unroll
           for (int q = 0; q < kCount; ++q)
-            if (own == uint32_t(q)) y[q] -= kOwn;
+            if (own == Index(q)) y[q] -= kOwn;
         }
 #pragma unroll
         for (int q = 0; q < kCount; ++q) y[q] *= scale;
@@ -168,7 +170,7 @@ struct CrossEntropy {
     const uint64_t row = own_row();
     if (row >= C::kRows) return;  // complete warps
     Sums s;
-    for_logits(logits, row, [&](uint32_t, const auto& x) { s.add(x); });
+    for_logits(logits, row, [&](Index, const auto& x) { s.add(x); });
     const int64_t label = int64_t(labels[row]);
     const bool known = is_class(label);
     const Loss result = loss_of(s, known, known ? load(logits[row * kClasses + uint64_t(label)]) : R(0));
@@ -183,7 +185,7 @@ struct CrossEntropy {
     if (row >= C::kRows) return;
     const Gradient gradient(dloss[row], lse[row], int64_t(labels[row]));
     T* const to = out + row * kClasses;
-    for_logits(logits, row, [&](uint32_t first, const auto& x) { write(to + first, gradient.of(first, x)); });
+    for_logits(logits, row, [&](Index first, const auto& x) { write(to + first, gradient.of(first, x)); });
   }
 
   // Both. `out` may be `logits`; `loss` and `lse` may be null.
@@ -196,7 +198,7 @@ struct CrossEntropy {
     const bool known = is_class(label);
     const R own = known ? load(logits[row * kClasses + uint64_t(label)]) : R(0), scale = dloss[row];
     Sums s;
-    for_logits(logits, row, [&]<int kCount>(uint32_t first, const Side<T, kCount>& x) {
+    for_logits(logits, row, [&]<int kCount>(Index first, const Side<T, kCount>& x) {
       if constexpr (C::kHeld) *reinterpret_cast<Side<T, kCount>*>(held + first) = x;  // read by this thread only
       s.add(x);
     });
@@ -212,7 +214,7 @@ struct CrossEntropy {
       for (uint32_t first = threadIdx.x * kSide; first < kClasses; first += kWidth * kSide)
         write(to + first, gradient.of(first, *reinterpret_cast<const Side<T, int(kSide)>*>(held + first)));
     } else {
-      for_logits(logits, row, [&](uint32_t first, const auto& x) { write(to + first, gradient.of(first, x)); });
+      for_logits(logits, row, [&](Index first, const auto& x) { write(to + first, gradient.of(first, x)); });
     }
   }
 };

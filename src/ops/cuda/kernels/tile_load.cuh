@@ -34,7 +34,7 @@ struct TileLoader {
   }
   // Starts to copy the tile of a step to `to`; completes with commit() and wait_for().
   void fetch(T* to, int step) const {
-    const T* const first = from + int64_t(step) * (kDeepFirst ? kDeep * kLead : kDeep);
+    const T* const first = from + int64_t(step) * (kDeepFirst ? int64_t(kDeep) * kLead : kDeep);
     T* const place = to + row * kStep + col;
 #pragma unroll
     for (int u = 0; u < kRounds; ++u) {

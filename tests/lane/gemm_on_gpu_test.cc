@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/file.h"
+#include "base/throws.h"
 #include "lane/cuda/gemm_cuda.h"
 #include "support/emulated.h"
 #include "support/variable.h"
@@ -78,6 +79,13 @@ struct Product {
       }
   }
 };
+
+TEST_F(GemmOnGpu, BatchesThatCublasltCannotCountAreRefused) {
+  Product product;
+  product.spec.batch = int64_t{1} << 31;
+  EXPECT_THROWS(product.gemm(1e12), Error,
+                "matrix product: a batch of 2147483648 exceeds 2^31 - 1; split the operands");
+}
 
 TEST_F(GemmOnGpu, SmallProductsAreNotAutotuned) {
   const Product product;

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "base/throws.h"
 #include "lockstep/error.h"
 
 namespace lockstep {
@@ -113,6 +114,15 @@ TEST(Window, IntegerSumsWrapAround) {
   int32_t y = 0;
   sum_pool(pool, s, x.data(), &y);
   EXPECT_EQ(y, std::numeric_limits<int32_t>::min());
+}
+
+TEST(Window, RefusesWindowsOfMoreElementsThanPositionsCount) {
+  Pool pool({.threads = 1});
+  const WindowSpec s{.dtype = u8, .in = {2, int64_t{1} << 31}, .window = {2, 1}};
+  EXPECT_THROWS(
+      max_pool_pick(pool, s, nullptr, nullptr, nullptr), Error,
+      "max_pool: a window of 2 rows of 2147483648 x 1 elements is too long for i32 positions; split the images");
+  EXPECT_THROWS(max_pool_gradient(pool, s, nullptr, nullptr, nullptr), Error, "too long for i32 positions");
 }
 
 TEST(Window, RejectsInvalidSpecs) {

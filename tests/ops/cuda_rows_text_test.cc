@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "base/throws.h"
 #include "lane/cuda/code.h"
 #include "lockstep/error.h"
 #include "ops/conv.h"
@@ -194,6 +195,30 @@ TEST(CudaRowTexts, SortedScattersCompile) {
   const Attrs last{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}, {"how", std::string("max")}, {"unique", false}};
   expect_compiles(scatter_op, {{DType::boolean, {1000}}, {DType::i32, {3000}}, {DType::boolean, {3000}}}, last,
                   scatter_sorted_texts);
+}
+
+// The sort numbers the updates in 32 bits.
+TEST(CudaRowTexts, ScattersOfTooManyUpdatesAreRefused) {
+  const Type x{DType::u8, {1000}}, indices{DType::i32, {int64_t{1} << 32}}, updates{DType::u8, {int64_t{1} << 32}};
+  const std::vector<Type> in = {x, indices, updates}, out = {x};
+  const Attrs attrs{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}};
+  Pool pool({.threads = 1});
+  const KernelSpec spec{.in = in, .out = out, .attrs = attrs, .pool = pool, .alias = {}};
+  EXPECT_THROWS(scatter_sorted_cuda(spec), Error,
+                "scatter_add: 4294967296 updates of one array are too many for a GPU; split them");
+}
+
+TEST(CudaRowTexts, CrossEntropyCountsManyClassesIn64Bits) {
+  for (const auto& [classes, index] : {std::pair(int64_t{50304}, "uint32_t"), {(int64_t{1} << 32) + 10, "uint64_t"}}) {
+    const std::vector<Type> in = {{DType::bf16, {2, classes}}, {DType::i64, {2}}};
+    const Attrs attrs{{"smoothing", 0.1}};
+    const std::vector<Type> out = infer_types(cross_entropy_op, in, attrs);
+    Pool pool({.threads = 1});
+    const KernelSpec spec{.in = in, .out = out, .attrs = attrs, .pool = pool, .alias = {}};
+    const std::string text = cross_entropy_text(false, spec);
+    EXPECT_NE(text.find(std::string("using Index = ") + index), std::string::npos) << text;
+    if (has_cuda_compiler()) EXPECT_FALSE(compile_quickly(text, "sm_90").empty());
+  }
 }
 
 TEST(CudaRowTexts, CrossEntropyCompiles) {

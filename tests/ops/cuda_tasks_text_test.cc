@@ -229,6 +229,43 @@ TEST(CudaTasks, EmptyResultsHaveNoStep) {
   EXPECT_FALSE(step_of_task(task_for(iota_op, {}, {{"dtype", DType::i32}, {"shape", Shape{0}}, {"dim", int64_t{0}}})));
 }
 
+TEST(CudaTasks, LargeArraysAreCountedIn64Bits) {
+  constexpr int64_t kLarge = (int64_t{1} << 32) + 10;
+  const Type x{DType::u8, {kLarge}}, few{DType::u8, {3}}, one{DType::u8, {}}, start{DType::i64, {}};
+  const Type index{DType::i64, {3}};
+  const Attrs along{{"axis", int64_t{0}}, {"batch_dims", int64_t{0}}};
+  const std::vector<GpuTask> all = {
+      task_for(full_op, {}, {{"dtype", DType::u8}, {"shape", Shape{kLarge}}, {"value", int64_t{1}}}),
+      task_for(iota_op, {}, {{"dtype", DType::u8}, {"shape", Shape{kLarge}}, {"dim", int64_t{0}}}),
+      task_for(add_op, {x, x}, {}),
+      task_for(reverse_op, {x}, {{"axes", Shape{0}}}),
+      task_for(scatter_add_op, {x, index, few}, along),
+      task_for(concatenate_op, {x, few}, {{"axis", int64_t{0}}}),
+      task_for(pad_op, {x, one}, {{"lo", Shape{1}}, {"hi", Shape{3}}, {"interior", Shape{0}}}),
+      task_for(update_slice_op, {x, few, start}, {{"batch_dims", int64_t{0}}}),
+  };
+  for (const GpuTask& task : all) {
+    SCOPED_TRACE(task.op->name);
+    const std::optional<CudaStep> step = step_of_task(task);
+    ASSERT_TRUE(step);
+    EXPECT_TRUE(has_text(step->body, "uint64_t first = uint64_t(block)")) << step->body;
+    expect_step_compiles(*step);
+  }
+  // Few results from anywhere.
+  for (const GpuTask& task :
+       {task_for(gather_op, {x, index}, along),
+        task_for(argmin_op, {{DType::u8, {2, INT32_MAX}}}, {{"axis", int64_t{1}}}),
+        task_for(dynamic_slice_op, {x, start}, {{"sizes", Shape{3}}, {"batch_dims", int64_t{0}}}),
+        task_for(slice_op, {x}, {{"starts", Shape{5}}, {"limits", Shape{kLarge}}, {"strides", Shape{1 << 30}}}),
+        task_for(reduce_max_op, {x}, {{"axes", Shape{0}}})}) {
+    SCOPED_TRACE(task.op->name);
+    const std::optional<CudaStep> step = step_of_task(task);
+    ASSERT_TRUE(step);
+    EXPECT_TRUE(has_text(step->body, "int64_t")) << step->body;
+    expect_step_compiles(*step);
+  }
+}
+
 TEST(CudaTasks, StepsOfAllDivisionsCompile) {
   if (!has_task_compiler()) GTEST_SKIP() << "the CUDA compiler (NVRTC) is not available";
   const Type x{DType::f16, {8, 6}}, index{DType::i32, {4}}, start{DType::i32, {}};

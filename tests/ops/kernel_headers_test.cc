@@ -396,13 +396,15 @@ extern "C" __global__ void f(const bf16* a, const bf16* b, bf16* out) {
   ConvDirect<Conv>::forward(a, b, out), ConvDirect<Conv>::input_grad(a, b, out), ConvDirect<Conv>::filter_grad(a, b, out);
 })"},
       {"cross_entropy.cuh", R"(
-template <class Element, class Wide, uint32_t kCount, uint32_t kThreadsOfRow, bool kWhole>
+template <class Element, class Wide, class I, I kCount, uint32_t kThreadsOfRow, bool kWhole>
 struct Rows {
   using T = Element;
   using Label = int32_t;
+  using Index = I;
   using R = Wide;
   static constexpr uint64_t kRows = 700;
-  static constexpr uint32_t kClasses = kCount, kWidth = kThreadsOfRow, kThreads = 512;
+  static constexpr Index kClasses = kCount;
+  static constexpr uint32_t kWidth = kThreadsOfRow, kThreads = 512;
   static constexpr double kSmoothing = kWhole ? 0.1 : 0;
   static constexpr bool kAligned = kWhole, kApproximate = kWhole, kHeld = kWhole && kThreadsOfRow > 32;
 };
@@ -415,8 +417,8 @@ inline void both(const typename C::T* logits, const int32_t* labels, typename C:
   CrossEntropy<C>::loss_and_gradient(logits, labels, loss, loss, nullptr, out, shared);
 }
 extern "C" __global__ void f(bf16* x, double* y, const int32_t* labels, float* loss, double* wide) {
-  both<Rows<bf16, float, 50304, 512, true>>(x, labels, loss, loss, x);
-  both<Rows<double, double, 65, 32, false>>(y, labels, wide, wide, y);
+  both<Rows<bf16, float, uint32_t, 50304, 512, true>>(x, labels, loss, loss, x);
+  both<Rows<double, double, uint64_t, 65, 32, false>>(y, labels, wide, wide, y);
 })"},
       {"column_sums.cuh", R"(
 struct Columns {

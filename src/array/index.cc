@@ -55,27 +55,33 @@ Value index_box(Value x, const IndexPlan& plan) {
 // x with the elements of index_box() replaced.
 Value with_box(Value x, Value block, const IndexPlan& plan) {
   if (count(block.shape()) == 0) return x;
-  Dims reversed, lo, hi, interior;
+  Builder& b = x.builder();
+  Dims reversed, from, to, lo, hi, interior;  // the box is a part of [from, to)
   bool dense = true;
   for (size_t d = 0; d < plan.sizes.size(); ++d) {
     const int64_t size = plan.sizes[d], step = plan.steps[d], stride = size == 1 ? 1 : std::abs(step);
     if (step < 0 && size > 1) reversed.push_back(static_cast<int64_t>(d));
     const int64_t first = std::min(plan.starts[d], plan.starts[d] + (size - 1) * step);
-    lo.push_back(first);
-    hi.push_back(x.shape()[d] - first - (size - 1) * stride - 1);
+    const int64_t end = first + (size - 1) * stride + 1, n = x.shape()[d];
+    // If it spans most of the dimension, all of it, which may stay divided over devices.
+    const bool all = stride > 1 && 2 * (end - first) > n;
+    from.push_back(all ? 0 : first);
+    to.push_back(all ? n : end);
+    lo.push_back(first - from.back());
+    hi.push_back(to.back() - end);
     interior.push_back(stride - 1);
     dense &= stride == 1;
   }
   if (!reversed.empty()) block = reverse(block, reversed);
-  if (block.shape() == x.shape()) return block;
-  Builder& b = x.builder();
-  if (dense) {
-    Values starts;
-    for (size_t d = 0; d < lo.size(); ++d) starts.push_back(index_scalar(b, lo[d], x.shape()[d]));
-    return update_slice(x, block, starts);
+  if (!dense) {
+    const Value part = to == x.shape() && from == Dims(from.size(), 0) ? x : slice(x, from, to, Dims(from.size(), 1));
+    const Value inside = pad(full(b, {boolean, block.shape()}, 1), full(b, {boolean, {}}, 0), lo, hi, interior);
+    block = select(inside, pad(block, full(b, {x.dtype(), {}}, 0), lo, hi, interior), part);
   }
-  const Value inside = pad(full(b, {boolean, block.shape()}, 1), full(b, {boolean, {}}, 0), lo, hi, interior);
-  return select(inside, pad(block, full(b, {x.dtype(), {}}, 0), lo, hi, interior), x);
+  if (block.shape() == x.shape()) return block;
+  Values starts;
+  for (size_t d = 0; d < from.size(); ++d) starts.push_back(index_scalar(b, from[d], x.shape()[d]));
+  return update_slice(x, block, starts);
 }
 
 // The shape of the box without the dimensions of integers.

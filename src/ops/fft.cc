@@ -7,6 +7,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
+#include "ops/index_ops.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 
@@ -59,7 +60,7 @@ Rule fft_rule(Types in, const Attrs& attrs) {
 Value mirror_count(Value like, int64_t length) {
   Builder& b = like.builder();
   const Shape last{like.shape().back()};
-  const Value k = iota(b, {DType::i32, last}, 0);
+  const Value k = index_iota(b, last, 0);
   Value alone = eq(k, zeros_like(k));
   if (length % 2 == 0) alone = bit_or(alone, eq(k, full(b, k.type(), length / 2)));
   const Type real{real_of(like.dtype()), last};

@@ -5,6 +5,7 @@
 
 #include "base/throws.h"
 #include "lane/cpu/blas.h"
+#include "lockstep/error.h"
 
 namespace lockstep {
 namespace {

@@ -102,11 +102,11 @@ class LargeProgram {
   Modelled selected(const Modelled& x) {
     const Element was = x.element;
     const int64_t size = x.size;
-    const int64_t limit = below(250), shift = below(5);
-    say("where greater than {}, else the element {} positions before", limit, shift);
-    return {where(x.array > limit, x.array, roll(x.array, shift)), size, [=](int64_t i) {
+    const int64_t limit = below(250), value = below(200);
+    say("where greater than {}, else {}", limit, value);
+    return {where(x.array > limit, x.array, value), size, [=](int64_t i) {
               const int64_t e = was(i);
-              return e > limit ? e : was((i - shift + size) % size);
+              return e > limit ? e : value;
             }};
   }
   Modelled turned(const Modelled& x) {

@@ -121,7 +121,7 @@ class LargeUpdates : public LargeArrays {
  protected:
   // One after another, each compiled and in place.
   void expect_in_place(const std::vector<Update>& updates) {
-    Array y = jit([](const Array& a) { return a + 0; })(x());
+    Array y = x() + zeros({}, u8);
     Updated expected(n());
     for (const Update& update : updates) {
       SCOPED_TRACE(update.name);
@@ -153,7 +153,7 @@ TEST_P(LargeUpdates, TracedIndices) {
   const auto step = jit([](const Array& y, const Array& i, const Array& v) { return y.at(i).set(v); }, {.donate = {0}});
   const auto block = jit([](const Array& y, const Array& i, const Array& v) { return dynamic_update_slice(y, v, {i}); },
                          {.donate = {0}});
-  Array y = jit([](const Array& a) { return a + 0; })(x());
+  Array y = x() + zeros({}, u8);
   Updated expected(n());
   y = step(y, full({}, n() - 2, i64), full({}, 3, u8));
   y = step(y, full({}, -1, i32), full({}, 4, u8));
@@ -174,11 +174,6 @@ TEST_P(LargeUpdates, Masks) {
   one.expect(x().at(mask).add(3));
   for (size_t k = 0; k < marked.size(); ++k) each.set(marked[k], 200 + static_cast<int64_t>(k));
   each.expect(x().at(mask).set(array({200, 201, 202})));
-  each.expect(where(mask, jit([](const Array& a) { return a * 0 + 200; })(x()), x())
-                  .at(n() - 1)
-                  .set(202)
-                  .at(int64_t{1} << 31)
-                  .set(201));
 }
 
 TEST_P(LargeUpdates, SegmentsOfLargeNumbers) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lane/buffer.h"
+#include "lockstep/error.h"
 #include "program/builder.h"
 #include "program/op.h"
 
@@ -38,6 +39,12 @@ std::vector<ProgramPtr> branches_of(const Attrs&);
 // Runs all of several programs with the same signature and selects results by `which`: a bool or i32 scalar, or one
 // for each element of the results' first dimension.
 Values choose_among(Value which, const std::vector<ProgramPtr>& branches, const Values& operands);
+
+// Thrown by the `vjp` column of an equation that has derivatives in forward mode only.
+class ForwardModeOnly : public Error {
+ public:
+  using Error::Error;
+};
 
 // The position of the branch that an index selects.
 size_t branch_at(int32_t index, size_t branches);

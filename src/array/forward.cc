@@ -13,6 +13,7 @@
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
+#include "ops/used_inputs.h"
 #include "passes/passes.h"
 
 namespace lockstep::detail {

@@ -50,6 +50,46 @@ Values with_tangents(const Jvp& v, size_t skip) {
 
 // ---- cond
 
+// What all branches return for result `output`: input `input`, or a constant; or neither.
+struct CommonOutput {
+  int input = -1;
+  const Eqn* constant = nullptr;
+
+  bool operator==(const CommonOutput& other) const {
+    return input == other.input && !constant == !other.constant &&
+           (!constant || (constant->op == other.constant->op && constant->attrs == other.constant->attrs));
+  }
+};
+bool is_common(const CommonOutput& x) { return x.input >= 0 || x.constant; }
+
+CommonOutput plain_output(const Program& branch, size_t output) {
+  const ValueId id = branch.outputs[output];
+  const auto input = std::find(branch.inputs.begin(), branch.inputs.end(), id);
+  if (input != branch.inputs.end()) return {static_cast<int>(input - branch.inputs.begin())};
+  for (const Eqn& eqn : branch.eqns)
+    if (eqn.in.empty() && eqn.out.size() == 1 && eqn.out[0] == id && !is_ordered(eqn)) return {-1, &eqn};
+  return {};
+}
+
+CommonOutput common_output(const std::vector<ProgramPtr>& branches, size_t output) {
+  const CommonOutput first = plain_output(*branches[0], output);
+  for (const ProgramPtr& branch : branches)
+    if (!(plain_output(*branch, output) == first)) return {};
+  return first;
+}
+
+// The results of a cond. Those that do not depend on the branch are taken from its operands, or are constants.
+Values with_common_outputs(Values out, const std::vector<ProgramPtr>& branches, const Values& operands) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const CommonOutput common = common_output(branches, i);
+    if (common.input >= 0)
+      out[i] = operands[static_cast<size_t>(common.input)];
+    else if (common.constant)
+      out[i] = out[i].builder().emit_typed(*common.constant->op, {}, common.constant->attrs, {&out[i].type(), 1})[0];
+  }
+  return out;
+}
+
 // A cond with the same predicate or index and other branches.
 Values cond_of(Value which, const std::vector<ProgramPtr>& branches, const Values& operands) {
   if (which.dtype() == DType::boolean) return cond(which, branches[1], branches[0], operands);
@@ -98,27 +138,13 @@ bool is_same_value(Value a, Value b) {
   return x && y && x->in.empty() && !is_ordered(*x) && x->op == y->op && x->attrs == y->attrs && a.type() == b.type();
 }
 
-// Which results the branches return differently. The others are an operand that all of them return unchanged, or a
-// constant: they do not depend on which branch is selected.
-std::vector<bool> depend_on_branch(const std::vector<ProgramPtr>& branches) {
-  Builder b;
-  Values operands;
-  for (ValueId id : branches[0]->inputs) operands.push_back(b.input(branches[0]->types[id]));
-  const Values first = b.inline_program(*branches[0], operands);
-  std::vector<bool> depend(first.size(), false);
-  for (size_t k = 1; k < branches.size(); ++k) {
-    const Values other = b.inline_program(*branches[k], operands);
-    for (size_t i = 0; i < first.size(); ++i) depend[i] = depend[i] || !is_same_value(first[i], other[i]);
-  }
-  return depend;
-}
-
 Batched cond_batch(const Batch& b) {
   std::vector<ProgramPtr> branches = branches_of(b.attrs);
   const std::vector<bool> batched(b.batched.begin() + 1, b.batched.end());
   const Values operands(b.in.begin() + 1, b.in.end());
   std::vector<bool> force(branches[0]->outputs.size(), false);
-  if (b.batched[0]) force = depend_on_branch(branches);
+  if (b.batched[0])
+    for (size_t i = 0; i < force.size(); ++i) force[i] = !is_common(common_output(branches, i));
   for (const ProgramPtr& branch : branches) {
     const std::vector<bool> own = b.passes.batch(*branch, batched, b.size, {}, b.axis).batched;
     for (size_t i = 0; i < force.size(); ++i) force[i] = force[i] || own[i];
@@ -235,7 +261,8 @@ constinit const Op remat_op = {
 Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands) {
   Values in{predicate};
   in.insert(in.end(), operands.begin(), operands.end());
-  return predicate.builder().emit(cond_op, in, {{"if_true", std::move(if_true)}, {"if_false", std::move(if_false)}});
+  Values out = predicate.builder().emit(cond_op, in, {{"if_true", if_true}, {"if_false", if_false}});
+  return with_common_outputs(std::move(out), {if_false, if_true}, operands);
 }
 
 Values switch_case(Value index, const std::vector<ProgramPtr>& branches, const Values& operands) {
@@ -243,7 +270,7 @@ Values switch_case(Value index, const std::vector<ProgramPtr>& branches, const V
   in.insert(in.end(), operands.begin(), operands.end());
   Attrs attrs;
   for (size_t i = 0; i < branches.size(); ++i) attrs.set(fmt::format("branch{}", i), branches[i]);
-  return index.builder().emit(cond_op, in, std::move(attrs));
+  return with_common_outputs(index.builder().emit(cond_op, in, std::move(attrs)), branches, operands);
 }
 
 std::vector<ProgramPtr> branches_of(const Attrs& attrs) {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <stdexcept>
 #include <vector>
 
 #include "lane/buffer.h"
-#include "lockstep/error.h"
 #include "program/builder.h"
 #include "program/op.h"
 
@@ -40,10 +40,11 @@ std::vector<ProgramPtr> branches_of(const Attrs&);
 // for each element of the results' first dimension.
 Values choose_among(Value which, const std::vector<ProgramPtr>& branches, const Values& operands);
 
-// Thrown by the `vjp` column of an equation that has derivatives in forward mode only.
-class ForwardModeOnly : public Error {
+// Thrown by the `vjp` column of an equation that has derivatives in forward mode only. Passes that need a gradient make
+// an Error of it.
+class ForwardModeOnly : public std::runtime_error {
  public:
-  using Error::Error;
+  using std::runtime_error::runtime_error;
 };
 
 // The position of the branch that an index selects.

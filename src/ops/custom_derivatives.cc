@@ -11,7 +11,7 @@
 #include "ops/ops.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
-#include "program/definitions.h"
+#include "ops/used_inputs.h"
 
 namespace lockstep {
 namespace {

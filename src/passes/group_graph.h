@@ -28,6 +28,9 @@ class GroupGraph {
   // the search for one takes more than a fixed number of steps.
   bool merge(const std::vector<int>& groups);
 
+  // Merges groups into the first of them without a search. merge() is then undefined.
+  void unite(const std::vector<int>& groups);
+
   // The dependencies that all searches have followed so far.
   int64_t steps() const { return steps_; }
 
@@ -42,7 +45,6 @@ class GroupGraph {
   template <class Within>
   Found visit(const std::vector<int>& equations, const Within& within, Groups& pending);
   bool relabel(const Groups& merged, Groups& after, int64_t last);
-  void unite(const Groups& merged);
 
   std::vector<int> group_;                        // by equation
   std::vector<std::vector<int>> members_;         // by group

@@ -15,6 +15,7 @@
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
 #include "ops/tangents.h"
+#include "passes/nested_jvp.h"
 #include "passes/passes.h"
 #include "program/effects.h"
 
@@ -99,7 +100,7 @@ Values transposed_vjp(const TangentStep& s, Builder& b) {
   if (gradients == 0) return tangents;
   std::vector<bool> cotangents(back.inputs.size(), false);
   std::fill(cotangents.begin() + static_cast<std::ptrdiff_t>(known), cotangents.end(), true);
-  Program forward = joint(back, cotangents);
+  Program forward = kSubPrograms.joint(back, cotangents);
   forward.outputs.erase(forward.outputs.begin(), forward.outputs.begin() + static_cast<std::ptrdiff_t>(gradients));
   Values args = s.in;
   args.insert(args.end(), s.out.begin(), s.out.end());
@@ -239,12 +240,24 @@ class ForwardDifferentiation {
 
 }  // namespace
 
-Program jvp(const Program& program, const std::vector<bool>& wanted) {
-  return checked(ForwardDifferentiation(program, wanted, false).run());
+namespace {
+
+Program forward_mode(const Program& program, const std::vector<bool>& wanted, bool apart) {
+  try {
+    return checked(ForwardDifferentiation(program, wanted, apart).run());
+  } catch (const ForwardModeOnly& error) {
+    throw Error(error.what());
+  }
 }
 
+}  // namespace
+
+Program nested_jvp(const Program& program, const std::vector<bool>& wanted) {
+  return checked(ForwardDifferentiation(program, wanted, false).run());
+}
+Program jvp(const Program& program, const std::vector<bool>& wanted) { return forward_mode(program, wanted, false); }
 Program jvp_apart(const Program& program, const std::vector<bool>& wanted) {
-  return checked(ForwardDifferentiation(program, wanted, true).run());
+  return forward_mode(program, wanted, true);
 }
 
 }  // namespace lockstep

@@ -77,41 +77,4 @@ bool Definitions::only_leads_to(ValueId from, ValueId to) const {
   return false;
 }
 
-namespace {
-
-// By operand: whether a result of the equation depends on it, as far as its nested programs say.
-std::vector<bool> used_operands(const Eqn& eqn) {
-  std::vector<bool> used(eqn.in.size(), true);
-  if (!eqn.op->operand_of_input) return used;
-  std::vector<bool> read(eqn.in.size(), false), named(eqn.in.size(), false);
-  for (const auto& [name, value] : eqn.attrs) {
-    const auto* nested = std::get_if<ProgramPtr>(&value);
-    if (!nested) continue;
-    const std::vector<bool> inputs = used_inputs(**nested);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const int operand = eqn.op->operand_of_input(eqn, name, i);
-      if (operand < 0) continue;
-      named[static_cast<size_t>(operand)] = true;
-      read[static_cast<size_t>(operand)] = read[static_cast<size_t>(operand)] || inputs[i];
-    }
-  }
-  for (size_t k = 0; k < used.size(); ++k) used[k] = read[k] || !named[k];
-  return used;
-}
-
-}  // namespace
-
-std::vector<bool> used_inputs(const Program& p) {
-  std::vector<bool> live(p.types.size(), false), out;
-  for (const ValueId id : p.outputs) live[id] = true;
-  for (auto eqn = p.eqns.rbegin(); eqn != p.eqns.rend(); ++eqn) {
-    if (std::none_of(eqn->out.begin(), eqn->out.end(), [&](ValueId id) { return live[id]; })) continue;
-    const std::vector<bool> used = used_operands(*eqn);
-    for (size_t k = 0; k < used.size(); ++k)
-      if (used[k]) live[eqn->in[k]] = true;
-  }
-  for (const ValueId id : p.inputs) out.push_back(live[id]);
-  return out;
-}
-
 }  // namespace lockstep

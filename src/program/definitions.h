@@ -55,7 +55,4 @@ class Definitions {
   std::vector<int64_t> outer_id_;  // by ValueId: the value of the outer program that it equals, or -1
 };
 
-// By input: whether an output depends on it. Looks into nested programs, so that an operand that they ignore does not count.
-std::vector<bool> used_inputs(const Program&);
-
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "ops/dims.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
+#include "ops/used_inputs.h"
 #include "passes/passes.h"
 
 namespace lockstep::detail {
@@ -180,21 +181,11 @@ Arrays jvp_results(const Traced& traced, const Arrays& args, const Arrays& tange
 }
 
 VjpPrograms linear_programs(const Traced& traced, std::vector<bool> wanted) {
-  VjpPrograms programs = vjp_programs(traced, std::move(wanted));
-  const Program& back = *programs.backward;  // residuals, cotangents -> gradients
-  const size_t cotangents = floating_outputs(*traced.program), residuals = back.inputs.size() - cotangents;
-  std::vector<bool> linear(back.inputs.size(), false);
-  std::fill(linear.begin() + static_cast<std::ptrdiff_t>(residuals), linear.end(), true);
-  Program both = joint(back, linear);
-  both = drop_dead(with_outputs(both, range(back.outputs.size(), both.outputs.size())));
-  Builder b;
-  Values args;
-  for (size_t i = 0; i < both.inputs.size(); ++i) {
-    const Type& type = both.types[both.inputs[i]];
-    args.push_back(i < back.inputs.size() && linear[i] ? full(b, type, 0.0) : b.input(type));
-  }
-  programs.backward = shared(b.take(b.inline_program(both, args)));
-  return programs;
+  wanted.resize(traced.program->inputs.size(), false);
+  const ProgramPtr program = recognized(traced);
+  const Program& p = *program;
+  Split s = split(inline_bodies(jvp_apart(p, wanted), Inline::early), p.inputs.size(), p.outputs.size());
+  return {shared(std::move(s.known)), shared(std::move(s.rest)), s.outputs};
 }
 
 ProgramPtr jacobian_program(const Traced& traced, std::vector<bool> wanted, size_t outputs, JacobianMode mode) {
@@ -209,11 +200,9 @@ ProgramPtr transposed_program(const Traced& traced, const std::vector<bool>& own
   wanted.resize(p.inputs.size(), false);
   Program back = joint(p, wanted);
   back = simplify(with_outputs(back, range(p.outputs.size(), back.outputs.size())));
-  std::vector<bool> used(back.types.size(), false);
-  for (const Eqn& eqn : back.eqns)
-    for (ValueId id : eqn.in) used[id] = true;
+  const std::vector<bool> used = used_inputs(back);
   for (size_t i = 0; i < own.size(); ++i)
-    if (used[back.inputs[i]])
+    if (used[i])
       throw_error(
           "linear_transpose: the function is not linear: its derivative depends on array {} of its arguments, {}; use "
           "vjp",

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "array/apply.h"
+#include "array/node.h"
 #include "array/promote.h"
 #include "base/check.h"
 #include "lockstep/math.h"
@@ -83,6 +84,16 @@ Array rounding(const char* what, const Array& x, Unary f) {
   return apply1(what, {x}, [&](Builder&, const Values& v) { return is_inexact(v[0].dtype()) ? f(v[0]) : v[0]; });
 }
 
+// Throws Error for the power of integers with a negative number as exponent, which is no integer.
+void check_integer_power(const Array& base, const Array& exponent) {
+  const detail::Node* number = exponent.defined() ? exponent.node() : nullptr;
+  if (!number || number->kind != detail::Node::Kind::literal || is_inexact(number->type->dtype) ||
+      number->integer >= 0 || !base.defined() || is_inexact(base.dtype()))
+    return;
+  throw_error("pow: integers {} to the negative power {}; use float_power, or convert the base with astype(x, f32)",
+              to_string(base.type()), number->integer);
+}
+
 // A bool constant of x's shape.
 Value constant(Value x, bool value) { return full(x.builder(), {DType::boolean, x.shape()}, value ? 1 : 0); }
 
@@ -137,7 +148,10 @@ Array operator~(const Operand& x) {
 
 Array maximum(const Operand& a, const Operand& b) { return comparison("maximum", a, b, maximum); }
 Array minimum(const Operand& a, const Operand& b) { return comparison("minimum", a, b, minimum); }
-Array pow(const Operand& a, const Operand& b) { return arithmetic("pow", a, b, pow); }
+Array pow(const Operand& a, const Operand& b) {
+  check_integer_power(a, b);
+  return arithmetic("pow", a, b, pow);
+}
 Array logaddexp(const Operand& a, const Operand& b) {
   return binary_in("logaddexp", detail::floating_of(common_dtype_of(a, b)), a, b, logaddexp);
 }
@@ -168,7 +182,8 @@ Array cos(const Operand& x) { return floating("cos", x, cos); }
 Array where(const Operand& condition, const Operand& a, const Operand& b) {
   const DType dtype = common_dtype_of(a, b);
   // Numbers among the arguments become constants of `dtype`; a numeric condition must not.
-  const Array chosen_by = condition.rank() == 0 && condition.dtype() != DType::boolean ? condition != 0 : Array(condition);
+  const Array chosen_by =
+      condition.rank() == 0 && condition.dtype() != DType::boolean ? condition != 0 : Array(condition);
   return apply1(
       "where", {chosen_by, a, b},
       [&](Builder&, const Values& v) {

@@ -125,7 +125,10 @@ Value stabilizer(Value x, const Dims& axes) {
   return select(is_finite(m), m, zeros_like(m));
 }
 
-Value shifted(Value x, const Dims& axes) { return x - repeat_along(stabilizer(x, axes), x.shape(), axes); }
+// x less its maximum. An infinite maximum makes NaN of itself, which spreads to all that is divided by the sum.
+Value shifted(Value x, const Dims& axes) {
+  return x - repeat_along(stop_gradient(reduce_max(x, axes)), x.shape(), axes);
+}
 
 Array normalized(const char* what, const Array& x, const Axes& axes, Value (*f)(Value shifted_x, const Dims& axes)) {
   return apply1(what, {x}, [&](Builder&, const Values& v) {

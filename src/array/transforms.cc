@@ -130,8 +130,31 @@ Arrays remat(const Traced& body, std::span<const Array> args, const std::string&
 Array checkpoint_name(const Array& x, const std::string& name) {
   if (name.empty() || name.find(',') != name.npos)
     throw_error("checkpoint_name: \"{}\" is not a name; use one without commas", name);
-  return apply1("checkpoint_name", {x}, [&](Builder&, const Values& v) { return lockstep::checkpoint_name(v[0], name); });
+  return apply1("checkpoint_name", {x},
+                [&](Builder&, const Values& v) { return lockstep::checkpoint_name(v[0], name); });
 }
+
+namespace {
+
+// The backward program with gradients that vary over mesh axes as their arguments do. A gradient that varies over more is
+// an error only where the function is differentiated.
+ProgramPtr gradients_of(const Program& backward, const std::vector<Type>& arguments) {
+  Builder b;
+  Values args;
+  for (ValueId id : backward.inputs) args.push_back(b.input(backward.types[id]));
+  Values gradients = b.inline_program(backward, args);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Type &type = gradients[i].type(), &wanted = arguments[i];
+    if (!is_inexact(wanted.dtype)) continue;
+    if (type.dtype != wanted.dtype || type.shape != wanted.shape)
+      throw_error("custom_vjp: gradient {} is {}, but the argument is {}; a gradient has its argument's type", i,
+                  to_string(type), to_string(wanted));
+    for (const std::string& axis : wanted.varying) gradients[i] = lockstep::pvary(gradients[i], axis);
+  }
+  return std::make_shared<const Program>(b.take(gradients));
+}
+
+}  // namespace
 
 Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backward, std::span<const Array> args) {
   const Arrays all = with_captures(with_captures(with_captures(args, body), forward), backward);
@@ -153,14 +176,12 @@ Arrays custom_vjp(const Traced& body, const Traced& forward, const Traced& backw
   std::vector<Type> back_types;
   for (size_t i = 0; i < own; ++i) back_types.push_back(back.types[back.inputs[i]]);
   back_types.insert(back_types.end(), types.begin(), types.end());
-  const ProgramPtr bwd = extend_inputs(back, back_types, positions(own, own + at_backward, backward.captures.size()));
-  if (bwd->outputs.size() != n)
+  const ProgramPtr extended =
+      extend_inputs(back, back_types, positions(own, own + at_backward, backward.captures.size()));
+  if (extended->outputs.size() != n)
     throw_error("custom_vjp: backward returns {} arrays for {} argument arrays; it must return one gradient for each",
-                bwd->outputs.size(), n);
-  for (size_t i = 0; i < n; ++i)
-    if (is_inexact(types[i].dtype) && bwd->output_types()[i] != types[i])
-      throw_error("custom_vjp: gradient {} is {}, but the argument is {}; a gradient has its argument's type", i,
-                  to_string(bwd->output_types()[i]), to_string(types[i]));
+                extended->outputs.size(), n);
+  const ProgramPtr bwd = gradients_of(*extended, types);
   return apply("custom_vjp", all, {}, [&](Builder& b, const Values& v) {
     return lockstep::custom_vjp(b, f, fwd, bwd, static_cast<int64_t>(n), v);
   });

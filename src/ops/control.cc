@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/control_bodies.h"
 #include "ops/cuda/kernels.h"
 #include "ops/dims.h"
 #include "ops/elementwise.h"
@@ -27,13 +28,6 @@ void expect_signature(std::string_view op, const Program& body, Types in, size_t
 
 ProgramPtr share(Program p) { return std::make_shared<const Program>(std::move(p)); }
 
-// (operands..., cotangents...) -> gradients of the wanted operands.
-ProgramPtr gradient_body(const Program& body, const std::vector<bool>& wanted, const SubPrograms& passes) {
-  Program p = passes.joint(without_effects(body), wanted);  // the forward computation has had them
-  const size_t all = p.outputs.size();
-  return share(select_outputs(std::move(p), body.outputs.size(), all));
-}
-
 // The operands, then one cotangent per floating result, zeros if absent.
 Values with_cotangents(const Vjp& v, size_t skip) {
   Values args(v.in.begin() + static_cast<std::ptrdiff_t>(skip), v.in.end());
@@ -42,22 +36,8 @@ Values with_cotangents(const Vjp& v, size_t skip) {
   return args;
 }
 
-Grads spread(const Values& gradients, const std::vector<bool>& wanted, size_t skip, size_t operands) {
-  Grads out(operands);
-  size_t g = 0;
-  for (size_t i = skip; i < operands; ++i)
-    if (wanted[i]) out[i] = gradients[g++];
-  return out;
-}
-
 ProgramPtr tangent_body(const Program& body, const std::vector<bool>& wanted, const SubPrograms& passes) {
   return share(passes.jvp(body, wanted));
-}
-
-std::vector<bool> present(std::span<const Value> values) {
-  std::vector<bool> out;
-  for (const Value& v : values) out.push_back(static_cast<bool>(v));
-  return out;
 }
 
 // The operands from `skip` on, then the tangents that are present.
@@ -68,22 +48,47 @@ Values with_tangents(const Jvp& v, size_t skip) {
   return args;
 }
 
-// Takes apart results and the tangents of the floating ones.
-JvpResult results_and_tangents(const Jvp& v, const Values& all) {
-  const size_t results = v.out.size();
-  JvpResult r{Values(results), Values(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results))};
-  for (size_t i = 0, next = results; i < results; ++i)
-    if (is_inexact(v.out[i].dtype())) r.tangents[i] = all[next++];
-  return r;
-}
-
-// The operands are the last inputs of each program: after the residuals and cotangents of a backward program, and all
-// but the predicate of a cond.
-int last_operands(const Eqn& eqn, std::string_view name, size_t input) {
-  return static_cast<int>(input + eqn.in.size()) - static_cast<int>(eqn.attrs.program(name).inputs.size());
-}
-
 // ---- cond
+
+// What all branches return for result `output`: input `input`, or a constant; or neither.
+struct CommonOutput {
+  int input = -1;
+  const Eqn* constant = nullptr;
+
+  bool operator==(const CommonOutput& other) const {
+    return input == other.input && !constant == !other.constant &&
+           (!constant || (constant->op == other.constant->op && constant->attrs == other.constant->attrs));
+  }
+};
+bool is_common(const CommonOutput& x) { return x.input >= 0 || x.constant; }
+
+CommonOutput plain_output(const Program& branch, size_t output) {
+  const ValueId id = branch.outputs[output];
+  const auto input = std::find(branch.inputs.begin(), branch.inputs.end(), id);
+  if (input != branch.inputs.end()) return {static_cast<int>(input - branch.inputs.begin())};
+  for (const Eqn& eqn : branch.eqns)
+    if (eqn.in.empty() && eqn.out.size() == 1 && eqn.out[0] == id && !is_ordered(eqn)) return {-1, &eqn};
+  return {};
+}
+
+CommonOutput common_output(const std::vector<ProgramPtr>& branches, size_t output) {
+  const CommonOutput first = plain_output(*branches[0], output);
+  for (const ProgramPtr& branch : branches)
+    if (!(plain_output(*branch, output) == first)) return {};
+  return first;
+}
+
+// The results of a cond. Those that do not depend on the branch are taken from its operands, or are constants.
+Values with_common_outputs(Values out, const std::vector<ProgramPtr>& branches, const Values& operands) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const CommonOutput common = common_output(branches, i);
+    if (common.input >= 0)
+      out[i] = operands[static_cast<size_t>(common.input)];
+    else if (common.constant)
+      out[i] = out[i].builder().emit_typed(*common.constant->op, {}, common.constant->attrs, {&out[i].type(), 1})[0];
+  }
+  return out;
+}
 
 // A cond with the same predicate or index and other branches.
 Values cond_of(Value which, const std::vector<ProgramPtr>& branches, const Values& operands) {
@@ -116,7 +121,7 @@ Grads cond_vjp(const Vjp& v) {
   const std::vector<bool> wanted(v.wanted.begin() + 1, v.wanted.end());
   std::vector<ProgramPtr> branches = branches_of(v.attrs);
   for (ProgramPtr& branch : branches) branch = gradient_body(*branch, wanted, v.passes);
-  return spread(cond_of(v.in[0], branches, with_cotangents(v, 1)), v.wanted, 1, v.in.size());
+  return gradients_at(cond_of(v.in[0], branches, with_cotangents(v, 1)), v.wanted, 1, v.in.size());
 }
 
 JvpResult cond_jvp(const Jvp& v) {
@@ -126,19 +131,27 @@ JvpResult cond_jvp(const Jvp& v) {
   return results_and_tangents(v, cond_of(v.in[0], branches, with_tangents(v, 1)));
 }
 
+// Whether two values are one: the same value, or constants written alike.
+bool is_same_value(Value a, Value b) {
+  if (a == b) return true;
+  const Eqn *x = a.builder().definition(a), *y = b.builder().definition(b);
+  return x && y && x->in.empty() && !is_ordered(*x) && x->op == y->op && x->attrs == y->attrs && a.type() == b.type();
+}
+
 Batched cond_batch(const Batch& b) {
   std::vector<ProgramPtr> branches = branches_of(b.attrs);
   const std::vector<bool> batched(b.batched.begin() + 1, b.batched.end());
   const Values operands(b.in.begin() + 1, b.in.end());
-  std::vector<bool> force(branches[0]->outputs.size(), b.batched[0]);
-  if (!b.batched[0])
-    for (const ProgramPtr& branch : branches) {
-      const std::vector<bool> own = b.passes.batch(*branch, batched, b.size, {}, b.axis).batched;
-      for (size_t i = 0; i < force.size(); ++i) force[i] = force[i] || own[i];
-    }
+  std::vector<bool> force(branches[0]->outputs.size(), false);
+  if (b.batched[0])
+    for (size_t i = 0; i < force.size(); ++i) force[i] = !is_common(common_output(branches, i));
+  for (const ProgramPtr& branch : branches) {
+    const std::vector<bool> own = b.passes.batch(*branch, batched, b.size, {}, b.axis).batched;
+    for (size_t i = 0; i < force.size(); ++i) force[i] = force[i] || own[i];
+  }
   for (ProgramPtr& branch : branches) branch = share(b.passes.batch(*branch, batched, b.size, force, b.axis).program);
-  if (!b.batched[0]) return {cond_of(b.in[0], branches, operands), std::move(force)};
-  return choose_among(b.in[0], branches, operands);
+  Values out = b.batched[0] ? choose_among(b.in[0], branches, operands) : cond_of(b.in[0], branches, operands);
+  return {std::move(out), std::move(force)};
 }
 
 Kernel cond_cpu(const KernelSpec& spec) {
@@ -152,17 +165,11 @@ Kernel cond_cpu(const KernelSpec& spec) {
 
 // ---- remat
 
-std::vector<Type> body_type(Types in, const Attrs& attrs) {
-  const Program& body = attrs.program("body");
-  expect_signature("remat", body, in);
-  return body.output_types();
-}
-
 Grads remat_vjp(const Vjp& v) {
   const Values args = with_cotangents(v, 0);
-  if (v.attrs.find("policy")) return spread(remat_gradients(v, args), v.wanted, 0, v.in.size());
+  if (v.attrs.find("policy")) return gradients_at(remat_gradients(v, args), v.wanted, 0, v.in.size());
   const Values gradients = remat(args[0].builder(), gradient_body(v.attrs.program("body"), v.wanted, v.passes), args);
-  return spread(gradients, v.wanted, 0, v.in.size());
+  return gradients_at(gradients, v.wanted, 0, v.in.size());
 }
 
 JvpResult remat_jvp(const Jvp& v) {
@@ -179,148 +186,45 @@ Batched remat_batch(const Batch& b) {
   return {b.builder.emit(b.op, b.in, std::move(attrs)), body.batched};
 }
 
-// ---- custom_vjp
+}  // namespace
 
-ForwardResult custom_forward(const Forward& f) {
-  Values out = f.in[0].builder().inline_program(f.attrs.program("forward"), f.in);
-  const auto results = static_cast<std::ptrdiff_t>(f.attrs.program("body").outputs.size());
-  ForwardResult r;
-  r.residuals.assign(out.begin() + results, out.end());
-  out.resize(static_cast<size_t>(results));
-  r.out = std::move(out);
-  return r;
+ProgramPtr gradient_body(const Program& body, const std::vector<bool>& wanted, const SubPrograms& passes) {
+  Program p = passes.joint(without_effects(body), wanted);  // the forward computation has had them
+  const size_t all = p.outputs.size();
+  return share(select_outputs(std::move(p), body.outputs.size(), all));
 }
 
-// Throws Error for a wanted operand that the user's functions captured: they define derivatives of arguments only.
-void expect_arguments(const char* what, const char* rule, std::span<const Value> in, const std::vector<bool>& wanted,
-                      size_t arguments) {
-  for (size_t i = arguments; i < in.size(); ++i)
-    if (wanted[i] && is_inexact(in[i].dtype()))
-      throw_error(
-          "{}: the function is differentiated with respect to a captured value of type {}, but its {}; pass that value "
-          "as an argument, or wrap it in stop_gradient",
-          what, to_string(in[i].type()), rule);
-}
-
-Grads custom_backward(const Vjp& v) {
-  Values args(v.residuals.begin(), v.residuals.end());
-  for (size_t i = 0; i < v.out.size(); ++i) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
-  args.insert(args.end(), v.in.begin(), v.in.end());
-  Values grads = v.in[0].builder().inline_program(v.attrs.program("backward"), args);
-  expect_arguments("custom_vjp", "backward function returns only gradients of its arguments", v.in, v.wanted,
-                   grads.size());
-  for (size_t i = 0; i < grads.size(); ++i)
-    if (!is_inexact(v.in[i].dtype())) grads[i] = Value();
-  grads.resize(v.in.size());
-  return grads;
-}
-
-JvpResult no_custom_tangents(const Jvp&) {
-  throw_error(
-      "jvp: the function calls one whose gradient custom_vjp defines, which has no forward-mode derivative; define it "
-      "by custom_jvp, which serves both modes, or use grad, vjp or linearize");
-}
-
-// The programs of custom_vjp and custom_jvp must agree on which values are batched: all, or, if the batch is the
-// devices along a mesh axis, those that vary over it.
-class BatchedAlike {
- public:
-  explicit BatchedAlike(const Batch& b) : b_(b) {}
-
-  bool is_batched(const Type& t) const {
-    return b_.axis.empty() || std::binary_search(t.varying.begin(), t.varying.end(), b_.axis);
-  }
-  std::vector<bool> are_batched(const std::vector<Type>& types) const {
-    std::vector<bool> out;
-    for (const Type& t : types) out.push_back(is_batched(t));
-    return out;
-  }
-  ProgramPtr batched(const Program& p, const std::vector<bool>& in) const {
-    const std::vector<bool> wanted = are_batched(p.output_types());
-    BatchedProgram all = b_.passes.batch(p, in, b_.size, wanted, b_.axis);
-    LOCKSTEP_CHECK(all.batched == wanted, "{}: an invariant result varies over the axis", b_.op.name);
-    return share(std::move(all.program));
-  }
-
- private:
-  const Batch& b_;
-};
-
-Batched custom_batch(const Batch& b) {
-  const Program &body = b.attrs.program("body"), &backward = b.attrs.program("backward");
-  const BatchedAlike each(b);
-  std::vector<bool> backward_in = each.are_batched(backward.input_types());
-  std::copy(b.batched.begin(), b.batched.end(), backward_in.end() - static_cast<std::ptrdiff_t>(b.batched.size()));
-  // Batched gradients of unbatched operands are summed.
-  Builder summed;
-  Values args;
-  const ProgramPtr back = each.batched(backward, backward_in);
-  for (ValueId id : back->inputs) args.push_back(summed.input(back->types[id]));
-  Values grads = summed.inline_program(*back, args);
-  for (size_t i = 0; i < grads.size(); ++i)
-    if (!b.batched[i] && each.is_batched(backward.types[backward.outputs[i]]))
-      grads[i] = emit(reduce_sum_op, {grads[i]}, {{"axes", std::vector<int64_t>{0}}});
-  Values out = custom_vjp(b.builder, each.batched(body, b.batched), each.batched(b.attrs.program("forward"), b.batched),
-                          share(summed.take(grads)), b.attrs.integer("arguments"), Values(b.in.begin(), b.in.end()));
-  return {std::move(out), each.are_batched(body.output_types())};
-}
-
-// ---- custom_jvp
-
-// The floating arguments, which have a tangent among the inputs of the rule.
-std::vector<size_t> tangent_arguments(const Attrs& attrs, std::span<const Value> in) {
-  std::vector<size_t> out;
-  for (size_t i = 0; i < static_cast<size_t>(attrs.integer("arguments")); ++i)
-    if (is_inexact(in[i].dtype())) out.push_back(i);
+Grads gradients_at(const Values& gradients, const std::vector<bool>& wanted, size_t skip, size_t operands) {
+  Grads out(operands);
+  size_t g = 0;
+  for (size_t i = skip; i < operands; ++i)
+    if (wanted[i]) out[i] = gradients[g++];
   return out;
 }
 
-void expect_tangent_arguments(const Attrs& attrs, std::span<const Value> in, const std::vector<bool>& wanted) {
-  expect_arguments("custom_jvp", "rule returns only tangents for its arguments", in, wanted,
-                   static_cast<size_t>(attrs.integer("arguments")));
+std::vector<bool> present(std::span<const Value> values) {
+  std::vector<bool> out;
+  for (const Value& v : values) out.push_back(static_cast<bool>(v));
+  return out;
 }
 
-JvpResult custom_tangents(const Jvp& v) {
-  expect_tangent_arguments(v.attrs, v.in, present(v.tangents));
-  Values args(v.in.begin(), v.in.end());
-  for (size_t i : tangent_arguments(v.attrs, v.in)) args.push_back(v.tangents[i] ? v.tangents[i] : zeros_like(v.in[i]));
-  return results_and_tangents(v, v.builder.inline_program(v.attrs.program("rule"), args));
+JvpResult results_and_tangents(const Jvp& v, const Values& all) {
+  const size_t results = v.out.size();
+  JvpResult r{Values(results), Values(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results))};
+  for (size_t i = 0, next = results; i < results; ++i)
+    if (is_inexact(v.out[i].dtype())) r.tangents[i] = all[next++];
+  return r;
 }
 
-// The transpose of the rule, which is linear in the tangents.
-Grads transposed_rule(const Vjp& v) {
-  expect_tangent_arguments(v.attrs, v.in, v.wanted);
-  const Program& rule = v.attrs.program("rule");
-  const Program tangents = select_outputs(rule, v.out.size(), rule.outputs.size());
-  std::vector<bool> wanted(rule.inputs.size(), false);
-  Values args(v.in.begin(), v.in.end());
-  const std::vector<size_t> arguments = tangent_arguments(v.attrs, v.in);
-  for (size_t k = 0; k < arguments.size(); ++k) {
-    wanted[v.in.size() + k] = v.wanted[arguments[k]];
-    args.push_back(zeros_like(v.in[arguments[k]]));
-  }
-  for (size_t i = 0; i < v.out.size(); ++i)
-    if (is_inexact(v.out[i].dtype())) args.push_back(v.cts[i] ? v.cts[i] : zeros_like(v.out[i]));
-  const Values results = v.in[0].builder().inline_program(*gradient_body(tangents, wanted, v.passes), args);
-  return spread(results, v.wanted, 0, v.in.size());
+int last_operands(const Eqn& eqn, std::string_view name, size_t input) {
+  return static_cast<int>(input + eqn.in.size()) - static_cast<int>(eqn.attrs.program(name).inputs.size());
 }
 
-Batched custom_jvp_batch(const Batch& b) {
-  const Program& body = b.attrs.program("body");
-  const BatchedAlike each(b);
-  std::vector<bool> rule_in = b.batched;
-  for (size_t i : tangent_arguments(b.attrs, b.in)) rule_in.push_back(b.batched[i]);
-  Values out = custom_jvp(b.builder, each.batched(body, b.batched), each.batched(b.attrs.program("rule"), rule_in),
-                          b.attrs.integer("arguments"), Values(b.in.begin(), b.in.end()));
-  return {std::move(out), each.are_batched(body.output_types())};
+std::vector<Type> body_type(Types in, const Attrs& attrs) {
+  const Program& body = attrs.program("body");
+  expect_signature("remat", body, in);
+  return body.output_types();
 }
-
-// The operands are the first inputs of both programs.
-int first_operands(const Eqn& eqn, std::string_view, size_t input) {
-  return input < eqn.in.size() ? static_cast<int>(input) : -1;
-}
-
-}  // namespace
 
 constinit const Op cond_op = {
     .name = "cond",
@@ -354,35 +258,11 @@ constinit const Op remat_op = {
     .operand_of_input = last_operands,
 };
 
-constinit const Op custom_vjp_op = {
-    .name = "custom_vjp",
-    .type = body_type,
-    .forward = custom_forward,
-    .vjp = custom_backward,
-    .jvp = no_custom_tangents,
-    .batch = custom_batch,
-    .takes_float8 = true,
-    .inline_body = Inline::early,
-    .own_varying = true,
-    .operand_of_input = last_operands,
-};
-
-constinit const Op custom_jvp_op = {
-    .name = "custom_jvp",
-    .type = body_type,
-    .vjp = transposed_rule,
-    .jvp = custom_tangents,
-    .batch = custom_jvp_batch,
-    .takes_float8 = true,
-    .inline_body = Inline::early,
-    .own_varying = true,
-    .operand_of_input = first_operands,
-};
-
 Values cond(Value predicate, ProgramPtr if_true, ProgramPtr if_false, const Values& operands) {
   Values in{predicate};
   in.insert(in.end(), operands.begin(), operands.end());
-  return predicate.builder().emit(cond_op, in, {{"if_true", std::move(if_true)}, {"if_false", std::move(if_false)}});
+  Values out = predicate.builder().emit(cond_op, in, {{"if_true", if_true}, {"if_false", if_false}});
+  return with_common_outputs(std::move(out), {if_false, if_true}, operands);
 }
 
 Values switch_case(Value index, const std::vector<ProgramPtr>& branches, const Values& operands) {
@@ -390,7 +270,7 @@ Values switch_case(Value index, const std::vector<ProgramPtr>& branches, const V
   in.insert(in.end(), operands.begin(), operands.end());
   Attrs attrs;
   for (size_t i = 0; i < branches.size(); ++i) attrs.set(fmt::format("branch{}", i), branches[i]);
-  return index.builder().emit(cond_op, in, std::move(attrs));
+  return with_common_outputs(index.builder().emit(cond_op, in, std::move(attrs)), branches, operands);
 }
 
 std::vector<ProgramPtr> branches_of(const Attrs& attrs) {
@@ -410,7 +290,8 @@ Values choose_among(Value which, const std::vector<ProgramPtr>& branches, const 
     const bool is_bool = which.dtype() == DType::boolean;
     const Value later = is_bool ? which : lt(full(b, which.type(), static_cast<int64_t>(k)), which);
     for (size_t i = 0; i < out.size(); ++i)
-      out[i] = select(broadcast(later, out[i].shape(), counting(0, which.rank())), out[i], branch[i]);
+      if (!is_same_value(out[i], branch[i]))
+        out[i] = select(broadcast(later, out[i].shape(), counting(0, which.rank())), out[i], branch[i]);
   }
   return out;
 }
@@ -423,20 +304,6 @@ Values remat(Builder& b, ProgramPtr body, const Values& operands, const std::str
   Attrs attrs{{"body", std::move(body)}};
   if (!policy.empty()) attrs.set("policy", policy);
   return b.emit(remat_op, operands, std::move(attrs));
-}
-
-Values custom_vjp(Builder& b, ProgramPtr body, ProgramPtr forward, ProgramPtr backward, int64_t arguments,
-                  const Values& operands) {
-  return b.emit(custom_vjp_op, operands,
-                {{"body", std::move(body)},
-                 {"forward", std::move(forward)},
-                 {"backward", std::move(backward)},
-                 {"arguments", arguments}});
-}
-
-Values custom_jvp(Builder& b, ProgramPtr body, ProgramPtr rule, int64_t arguments, const Values& operands) {
-  return b.emit(custom_jvp_op, operands,
-                {{"body", std::move(body)}, {"rule", std::move(rule)}, {"arguments", arguments}});
 }
 
 Program select_outputs(Program p, size_t first, size_t last) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <stdexcept>
 #include <vector>
 
 #include "lane/buffer.h"
@@ -38,6 +39,13 @@ std::vector<ProgramPtr> branches_of(const Attrs&);
 // Runs all of several programs with the same signature and selects results by `which`: a bool or i32 scalar, or one
 // for each element of the results' first dimension.
 Values choose_among(Value which, const std::vector<ProgramPtr>& branches, const Values& operands);
+
+// Thrown by the `vjp` column of an equation that has derivatives in forward mode only. Passes that need a gradient make
+// an Error of it.
+class ForwardModeOnly : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // The position of the branch that an index selects.
 size_t branch_at(int32_t index, size_t branches);

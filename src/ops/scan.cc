@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -53,7 +54,41 @@ std::vector<Type> scan_type(Types in, const Attrs& attrs) {
   return out;
 }
 
-// The parts of this scan's gradient. Every floating carry takes part.
+std::vector<bool> dependent_results(const Parts& p, std::vector<bool>& on);
+
+// By output: whether a gradient flows from it to one of the inputs in `on`, as in joint().
+std::vector<bool> dependent_outputs(const Program& p, const std::vector<bool>& on) {
+  std::vector<bool> active(p.types.size(), false), out;
+  for (size_t i = 0; i < p.inputs.size(); ++i) active[p.inputs[i]] = on[i];
+  for (const Eqn& eqn : p.eqns) {
+    std::vector<bool> operands;
+    for (ValueId id : eqn.in) operands.push_back(active[id]);
+    if (!eqn.op->vjp || std::find(operands.begin(), operands.end(), true) == operands.end()) continue;
+    std::vector<bool> results(eqn.out.size(), true);
+    if (eqn.op == &scan_op) results = dependent_results(Parts(eqn.attrs), operands);
+    for (size_t k = 0; k < results.size(); ++k)
+      active[eqn.out[k]] = results[k] && is_inexact(p.types[eqn.out[k]].dtype);
+  }
+  for (ValueId id : p.outputs) out.push_back(active[id]);
+  return out;
+}
+
+// By result of a scan: the same for its operands in `on`, to which the carries are added that depend on them.
+std::vector<bool> dependent_results(const Parts& p, std::vector<bool>& on) {
+  while (true) {
+    std::vector<bool> out = dependent_outputs(p.body, on);
+    bool grew = false;
+    for (size_t i = 0; i < p.carry; ++i)
+      if (on[i]) {
+        out[i] = true;
+      } else if (out[i]) {
+        on[i] = grew = true;
+      }
+    if (!grew) return out;
+  }
+}
+
+// The parts of this scan's gradient. Carries that depend on a wanted operand take part.
 struct Gradient {
   Split split;
   std::vector<bool> wanted;  // per body input
@@ -61,8 +96,8 @@ struct Gradient {
   std::vector<size_t> stacked;  // indices of the residuals that the forward loop stacks
 
   Gradient(const Parts& p, const std::vector<bool>& operand_wanted, const SubPrograms& passes) {
-    for (size_t i = 0; i < p.body.inputs.size(); ++i)
-      wanted.push_back(is_inexact(p.in(i).dtype) && (i < p.carry || operand_wanted[i]));
+    for (size_t i = 0; i < p.body.inputs.size(); ++i) wanted.push_back(is_inexact(p.in(i).dtype) && operand_wanted[i]);
+    dependent_results(p, wanted);
     split = passes.split(passes.joint(p.body, wanted), p.body.inputs.size(), p.body.outputs.size());
     for (size_t r = 0; r < split.residual_input.size(); ++r)
       if (split.residual_input[r] < static_cast<int>(p.carry)) stacked.push_back(r);  // -1 or a carry
@@ -164,7 +199,12 @@ class BackwardLoop {
   // Returns the body and the number of its carries.
   Program make_body(size_t& carries) {
     Values args = residual_;
-    args.insert(args.end(), ct_carry_.begin(), ct_carry_.end());
+    for (size_t i = 0, next = 0; i < p_.carry; ++i) {
+      if (linear_.wanted[i])
+        args.push_back(ct_carry_[next++]);
+      else if (is_inexact(p_.out(i).dtype))
+        args.push_back(full(b_, p_.out(i), 0.0));  // no gradient flows through it
+    }
     args.insert(args.end(), ct_ys_.begin(), ct_ys_.end());
     const Values grads = b_.inline_program(linear_.split.rest, args);
     Values results, ys;

@@ -90,9 +90,9 @@ Grads while_vjp(const Vjp& v) {
   const WhileParts p(v.attrs);
   if (std::none_of(v.wanted.begin() + offset(p.cond_constants), v.wanted.end(), [](bool wanted) { return wanted; }))
     return Grads(v.in.size());
-  throw_error(
+  throw ForwardModeOnly(detail::with_caller_line(
       "while_loop: has no reverse-mode gradient, because the number of rounds is unknown when the function is traced; "
-      "use scan, or fori_loop with integers as bounds, or define the gradient with custom_vjp");
+      "use scan, or fori_loop with integers as bounds, or define the gradient with custom_vjp"));
 }
 
 // Tangents are carried beside their carries. Every floating carry has one. The condition reads the carries only.
@@ -170,7 +170,7 @@ class LoopUntilAllAreDone {
     const Values before = p_.carry_part(args);
     Values after = b.inline_program(body_, joined(p_.body_part(args), before));
     for (size_t i = 0; i < after.size(); ++i)
-      after[i] = select(broadcast(now, after[i].shape(), {0}), after[i], before[i]);
+      if (after[i] != before[i]) after[i] = select(broadcast(now, after[i].shape(), {0}), after[i], before[i]);
     const Value next = b.inline_program(cond_, joined(p_.cond_part(args), after))[0];
     return std::make_shared<const Program>(b.take(joined({next}, after)));
   }
@@ -182,10 +182,20 @@ class LoopUntilAllAreDone {
 Batched while_batch(const Batch& b) {
   const WhileParts p(b.attrs);
   std::vector<bool> batched = p.carry_part(b.batched);
-  while (true) {  // a carry is batched if its initial value is, if the body makes it so, or if the condition is batched
+  // A carry is batched if its initial value is, if the body makes it so, or if the body changes it and the condition is
+  // batched.
+  while (true) {
     const BatchedProgram cond = b.passes.batch(p.cond, joined(p.cond_part(b.batched), batched), b.size, {}, b.axis);
-    const std::vector<bool> force = cond.batched[0] ? std::vector<bool>(p.carries, true) : batched;
-    const BatchedProgram body = b.passes.batch(p.body, joined(p.body_part(b.batched), batched), b.size, force, b.axis);
+    const auto body_with = [&](const std::vector<bool>& force) {
+      return b.passes.batch(p.body, joined(p.body_part(b.batched), batched), b.size, force, b.axis);
+    };
+    BatchedProgram body = body_with(batched);
+    if (cond.batched[0]) {
+      std::vector<bool> force = batched;
+      for (size_t i = 0; i < p.carries; ++i)
+        force[i] = force[i] || body.program.outputs[i] != body.program.inputs[p.body_constants + i];
+      body = body_with(force);
+    }
     if (body.batched != batched) {
       batched = body.batched;
       continue;

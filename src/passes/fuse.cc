@@ -11,10 +11,9 @@
 // at least 16 bits only. Collectives keep their order:
 // each counts as a consumer of the one before.
 #include <algorithm>
-#include <functional>
 
-#include "base/check.h"
 #include "ops/fused.h"
+#include "passes/group_graph.h"
 #include "passes/passes.h"
 #include "program/effects.h"
 
@@ -31,27 +30,13 @@ class Fuser {
       : p_(p),
         maker_(p.types.size(), -1),
         users_(p.types.size()),
-        group_(p.eqns.size()),
-        next_collective_(p.eqns.size(), -1),
-        previous_collective_(p.eqns.size(), -1) {
-    int collective = -1;
+        is_output_(p.types.size(), false),
+        previous_collective_(p.eqns.size(), -1),
+        groups_(dependencies()) {
+    for (const ValueId id : p.outputs) is_output_[id] = true;
     for (size_t i = 0; i < p.eqns.size(); ++i) {
-      for (ValueId id : p.eqns[i].out) maker_[id] = static_cast<int>(i);
-      for (ValueId id : p.eqns[i].in) users_[id].push_back(static_cast<int>(i));
-      group_[i] = static_cast<int>(i);
-      seen_.push_back(0);
-      members_.push_back({static_cast<int>(i)});
       head_.push_back(can_head(i) ? static_cast<int>(i) : -1);
       suits_head_.push_back(suits_head(p.eqns[i]));
-      if (!is_ordered(p.eqns[i])) continue;
-      if (collective >= 0) next_collective_[static_cast<size_t>(collective)] = static_cast<int>(i);
-      previous_collective_[i] = collective;
-      collective = static_cast<int>(i);
-    }
-    for (size_t i = 0; i < p.eqns.size(); ++i) {
-      std::vector<int>& after = after_.emplace_back();
-      if (next_collective_[i] >= 0) after.push_back(next_collective_[i]);
-      for (ValueId id : p.eqns[i].out) after.insert(after.end(), users_[id].begin(), users_[id].end());
     }
   }
 
@@ -62,6 +47,26 @@ class Fuser {
   }
 
  private:
+  // Fills in what uses what. Returns, by equation, those that must come after it.
+  std::vector<std::vector<int>> dependencies() {
+    std::vector<std::vector<int>> after(p_.eqns.size());
+    int collective = -1;
+    for (size_t k = 0; k < p_.eqns.size(); ++k) {
+      const int i = static_cast<int>(k);
+      for (ValueId id : eqn(i).out) maker_[id] = i;
+      for (ValueId id : eqn(i).in) {
+        users_[id].push_back(i);
+        if (maker_[id] >= 0) after[static_cast<size_t>(maker_[id])].push_back(i);
+      }
+      if (!is_ordered(eqn(i))) continue;
+      if (collective >= 0) after[static_cast<size_t>(collective)].push_back(i);
+      previous_collective_[k] = collective;
+      collective = i;
+    }
+    return after;
+  }
+
+  int group_of(int i) const { return groups_.group_of(static_cast<size_t>(i)); }
   const Eqn& eqn(int i) const { return p_.eqns[static_cast<size_t>(i)]; }
   bool elementwise(size_t i) const { return p_.eqns[i].op->loop != nullptr; }
   bool can_head(size_t i) const { return p_.eqns[i].op->with_epilogue != nullptr; }
@@ -84,8 +89,8 @@ class Fuser {
       if (elementwise(static_cast<size_t>(i)) && is_reduction(user)) continue;
       if (!elementwise(static_cast<size_t>(user)) || shape(user) != shape(i))
         all = false;
-      else if (std::find(groups.begin(), groups.end(), group_[user]) == groups.end())
-        groups.push_back(group_[user]);
+      else if (groups.size() <= kMaxMembers && std::find(groups.begin(), groups.end(), group_of(user)) == groups.end())
+        groups.push_back(group_of(user));
     }
     if (groups.empty() || (all && join(i, groups)) || p_.types[eqn(i).out[0]].bytes() < kLargeBytes) return;
     for (const int group : groups)  // in the order of their first use
@@ -94,33 +99,29 @@ class Fuser {
 
   // Merges the group of equation i into these groups. Returns false, and changes nothing, if that is not possible.
   bool join(int i, std::vector<int> groups) {
-    groups.push_back(group_[i]);
+    groups.push_back(group_of(i));
     size_t members = 0;
-    int heads = 0;
+    int heads = 0, head = -1;
     bool suitable = true;
     for (int g : groups) {
-      members += members_[g].size();
+      members += groups_.members(g).size();
       heads += head_[g] >= 0;
+      head = std::max(head, head_[g]);
       suitable = suitable && suits_head_[g];
     }
     if (members > kMaxMembers || heads > 1 || (heads == 1 && (!suitable || could_be_epilogue(i))) ||
-        would_cycle(groups))
+        (heads == 1 && head_reads(head, groups)) || !groups_.merge(groups))
       return false;
-    const int into = groups[0];
-    for (size_t k = 1; k < groups.size(); ++k) {
-      for (int m : members_[groups[k]]) group_[m] = into;
-      members_[into].insert(members_[into].end(), members_[groups[k]].begin(), members_[groups[k]].end());
-      members_[groups[k]].clear();
-      head_[into] = std::max(head_[into], head_[groups[k]]);
-      suits_head_[into] = suits_head_[into] && suits_head_[groups[k]];
-      after_[into].insert(after_[into].end(), after_[groups[k]].begin(), after_[groups[k]].end());
-      after_[groups[k]].clear();
-    }
-    std::vector<int>& after = after_[into];
-    std::erase_if(after, [&](int user) { return group_[user] == into; });
-    std::sort(after.begin(), after.end());
-    after.erase(std::unique(after.begin(), after.end()), after.end());
+    head_[groups[0]] = head;
+    suits_head_[groups[0]] = suitable;
     return true;
+  }
+
+  // Whether a member of these groups makes an operand of the head, which reads its operands before any member runs.
+  bool head_reads(int head, const std::vector<int>& groups) const {
+    return std::any_of(eqn(head).in.begin(), eqn(head).in.end(), [&](ValueId id) {
+      return maker_[id] >= 0 && std::find(groups.begin(), groups.end(), group_of(maker_[id])) != groups.end();
+    });
   }
 
   // Whether the result is much smaller than the operand.
@@ -139,64 +140,57 @@ class Fuser {
     });
   }
 
-  // Whether a path of groups leaves the union of these groups and comes back.
-  bool would_cycle(const std::vector<int>& groups) {
-    auto inside = [&](int g) { return std::find(groups.begin(), groups.end(), g) != groups.end(); };
-    // The head reads its operands before any other member runs, so no member may produce them.
-    for (int g : groups)
-      if (head_[g] >= 0)
-        for (ValueId id : eqn(head_[g]).in)
-          if (maker_[id] >= 0 && inside(group_[maker_[id]])) return true;
-    ++search_;
-    std::vector<int> stack;
-    auto push_users = [&](int g) {
-      for (int user : after_[g])
-        if (seen_[group_[user]] != search_) stack.push_back(group_[user]);
-    };
-    for (int g : groups) push_users(g);
-    std::erase_if(stack, inside);
-    while (!stack.empty()) {
-      const int g = stack.back();
-      stack.pop_back();
-      if (inside(g)) return true;
-      if (seen_[g] == search_) continue;
-      seen_[g] = search_;
-      push_users(g);
-    }
-    return false;
-  }
-
   // The groups in an order in which values are defined before they are used; otherwise by their last member.
   std::vector<int> order() const {
-    std::vector<int> state(p_.eqns.size(), 0), out, by_last;
-    for (size_t g = 0; g < members_.size(); ++g)
-      if (!members_[g].empty()) by_last.push_back(static_cast<int>(g));
-    auto last = [&](int g) { return *std::max_element(members_[g].begin(), members_[g].end()); };
-    std::sort(by_last.begin(), by_last.end(), [&](int a, int b) { return last(a) < last(b); });
-    std::function<void(int)> visit = [&](int g) {
-      if (state[g]) return;
-      state[g] = 1;
-      for (int m : members_[g]) {
-        if (previous_collective_[m] >= 0) visit(group_[previous_collective_[m]]);
-        for (ValueId id : eqn(m).in)
-          if (maker_[id] >= 0 && group_[maker_[id]] != g) visit(group_[maker_[id]]);
+    std::vector<int> last(groups_.size(), -1), by_last, out, pending;
+    for (size_t i = 0; i < groups_.size(); ++i) last[static_cast<size_t>(groups_.group_of(i))] = static_cast<int>(i);
+    for (size_t g = 0; g < groups_.size(); ++g)
+      if (last[g] >= 0) by_last.push_back(static_cast<int>(g));
+    std::sort(by_last.begin(), by_last.end(), [&](int a, int b) { return last[a] < last[b]; });
+    enum class Visit : uint8_t { none, open, done };
+    std::vector<Visit> visited(groups_.size(), Visit::none);
+    for (const int first : by_last) {
+      pending.push_back(first);
+      while (!pending.empty()) {
+        const int g = pending.back();
+        Visit& visit = visited[g];
+        if (visit == Visit::none) {
+          visit = Visit::open;
+          push_earlier(g, pending);
+          continue;
+        }
+        pending.pop_back();
+        if (visit == Visit::open) out.push_back(g);
+        visit = Visit::done;
       }
-      out.push_back(g);
-    };
-    for (int g : by_last) visit(g);
+    }
     return out;
+  }
+
+  // Adds the groups that must come before a group, the first of them last.
+  void push_earlier(int g, std::vector<int>& pending) const {
+    const size_t begin = pending.size();
+    for (int m : groups_.members(g)) {
+      if (previous_collective_[m] >= 0) pending.push_back(group_of(previous_collective_[m]));
+      for (ValueId id : eqn(m).in)
+        if (maker_[id] >= 0) pending.push_back(group_of(maker_[id]));
+    }
+    pending.erase(std::remove(pending.begin() + static_cast<std::ptrdiff_t>(begin), pending.end(), g), pending.end());
+    std::reverse(pending.begin() + static_cast<std::ptrdiff_t>(begin), pending.end());
   }
 
   Program emit_groups() {
     Builder b;
     Values map(p_.types.size());
     for (ValueId id : p_.inputs) map[id] = b.input(p_.types[id]);
+    Values inner(p_.types.size());
     for (int g : order()) {
-      const bool plain = members_[g].size() == 1 && !(elementwise(members_[g][0]) && reads_view(members_[g][0]));
+      const std::vector<int>& members = groups_.members(g);
+      const bool plain = members.size() == 1 && !(elementwise(members[0]) && reads_view(members[0]));
       if (plain)
-        b.copy(p_, eqn(members_[g][0]), map);
+        b.copy(p_, eqn(members[0]), map);
       else
-        emit_group(b, g, map);
+        emit_group(b, g, map, inner);
     }
     Values outputs;
     for (ValueId id : p_.outputs) outputs.push_back(map[id]);
@@ -209,12 +203,12 @@ class Fuser {
     return false;
   }
 
-  void emit_group(Builder& b, int g, Values& map) {
-    std::vector<int> members = members_[g];
+  // `inner`: the values of the body, by ValueId of the program; absent before and after.
+  void emit_group(Builder& b, int g, Values& map, Values& inner) {
+    std::vector<int> members = groups_.members(g);
     std::sort(members.begin(), members.end());
     const int head = head_[g];
     Builder body;
-    Values inner(p_.types.size());  // values of the body, by ValueId of the program
     Values operands;
     if (head >= 0) {
       for (ValueId id : eqn(head).in) operands.push_back(map[id]);
@@ -252,25 +246,30 @@ class Fuser {
     const Op& op = row_of_group(head >= 0 ? eqn(head).op : nullptr);
     const Values out = b.emit(op, operands, std::move(attrs));
     for (size_t k = 0; k < out.size(); ++k) map[result_ids[k]] = out[k];
+    for (int m : members) clear_values_of(m, inner);
+  }
+
+  // Removes what emit_group() defines for one member.
+  void clear_values_of(int m, Values& inner) const {
+    for (ValueId id : eqn(m).out) inner[id] = Value();
+    for (ValueId id : eqn(m).in) {
+      inner[id] = Value();
+      if (is_duplicated(maker_[id]))
+        for (ValueId source : eqn(maker_[id]).in) inner[source] = Value();
+    }
   }
 
   bool used_outside(ValueId id, int g) const {
-    for (int user : users_[id])
-      if (group_[user] != g) return true;
-    return std::find(p_.outputs.begin(), p_.outputs.end(), id) != p_.outputs.end();
+    return is_output_[id] ||
+           std::any_of(users_[id].begin(), users_[id].end(), [&](int user) { return group_of(user) != g; });
   }
 
   const Program& p_;
-  std::vector<int> maker_;                 // by ValueId: the equation that defines it, or -1
-  std::vector<std::vector<int>> users_;    // by ValueId: the equations that use it
-  std::vector<int> group_;                 // by equation
-  std::vector<int> next_collective_;       // by equation: the next collective if it is one; or -1
-  std::vector<int> previous_collective_;   // likewise the previous one
-  std::vector<std::vector<int>> members_;  // by group
-  std::vector<std::vector<int>>
-      after_;              // by group: equations of other groups that use its results or are its next collective
-  std::vector<int> seen_;  // by group: the last cycle search that visited it
-  int search_ = 0;
+  std::vector<int> maker_;                // by ValueId: the equation that defines it, or -1
+  std::vector<std::vector<int>> users_;   // by ValueId: the equations that use it
+  std::vector<bool> is_output_;           // by ValueId
+  std::vector<int> previous_collective_;  // by equation: the collective before it if it is one; or -1
+  GroupGraph groups_;
   std::vector<int> head_;         // by group: the equation that has the others as its epilogue, or -1
   std::vector<bool> suits_head_;  // by group: whether all members may be part of an epilogue
 };

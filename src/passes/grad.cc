@@ -1,8 +1,10 @@
 // Reverse-mode differentiation. Copies the forward equations. Then, from last to first, the `vjp` column of each op
 // turns the cotangents of its results into cotangents of its operands; these are summed if a value has several uses.
 #include "base/check.h"
+#include "ops/control.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
+#include "passes/nested_jvp.h"
 #include "passes/passes.h"
 
 namespace lockstep {
@@ -115,10 +117,22 @@ class Differentiation {
 
 }  // namespace
 
-Program joint(const Program& program, const std::vector<bool>& wanted) {
+namespace {
+
+Program nested_joint(const Program& program, const std::vector<bool>& wanted) {
   return checked(Differentiation(program, wanted).run());
 }
 
-const SubPrograms kSubPrograms = {joint, split, batch, jvp};
+}  // namespace
+
+Program joint(const Program& program, const std::vector<bool>& wanted) {
+  try {
+    return nested_joint(program, wanted);
+  } catch (const ForwardModeOnly& error) {
+    throw Error(error.what());
+  }
+}
+
+const SubPrograms kSubPrograms = {nested_joint, split, batch, nested_jvp};
 
 }  // namespace lockstep

@@ -5,13 +5,19 @@
 //   - an elementwise op: its Jacobian is diagonal, so its `vjp` column maps tangents as it maps cotangents;
 //   - a product: the sum over its operands of the op with the tangent in the operand's place (the column `linear`);
 //   - else the transpose of the `vjp` column, which is linear in the cotangents: its own gradient with respect to them.
+// The `jvp` columns of rows that contain programs compute results and tangents in one equation. Where both are needed
+// apart, these rows have the transpose of their gradient. If that is not possible, as for while_loop, the tangents are
+// those of an equation that computes the results once more.
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/control.h"
 #include "ops/elementwise.h"
 #include "ops/shape_ops.h"
 #include "ops/tangents.h"
+#include "passes/nested_jvp.h"
 #include "passes/passes.h"
+#include "program/effects.h"
 
 namespace lockstep {
 namespace {
@@ -94,7 +100,7 @@ Values transposed_vjp(const TangentStep& s, Builder& b) {
   if (gradients == 0) return tangents;
   std::vector<bool> cotangents(back.inputs.size(), false);
   std::fill(cotangents.begin() + static_cast<std::ptrdiff_t>(known), cotangents.end(), true);
-  Program forward = joint(back, cotangents);
+  Program forward = kSubPrograms.joint(back, cotangents);
   forward.outputs.erase(forward.outputs.begin(), forward.outputs.begin() + static_cast<std::ptrdiff_t>(gradients));
   Values args = s.in;
   args.insert(args.end(), s.out.begin(), s.out.end());
@@ -109,10 +115,24 @@ Values transposed_vjp(const TangentStep& s, Builder& b) {
   return tangents;
 }
 
+bool holds_programs(const Eqn& eqn) {
+  return std::any_of(eqn.attrs.begin(), eqn.attrs.end(),
+                     [](const auto& attr) { return std::holds_alternative<ProgramPtr>(attr.second); });
+}
+
+Attrs without_effects_of_programs(const Attrs& attrs) {
+  Attrs out = attrs;
+  for (const auto& [name, value] : attrs)
+    if (const auto* body = std::get_if<ProgramPtr>(&value))
+      out.set(name, std::make_shared<const Program>(without_effects(**body)));
+  return out;
+}
+
 class ForwardDifferentiation {
  public:
-  ForwardDifferentiation(const Program& program, const std::vector<bool>& wanted)
-      : p_(program), wanted_(wanted), map_(p_.types.size()), tangent_(p_.types.size()) {}
+  // `apart`: results do not depend on tangents.
+  ForwardDifferentiation(const Program& program, const std::vector<bool>& wanted, bool apart)
+      : p_(program), wanted_(wanted), apart_(apart), map_(p_.types.size()), tangent_(p_.types.size()) {}
 
   Program run() {
     add_inputs();
@@ -144,16 +164,42 @@ class ForwardDifferentiation {
       step.wanted.push_back(static_cast<bool>(tangent_[id]));
     }
     const bool any = step.tangent_count() > 0 && (eqn.op->jvp || eqn.op->vjp);
-    if (any && !eqn.op->jvp && eqn.op->forward) {
-      ForwardResult r = eqn.op->forward({*eqn.op, eqn.attrs, step.in, step.wanted, kSubPrograms});
-      step.out = std::move(r.out);
-      step.residuals = std::move(r.residuals);
-      for (size_t k = 0; k < eqn.out.size(); ++k) map_[eqn.out[k]] = step.out[k];
-    } else {
-      b_.copy(p_, eqn, map_);
-      for (ValueId id : eqn.out) step.out.push_back(map_[id]);
-    }
+    if (any && apart_ && eqn.op->vjp && holds_programs(eqn)) return set_tangents(eqn, tangents_apart(step));
+    if (any && !eqn.op->jvp && eqn.op->forward)
+      compute_forward(step);
+    else
+      copy(step);
     if (any) set_tangents(eqn, tangents_of(step));
+  }
+
+  void copy(TangentStep& s) {
+    b_.copy(p_, s.eqn, map_);
+    s.out.clear();
+    for (ValueId id : s.eqn.out) s.out.push_back(map_[id]);
+  }
+
+  // Same, with the residuals of the gradient.
+  void compute_forward(TangentStep& s) {
+    ForwardResult r = s.op().forward({s.op(), s.eqn.attrs, s.in, s.wanted, kSubPrograms});
+    s.out = std::move(r.out);
+    s.residuals = std::move(r.residuals);
+    for (size_t k = 0; k < s.eqn.out.size(); ++k) map_[s.eqn.out[k]] = s.out[k];
+  }
+
+  // Adds the results of an equation that contains programs. Returns tangents that they do not depend on.
+  Values tangents_apart(TangentStep& s) {
+    try {
+      if (s.op().forward)
+        compute_forward(s);
+      else
+        copy(s);
+      return transposed_vjp(s, b_);
+    } catch (const ForwardModeOnly&) {
+      copy(s);
+      s.residuals.clear();
+      const Attrs attrs = without_effects_of_programs(s.eqn.attrs);  // the results have had them
+      return s.op().jvp({s.op(), attrs, s.in, s.out, s.tangents, b_, kSubPrograms}).tangents;
+    }
   }
 
   // May replace results of the equation.
@@ -186,6 +232,7 @@ class ForwardDifferentiation {
 
   const Program& p_;
   const std::vector<bool>& wanted_;
+  const bool apart_;
   Builder b_;
   Values map_;      // by ValueId of the program: the value in b_
   Values tangent_;  // by ValueId: its tangent; absent for zero
@@ -193,8 +240,24 @@ class ForwardDifferentiation {
 
 }  // namespace
 
-Program jvp(const Program& program, const std::vector<bool>& wanted) {
-  return checked(ForwardDifferentiation(program, wanted).run());
+namespace {
+
+Program forward_mode(const Program& program, const std::vector<bool>& wanted, bool apart) {
+  try {
+    return checked(ForwardDifferentiation(program, wanted, apart).run());
+  } catch (const ForwardModeOnly& error) {
+    throw Error(error.what());
+  }
+}
+
+}  // namespace
+
+Program nested_jvp(const Program& program, const std::vector<bool>& wanted) {
+  return checked(ForwardDifferentiation(program, wanted, false).run());
+}
+Program jvp(const Program& program, const std::vector<bool>& wanted) { return forward_mode(program, wanted, false); }
+Program jvp_apart(const Program& program, const std::vector<bool>& wanted) {
+  return forward_mode(program, wanted, true);
 }
 
 }  // namespace lockstep

@@ -19,7 +19,11 @@ Program joint(const Program&, const std::vector<bool>& wanted);
 // function whose derivative is defined for reverse mode only.
 Program jvp(const Program&, const std::vector<bool>& wanted);
 
-// Splits a joint program into the part that needs no cotangent and the rest. The cotangents are the inputs from
+// The same program with outputs that do not depend on tangents, so that split() separates them. Loops that have no gradient
+// run once for the outputs, and once more for the tangents.
+Program jvp_apart(const Program&, const std::vector<bool>& wanted);
+
+// Splits a joint program, or one of jvp_apart(), into the part that needs no cotangent or tangent and the rest. The cotangents are the inputs from
 // `known_inputs` on. The first `outputs` outputs are the function's; the others are gradients.
 Split split(const Program& joint, size_t known_inputs, size_t outputs);
 

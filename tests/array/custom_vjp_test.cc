@@ -147,5 +147,37 @@ TEST(CustomVjp, WrongShapesAreErrors) {
                 Error, "custom_vjp: backward returns 2 arrays for 1 argument arrays");
 }
 
+// The backward function may return what all devices share for an argument of which each has its own.
+TEST(CustomVjp, SharedGradientsBelongToEachDevice) {
+  const auto f = custom_vjp([](Array x) { return psum(x, "i"); },
+                            [](Array x) {
+                              return std::pair{psum(x, "i"), Nothing{}};
+                            },
+                            [](Nothing, Array ct) { return 3.f * ct; });
+  const VmapOptions shared{.in_axes = {0, std::nullopt}, .out_axes = std::nullopt, .axis_name = "i"};
+  EXPECT_TEXT(vmap([&](Array, Array x) { return f(x); }, shared)(arange(4), Array(2.f)), "f32[] 8");
+  EXPECT_TEXT(vmap(grad(f), {.axis_name = "i"})(array({1.f, 2.f})), "f32[2] [3, 3]");
+  EXPECT_TEXT(jit(vmap(grad(f), {.axis_name = "i"}))(array({1.f, 2.f})), "f32[2] [3, 3]");
+}
+
+// Each device has its own gradient of an argument that all share: an error where it is used.
+TEST(CustomVjp, GradientsThatVaryAreErrorsWhereTheyAreUsed) {
+  const auto with = [](auto backward) {
+    return custom_vjp([](Array w) { return 2.f * w; }, [](Array w) { return std::pair{2.f * w, Nothing{}}; }, backward);
+  };
+  const auto own = [](Nothing, Array ct) { return ct * astype(axis_index("i") + 1, f32); };
+  const Array w = full({}, 3.f);
+  const auto on_devices = [](auto f) { return vmap(f, {.axis_name = "i"})(arange(2)); };
+  EXPECT_TEXT(on_devices([&](Array) { return with(own)(w); }), "f32[2] [6, 6]");
+  EXPECT_THROWS(
+      on_devices([&](Array) { return grad(with(own))(w); }), Error,
+      "custom_vjp: gradient 0 is f32[]{i}, but the argument is f32[]: braces name the mesh axes along which each "
+      "device has its own value, and the argument has one value for all devices along i; return psum of the "
+      "gradient over i, or pass pvary of the argument");
+  const auto summed = [&](Nothing none, Array ct) { return psum(own(none, ct), "i"); };
+  EXPECT_TEXT(on_devices([&](Array) { return grad(with(summed))(w); }), "f32[2] [3, 3]");
+  EXPECT_TEXT(on_devices([&](Array) { return grad(with(own))(pvary(w, "i")); }), "f32[2] [1, 2]");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -139,5 +139,34 @@ TEST(Reductions, AreTheSameUnderJitAndVmap) {
   EXPECT_ELEMENTS(vmap(f)(x), stack({f(at(x, 0)), f(at(x, 1))}).to_vector<double>(), 1e-6);
 }
 
+// An infinite maximum makes NaN of itself, and so of the sum that all elements are divided by.
+TEST(Softmax, InfinitySpreadsNaNOverItsRow) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto nans = [](const Array& x) { return sum(astype(isnan(x), i32)).item<int32_t>(); };
+  for (const DType dtype : {f32, f64, bf16, f16}) {
+    SCOPED_TRACE(to_string(Type{dtype, {}}));
+    const Array rows = astype(array({{inf, 1.f, 2.f}, {-inf, 1.f, 2.f}, {-inf, -inf, -inf}, {3.f, -1.f, inf}}), dtype);
+    for (const auto& f : std::vector<std::function<Array(Array, int64_t)>>{
+             [](Array x, int64_t axis) { return softmax(x, axis); },
+             [](Array x, int64_t axis) { return log_softmax(x, axis); },
+             [](Array x, int64_t axis) {
+               return grad([axis](Array v) { return sum(astype(softmax(v, axis), f32)); })(x);
+             },
+         }) {
+      for (const bool compiled : {false, true}) {
+        const auto along = [&](const Array& x, int64_t axis) {
+          return compiled ? jit([&](Array v) { return f(v, axis); })(x) : f(x, axis);
+        };
+        EXPECT_EQ(nans(along(rows, -1)), 9);
+        EXPECT_EQ(nans(along(rows(1), -1)), 0);
+        EXPECT_EQ(nans(along(transpose(rows), 0)), 9);
+      }
+    }
+    EXPECT_EQ(nans(softmax(rows, Axes{0, 1})), 12);
+    EXPECT_TEXT(astype(logsumexp(rows, -1), f32)(0), "f32[] inf");
+    EXPECT_TEXT(astype(logsumexp(rows, -1), f32)(2), "f32[] -inf");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -68,5 +68,18 @@ TEST(NarrowIntegers, ReduceSortAndMultiply) {
   EXPECT_THROWS(ones({1}, u16) + 70000, Error, "70000 is out of range for u16 (0 to 65535)");
 }
 
+TEST(Integers, NegativePowersOfIntegersAreErrors) {
+  const char* wanted =
+      "pow: integers i32[2] to the negative power -1; use float_power, or convert the base with astype(x, f32)";
+  EXPECT_THROWS(pow(array({2, 3}), -1), Error, wanted);
+  EXPECT_THROWS(power(array({2, 3}), Array(-1)), Error, wanted);
+  EXPECT_THROWS(jit([](Array x) { return pow(x, -1); })(array({2, 3})), Error, wanted);
+  EXPECT_THROWS(pow(Array(2), -3), Error, "pow: integers i32[] to the negative power -3");
+  EXPECT_TEXT(float_power(array({2, 4}), -1), "f32[2] [0.5, 0.25]");
+  EXPECT_TEXT(pow(array({2, 4}), -1.f), "f32[2] [0.5, 0.25]");
+  EXPECT_TEXT(pow(array({2.f, 4.f}), -1), "f32[2] [0.5, 0.25]");
+  EXPECT_TEXT(pow(array({2, 1, -1}), array({-1, -1, -1})), "i32[3] [0, 1, -1]");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -139,5 +139,77 @@ TEST(Vmap, OfRandomDrawsPerKey) {
   }
 }
 
+// Results of branches and loops that do not depend on the batch are shared, also where the predicate does.
+TEST(Vmap, UnchangedOperandsOfABatchedCondAreShared) {
+  using Result = std::tuple<Array, Array, Array>;
+  const VmapOptions options{.in_axes = {0, std::nullopt}, .out_axes = {0, std::nullopt, std::nullopt}};
+  const auto branch = [](float by) { return [by](Array x, Array y) { return Result{x * by, y, zeros({2})}; }; };
+  const auto two = [&](Array x, Array y) { return cond(x < 2.f, branch(2), branch(3), x, y); };
+  const auto three = [&](Array x, Array y) {
+    return switch_case(astype(x, i32), std::tuple{branch(2), branch(3), branch(4)}, x, y);
+  };
+  const auto nested = [&](Array x, Array y) {
+    return cond(
+        x < 2.f, two, [&](Array a, Array b) { return branch(3)(a, b); }, x, y);
+  };
+  const Array x = array({1.f, 2.f});
+  for (const auto& f : std::vector<std::function<Result(Array, Array)>>{two, three, nested}) {
+    const auto [first, second, third] = vmap(f, options)(x, full({}, 5.f));
+    EXPECT_EQ(first.shape(), Shape{2});
+    EXPECT_TEXT(second, "f32[] 5");
+    EXPECT_TEXT(third, "f32[2] [0, 0]");
+  }
+  EXPECT_TEXT(std::get<0>(vmap(two, options)(x, 5.f)), "f32[2] [2, 6]");
+  EXPECT_TEXT(std::get<0>(jit(vmap(three, options))(x, 5.f)), "f32[2] [3, 8]");
+  // Operands that one of the branches swaps or replaces are not.
+  const auto swapped = [](Array a, Array b, Array c) {
+    return cond(
+        a < 2.f,
+        [](Array p, Array q) {
+          return std::pair{p, q};
+        },
+        [](Array p, Array q) {
+          return std::pair{q, p};
+        },
+        b, c);
+  };
+  EXPECT_THROWS(vmap(swapped, {.in_axes = {0, std::nullopt, std::nullopt}, .out_axes = std::nullopt})(x, 1.f, 2.f),
+                Error, "vmap: result 0 depends on the mapped arguments");
+  EXPECT_TEXT(vmap(swapped, {.in_axes = {0, std::nullopt, std::nullopt}})(x, 1.f, 2.f).second, "f32[2] [2, 1]");
+}
+
+TEST(Vmap, CarriesThatALoopDoesNotChangeAreShared) {
+  using State = std::tuple<Array, Array, Array>;
+  const Array w = array({{1.f, 1.f}, {0.f, 1.f}});
+  const auto f = [](Array m, Array x, Array most) {
+    const auto more = [most](State s) { return std::get<0>(s) < most; };
+    const auto round = [](State s) {
+      const auto& [i, v, m] = s;
+      return State{i + 1, matmul(m, v), m};
+    };
+    const auto [i, v, m2] = while_loop(more, round, State{Array(0), x, m});
+    return std::pair{m2, v};
+  };
+  const VmapOptions options{.in_axes = {std::nullopt, 0, 0}, .out_axes = {std::nullopt, 0}};
+  const auto [same, v] = vmap(f, options)(w, ones({3, 2}), arange(3));
+  EXPECT_TEXT(same, "f32[2,2] [[1, 1], [0, 1]]");
+  EXPECT_TEXT(v, "f32[3,2] [[1, 1], [2, 1], [3, 1]]");
+  // In a branch inside of the loop.
+  const auto counted = [](Array y, Array n) {
+    return fori_loop(
+        Array(0), n,
+        [](Array i, std::pair<Array, Array> c) {
+          const auto add = [](Array a, Array b) { return std::pair{a + b, b}; };
+          const auto subtract = [](Array a, Array b) { return std::pair{a - b, b}; };
+          return cond(i % 2 == 0, add, subtract, c.first, c.second);
+        },
+        std::pair{zeros({}), y});
+  };
+  const VmapOptions shared{.in_axes = {std::nullopt, 0}, .out_axes = {0, std::nullopt}};
+  const auto [sums, y] = vmap(counted, shared)(full({}, 2.f), array({1, 2, 3}));
+  EXPECT_TEXT(sums, "f32[3] [2, 0, 2]");
+  EXPECT_TEXT(y, "f32[] 2");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "array/near.h"
 #include "lockstep/lockstep.h"
@@ -244,6 +245,26 @@ TEST(Rotary, InvalidValuesAreRejected) {
   EXPECT_ERROR(nn::rotary(ones({1, 2, 1, 3}), arange(2)), "with an even number of features");
   EXPECT_ERROR(nn::rotary(ones({1, 2, 1, 4}), arange(3)), "one for each of 2 tokens");
   EXPECT_ERROR(nn::rotary(ones({1, 2, 1, 4}), arange(2), 0), "the base is 0");
+}
+
+// The softmax of a query: an infinite score makes NaN of its result, and of no other query's.
+TEST(Attention, AnInfiniteScoreMakesNaNOfItsQuery) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const int64_t keys : {3, 40, 300})
+    for (const DType dtype : {f32, f64, bf16, f16}) {
+      const Array q = ones({1, 2, 1, 8}, dtype), v = ones({1, keys, 1, 8}, dtype);
+      const Array first = q.at(0, 0, 0, 0).set(astype(Array(inf), dtype));
+      const Array k = ones({1, keys, 1, 8}, dtype);
+      const auto f = [&](Array x) { return dot_product_attention(x, k, v).first; };
+      for (const Array& y : {f(first), jit(f)(first)})
+        EXPECT_TEXT(sum(astype(isnan(y), i32), Axes{0, 2, 3}), "i32[2] [8, 0]");
+      // One infinite score among finite ones.
+      const Array one = zeros({1, keys, 1, 8}, dtype).at(0, keys / 2, 0, 0).set(astype(Array(inf), dtype));
+      const auto values_gradient =
+          grad([&](Array x) { return sum(astype(dot_product_attention(q, one, x).first, f32)); });
+      EXPECT_TEXT(all(isnan(dot_product_attention(q, one, v).first)), "bool[] true");
+      EXPECT_TEXT(all(isnan(values_gradient(v))), "bool[] true");
+    }
 }
 
 }  // namespace

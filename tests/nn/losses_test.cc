@@ -1,5 +1,7 @@
 #include "lockstep/losses.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 
@@ -161,6 +163,22 @@ TEST(IsCorrect, ComparesTheLargestLogit) {
             (std::vector<bool>{true, false, true}));
   EXPECT_EQ(is_correct(z, one_hot(array({1, 2, 0}), 3)).to_vector<bool>(), (std::vector<bool>{true, false, true}));
   EXPECT_EQ(is_correct(z, array({1, 2, 0})).dtype(), boolean);
+}
+
+// As in a softmax: an infinite logit makes NaN of its row, and of all of its gradients, and of no other row.
+TEST(CrossEntropy, AnInfiniteLogitMakesNaNOfItsRow) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const int64_t classes : {3, 100, 5000})
+    for (const DType dtype : {f32, f64, bf16, f16}) {
+      const Array z = zeros({2, classes}, dtype).at(0, 2).set(astype(Array(inf), dtype));
+      const auto loss = [&](Array v) { return astype(softmax_cross_entropy(v, array({1, 1})), f32); };
+      const auto gradient = grad([&](Array v) { return sum(loss(v)); });
+      for (const auto& [losses, gradients] :
+           {std::pair{loss(z), gradient(z)}, std::pair{jit(loss)(z), jit(gradient)(z)}}) {
+        EXPECT_TEXT(isnan(losses), "bool[2] [true, false]");
+        EXPECT_TEXT(sum(astype(isnan(gradients), i32), -1), fmt::format("i32[2] [{}, 0]", classes));
+      }
+    }
 }
 
 }  // namespace

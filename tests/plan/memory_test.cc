@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <random>
 
 namespace lockstep {
@@ -56,6 +58,44 @@ TEST(AssignOffsets, RandomBlocksNeverOverlapWhileAlive) {
     }
     EXPECT_LE(total, sum);
   }
+}
+
+// The lowest offset at which a block fits, found by trying.
+int64_t lowest_fit(const std::vector<ArenaBlock>& placed, const ArenaBlock& block) {
+  ArenaBlock at = block;
+  const auto taken = [&] {
+    return std::any_of(placed.begin(), placed.end(),
+                       [&](const ArenaBlock& other) { return alive_together(at, other) && overlap(at, other); });
+  };
+  for (at.offset = 0; taken();) at.offset += 64;
+  return at.offset;
+}
+
+TEST(AssignOffsets, LargerBlocksComeFirstIntoTheLowestGap) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<ArenaBlock> blocks;
+    for (int i = static_cast<int>(random() % 40); i >= 0; --i) {
+      const int first = static_cast<int>(random() % 30), last = first + static_cast<int>(random() % 30);
+      blocks.push_back({static_cast<int64_t>(64 * (random() % (random() % 2 ? 4 : 20))), first,
+                        random() % 8 == 0 ? std::numeric_limits<int>::max() : last});
+    }
+    std::stable_sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    assign_offsets(blocks);
+    std::vector<ArenaBlock> placed;
+    for (const ArenaBlock& block : blocks) {
+      ASSERT_EQ(block.offset, lowest_fit(placed, block)) << "round " << round;
+      placed.push_back(block);
+    }
+  }
+}
+
+// The values that a gradient keeps: the first is needed last.
+TEST(AssignOffsets, ManyBlocksThatLiveTogetherLieSideBySide) {
+  constexpr int kBlocks = 200000;
+  std::vector<ArenaBlock> blocks;
+  for (int i = 0; i < kBlocks; ++i) blocks.push_back({12, i, 2 * kBlocks - i});
+  EXPECT_EQ(assign_offsets(blocks), 64 * kBlocks);
 }
 
 }  // namespace

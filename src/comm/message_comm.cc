@@ -122,7 +122,7 @@ int MessageComm::find_announcement(int member, const std::vector<int>& ranks, co
     if (*list == ranks_text(ranks)) return next - 1;
     // Skip groups that do not include this rank.
     const std::string mine = fmt::format(" {},", rank());
-    const std::string padded = fmt::format(" {},", list->substr(1, list->size() - 2));
+    const std::string padded = list->size() < 2 ? "" : fmt::format(" {},", list->substr(1, list->size() - 2));
     if (padded.find(mine) == std::string::npos) continue;
     group_->fail(
         MessageGroup::Cause::mismatch,

@@ -101,24 +101,26 @@ TEST(QueuedComm, OperationsRunBeforeTheyAreWaitedFor) {
 }
 
 TEST(QueuedComm, OperationsQueuedDuringABlockingCallRunAfterIt) {
-  BlockingComm comm(0);
+  BlockingComm comm(1);
+  comm.start_barrier().wait();  // the worker exists, and sleeps
   std::thread blocking([&] { comm.barrier(); });
-  ASSERT_TRUE(comm.begins(1));
-  Work queued = comm.start_barrier();  // nobody waits for it yet
+  ASSERT_TRUE(comm.begins(2));
+  Work queued = comm.start_barrier();  // no thread waits for it yet
   comm.allow(1);
-  EXPECT_TRUE(comm.begins(2));
+  EXPECT_TRUE(comm.begins(3));
   comm.allow(1);
   queued.wait();
   blocking.join();
 }
 
 TEST(QueuedComm, OperationsQueuedDuringABlockingCallRunAfterItFailed) {
-  BlockingComm comm(0);
+  BlockingComm comm(1);
+  comm.start_barrier().wait();
   std::thread blocking([&] { EXPECT_THROWS(comm.barrier(), CommAborted, "enough"); });
-  ASSERT_TRUE(comm.begins(1));
+  ASSERT_TRUE(comm.begins(2));
   Work queued = comm.start_barrier();
   comm.abort("enough");
-  EXPECT_TRUE(comm.begins(2));
+  EXPECT_TRUE(comm.begins(3));
   EXPECT_THROWS(queued.wait(), CommAborted, "enough");
   blocking.join();
 }

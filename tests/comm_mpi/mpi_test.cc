@@ -93,6 +93,34 @@ TEST(MpiLinks, FailureIsIgnoredUntilAllRanksAreConnected) {
   }
 }
 
+// The memory of a receive belongs to the caller again when wait() has thrown, also when the sender is in the middle of
+// the message: rank 1 computes for a while after it has begun to send.
+TEST(MpiLinks, NothingIsWrittenAfterAFailedWait) {
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  MpiSession& session = MpiSession::instance();
+  if (session.size() < 2) GTEST_SKIP() << "there is only one process";
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  std::vector<int> members(static_cast<size_t>(session.size()));
+  std::iota(members.begin(), members.end(), 0);
+  MpiLinks links(session, members, session.rank(), "links/late", deadline);
+  std::vector<char> data(session.rank() < 2 ? size_t{32} << 20 : 0, session.rank() == 1 ? 'x' : '.');
+  if (session.rank() == 1) {
+    const int message = links.send(Links::Channel::data, 0, data.data(), data.size(), 0);
+    std::this_thread::sleep_for(milliseconds(500));  // without calls of MPI, which would continue the message
+    links.wait(message, deadline);
+    session.set("links/late/sent", "yes");
+  } else if (session.rank() == 0) {
+    const int message = links.receive(Links::Channel::data, 1, data.data(), data.size());
+    EXPECT_THROW(links.wait(message, std::chrono::steady_clock::now() + milliseconds(50)), LinkTimeout);
+    const std::vector<char> after = data;
+    EXPECT_EQ(session.get("links/late/sent", seconds(60)), "yes");
+    EXPECT_EQ(data, after);
+  } else {
+    EXPECT_EQ(session.get("links/late/sent", seconds(60)), "yes");
+  }
+}
+
 // Sums are in rank order and rounded once, as in one process.
 TEST(MpiComm, SumsHaveTheSameBitsAsInOneProcess) {
   const std::unique_ptr<Comm> comm = mpi_comm();

@@ -12,6 +12,11 @@
 //   slow       a handshake, a byte every 50 ms           half      half of a handshake, then nothing
 //   rapid      HTTP/2 calls, reset immediately           bodies    HTTP/2 calls whose bodies never end
 //   tls        TLS hellos that never end
+//
+// Attacks on other things that processes of one host share, besides ports:
+//
+//   sockets    all Unix sockets that appear        files      all files in shared folders that appear
+//   memory     descriptors of the user's processes spin       nothing: a thread that only computes
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -39,6 +44,7 @@
 #include <vector>
 
 #include "processes/http2_attack.h"
+#include "processes/local_attack.h"
 
 namespace {
 
@@ -257,7 +263,29 @@ void call_repeatedly(long& made, int streams, int pause_ms, const std::function<
   }
 }
 
-void attack(const std::string& mode, long& made) {
+// Repeats an attack that is not on a port.
+void repeat(long& made, const std::function<long()>& attack_once) {
+  while (!over()) {
+    const long more = attack_once();
+    made += more;
+    connections_left -= more;
+    if (more == 0) ::usleep(100);  // sockets may exist for only a few milliseconds
+  }
+}
+
+// The load of an attack without the attack.
+void spin() {
+  while (!over()) continue;
+}
+
+void attack(const std::string& mode, long& made, long uid) {
+  static const lockstep::local_attack::SocketFlood flood_sockets;
+  static const lockstep::local_attack::FileFlood flood_files;
+  if (mode == "begin") return std::fputs("attacking\n", stderr), void();
+  if (mode == "sockets") return repeat(made, flood_sockets);
+  if (mode == "files") return repeat(made, flood_files);
+  if (mode == "spin") return spin();
+  if (mode == "memory") return repeat(made, [uid] { return lockstep::local_attack::open_descriptors(uid); });
   std::mt19937 random(static_cast<unsigned>(std::hash<std::string>()(mode)));
   const auto nothing = [] { return std::string(); };
   if (mode == "touch") return send_repeatedly(made, 0, 0, nothing);
@@ -306,9 +334,11 @@ int main(int count, char** words) {
   connections_left = plan.most;
   std::map<std::string, long> made;
   std::vector<std::thread> threads;
+  long none = 0;
+  attack("begin", none, plan.uid);  // what exists now is not attacked
   threads.emplace_back([&] { watch_ports(plan); });
   for (const std::string& mode : plan.modes)
-    threads.emplace_back([&, &of_mode = made[mode]] { attack(mode, of_mode); });
+    threads.emplace_back([&, &of_mode = made[mode]] { attack(mode, of_mode, plan.uid); });
   for (std::thread& thread : threads) thread.join();
   for (const auto& [mode, connections] : made) std::printf("%s %ld\n", mode.c_str(), connections);
 }

@@ -127,9 +127,7 @@ bool MessageCollectives::agree_by_tag(const Operation& operation, int64_t number
   const int peer = 1 - rank_;
   const bool balanced = operation.kind == Kind::all_to_all;
   const uint64_t balance = balance_of(operation, rank_);
-  const auto bytes_from = [&](int rank) {
-    return balanced ? sizeof balance : small_payload_bytes(operation, rank);
-  };
+  const auto bytes_from = [&](int rank) { return balanced ? sizeof balance : small_payload_bytes(operation, rank); };
   offsets_[1] = record_limit();
   std::byte* const own = records_.data() + sizeof(Header);
   std::byte* const theirs = own + offsets_[1];
@@ -195,8 +193,8 @@ bool MessageCollectives::agree_by_records(const Operation& operation, int64_t nu
   if (!all_records_agree()) return false;
   for (int rank = 0; rank < size_; ++rank)
     if (const size_t bytes = small_payload_bytes(operation, rank); header(rank).payload_bytes != bytes)
-      throw LinkBroken{rank == rank_ ? -1 : rank, fmt::format("it sent {} bytes where {} were expected",
-                                                              header(rank).payload_bytes, bytes)};
+      throw LinkBroken{rank == rank_ ? -1 : rank,
+                       fmt::format("it sent {} bytes where {} were expected", header(rank).payload_bytes, bytes)};
   return true;
 }
 

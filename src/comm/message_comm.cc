@@ -126,10 +126,9 @@ int MessageComm::find_announcement(int member, const std::vector<int>& ranks, co
     if (padded.find(mine) == std::string::npos) continue;
     group_->fail(
         MessageGroup::Cause::mismatch,
-        fmt::format(
-            "split: rank {} gave {} as the members of \"{}\", rank {} gave {}; the members of a group must "
-            "give the same list",
-            group_->label(rank()), ranks_text(ranks), name, group_->label(member), *list));
+        fmt::format("split: rank {} gave {} as the members of \"{}\", rank {} gave {}; the members of a group must "
+                    "give the same list",
+                    group_->label(rank()), ranks_text(ranks), name, group_->label(member), *list));
     group_->throw_failure("split", 0);
   }
 }

@@ -89,7 +89,8 @@ std::string outcome(int size, std::deque<GivenLinks::Given> messages, uint64_t t
 TEST(MessageAgreement, RecordsWithWrongLengthsBreakTheLink) {
   const std::string invalid = "it sent an invalid request";
   // Larger than any payload of a record.
-  for (const uint16_t bytes : {16385, 65535}) EXPECT_EQ(outcome(2, {{record(bytes, 0, 8, 8)}}), "broken: 1, " + invalid);
+  for (const uint16_t bytes : {16385, 65535})
+    EXPECT_EQ(outcome(2, {{record(bytes, 0, 8, 8)}}), "broken: 1, " + invalid);
   // A second message that would begin before the payload.
   EXPECT_EQ(outcome(2, {{record(4, 9, 8, 8)}}), "broken: 1, " + invalid);
   EXPECT_EQ(outcome(2, {{record(4, 65535, 8, 8)}}), "broken: 1, " + invalid);
@@ -107,18 +108,18 @@ TEST(MessageAgreement, RequestsThatAreNoneAreDisagreements) {
   };
   EXPECT_EQ(with({0, 0, 0, 0, 2, 0, 0, 0}).substr(0, mine.size()), mine);
   const int64_t huge = int64_t{1} << 40;
-  for (const std::vector<int64_t>& request : std::vector<std::vector<int64_t>>{
-           {-1, 0, 0, 0, 1, 0, 0, 0},     // a kind that does not exist
-           {99, 0, 0, 0, 1, 0, 0, 0},     //
-           {256, 0, 0, 0, 1, 0, 0, 0},    // all_reduce in the low byte
-           {0, 1000, 0, 0, 1, 0, 0, 0},   // an element type that does not exist
-           {0, 0, 3, 0, 1, 0, 0, 0},      // a reduction that does not exist
-           {1, 0, 0, 0, 1, huge, 0, 0},   // lists of wrong lengths
-           {3, 0, 0, 0, 1, 2, huge, 0},   //
-           {3, 0, 0, 0, 1, 2, 0, 0},      //
-           {4, 0, 0, 0, 1, 0, 0, huge},   //
-           {4, 0, 0, 0, 1, 0, 0, -1},     //
-           {2, 0, 0, 0, 1, -2, 0, 0}})
+  for (const std::vector<int64_t>& request :
+       std::vector<std::vector<int64_t>>{{-1, 0, 0, 0, 1, 0, 0, 0},    // a kind that does not exist
+                                         {99, 0, 0, 0, 1, 0, 0, 0},    //
+                                         {256, 0, 0, 0, 1, 0, 0, 0},   // all_reduce in the low byte
+                                         {0, 1000, 0, 0, 1, 0, 0, 0},  // an element type that does not exist
+                                         {0, 0, 3, 0, 1, 0, 0, 0},     // a reduction that does not exist
+                                         {1, 0, 0, 0, 1, huge, 0, 0},  // lists of wrong lengths
+                                         {3, 0, 0, 0, 1, 2, huge, 0},  //
+                                         {3, 0, 0, 0, 1, 2, 0, 0},     //
+                                         {4, 0, 0, 0, 1, 0, 0, huge},  //
+                                         {4, 0, 0, 0, 1, 0, 0, -1},    //
+                                         {2, 0, 0, 0, 1, -2, 0, 0}})
     EXPECT_EQ(with(request), mine + "an invalid operation") << request[0];
 }
 
@@ -135,9 +136,7 @@ TEST(MessageAgreement, EqualRequestsWithDifferentChecksumsBreakTheLinks) {
 
 TEST(MessageAgreement, ShortPayloadsWithATagAreDisagreements) {
   // The tag is that of no request; then the peer sends a record and its request.
-  EXPECT_EQ(outcome(2,
-                    {{"abc", 4}, {record(0, 0, 8, 0)}, {numbers({6, 0, 0, 0, 0, 0, 0, 0}, 8)}},
-                    uint64_t{1} << 40),
+  EXPECT_EQ(outcome(2, {{"abc", 4}, {record(0, 0, 8, 0)}, {numbers({6, 0, 0, 0, 0, 0, 0, 0}, 8)}}, uint64_t{1} << 40),
             "all_reduce of 1 f32 (sum) | barrier");
 }
 

@@ -281,7 +281,8 @@ TEST(SharedMemoryComm, InvalidOptionsAreRejected) {
 }
 
 TEST(SharedMemoryComm, AddressesThatAreNoneAreRejected) {
-  for (const char* const text : {"", "12", "12:3", "12:3:", "a:b:c", "-1:3:pipe:[5]", "0:3:pipe:[5]", "99999999999:3:x"})
+  for (const char* const text :
+       {"", "12", "12:3", "12:3:", "a:b:c", "-1:3:pipe:[5]", "0:3:pipe:[5]", "99999999999:3:x"})
     EXPECT_THROWS(open_shared_memory(text), Error, "shared memory: \"world\" has no address \"");
   // A file of this process, but not shared memory; its size could change.
   const Pipe pipe = make_pipe();

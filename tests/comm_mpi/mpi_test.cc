@@ -31,8 +31,9 @@ TEST(MpiStart, RejectsUnknownThreadLevel) {
   const char* const before = std::getenv("LOCKSTEP_MPI_THREADS");
   const std::string kept = before ? before : "multiple";
   setenv("LOCKSTEP_MPI_THREADS", "many", 1);
-  EXPECT_THROWS(mpi_rank(), Error,
-                "environment: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or unset it");
+  EXPECT_THROWS(
+      mpi_rank(), Error,
+      "environment: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or unset it");
   setenv("LOCKSTEP_MPI_THREADS", kept.c_str(), 1);
 }
 

@@ -41,7 +41,8 @@ void try_memory(std::span<const uint8_t> bytes) {
       if (const auto offered = view->offered_memory(rank, view->rank_state(rank).offer_key.load()))
         fuzz::require(offered->target.size() <= 64, "a target is within its field");
     try {
-      detail::join_segment({.segment = memory, .name = "fuzz", .rank = 1, .size = 2, .label = [](int) { return "rank"; }});
+      detail::join_segment(
+          {.segment = memory, .name = "fuzz", .rank = 1, .size = 2, .label = [](int) { return "rank"; }});
     } catch (const CommError&) {
     }
   });

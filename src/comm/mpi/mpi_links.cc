@@ -157,9 +157,8 @@ void MpiLinks::close() noexcept {
 // Ends all messages. A receive that MPI could not cancel has begun to arrive: MPI writes it to memory that the caller
 // frees after this. So it has to complete, and the sender completes it with its next calls of MPI.
 void MpiLinks::cancel_all() noexcept {
-  for_each_pending([&](Message& message) {
-    session_.call("MPI_Cancel", [&] { return session_.mpi().cancel(&message.request); });
-  });
+  for_each_pending(
+      [&](Message& message) { session_.call("MPI_Cancel", [&] { return session_.mpi().cancel(&message.request); }); });
   const Time now = Clock::now();
   for_each_pending([&](Message& message) {
     const int number = static_cast<int>(&message - messages_.data());

@@ -125,7 +125,8 @@ class SegmentJoin {
       if (!registered && rank != 0) continue;
       const ProcessId process = registered ? state.process : view_->header().creator;
       if (!is_gone(process)) continue;
-      view_->fail(FailureCause::aborted, fmt::format("rank {} (process {}) is gone", options_.label(rank), process.pid));
+      view_->fail(FailureCause::aborted,
+                  fmt::format("rank {} (process {}) is gone", options_.label(rank), process.pid));
       return;
     }
   }

@@ -18,8 +18,8 @@ struct RendezvousOptions {
   int rank = 0, size = 1;
   std::chrono::nanoseconds timeout = {};
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();  // of the timeout
-  uint64_t parent_split_version = 0;           // stored in this rank's RankState
-  std::function<std::string(int)> label = {};  // the name of a rank in messages
+  uint64_t parent_split_version = 0;                                               // stored in this rank's RankState
+  std::function<std::string(int)> label = {};                                      // the name of a rank in messages
   // Called repeatedly while waiting, with the view. Throws to stop waiting.
   std::function<void(const SegmentView&)> check = [](const SegmentView&) {};
 };

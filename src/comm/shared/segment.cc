@@ -95,8 +95,8 @@ void Segment::allocate() const {
   rlimit limit = {};
   ::getrlimit(RLIMIT_FSIZE, &limit);
   if (limit.rlim_cur < static_cast<rlim_t>(bytes_))
-    throw IoError(fmt::format("shared memory: \"{}\" needs {}, but the file size limit is {}; raise `ulimit -f`", group_,
-                              mebibytes(wanted), mebibytes(static_cast<double>(limit.rlim_cur))));
+    throw IoError(fmt::format("shared memory: \"{}\" needs {}, but the file size limit is {}; raise `ulimit -f`",
+                              group_, mebibytes(wanted), mebibytes(static_cast<double>(limit.rlim_cur))));
   const double available = available_memory();
   int error = wanted > available ? ENOMEM : EINTR;
   while (error == EINTR) error = ::posix_fallocate(memory_.get(), 0, bytes_);

@@ -212,8 +212,9 @@ RendezvousOptions rendezvous_of(const SharedMemoryOptions& options) {
 
 std::shared_ptr<detail::Segment> create_shared_memory(int size, int64_t bytes_per_rank, const std::string& name) {
   if (size < 1 || bytes_per_rank < 0)
-    throw_error("create_shared_memory: invalid memory for {} ranks with {} bytes each; give at least 1 rank and 0 bytes",
-                size, bytes_per_rank);
+    throw_error(
+        "create_shared_memory: invalid memory for {} ranks with {} bytes each; give at least 1 rank and 0 bytes", size,
+        bytes_per_rank);
   return Segment::create(name, SegmentGeometry::of(size, bytes_per_rank));
 }
 

@@ -21,8 +21,7 @@ constexpr auto kLivenessInterval = std::chrono::milliseconds(250);
 
 // began + timeout, without overflow.
 inline std::chrono::steady_clock::time_point deadline_after(
-    std::chrono::nanoseconds timeout,
-    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now()) {
+    std::chrono::nanoseconds timeout, std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now()) {
   constexpr std::chrono::nanoseconds kMaxWait = std::chrono::hours(24 * 365);
   return began + std::min(timeout, kMaxWait);
 }

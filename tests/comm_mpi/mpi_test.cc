@@ -108,10 +108,12 @@ TEST(MpiLinks, NothingIsWrittenAfterAFailedWait) {
   std::vector<char> data(session.rank() < 2 ? size_t{32} << 20 : 0, session.rank() == 1 ? 'x' : '.');
   if (session.rank() == 1) {
     const int message = links.send(Links::Channel::data, 0, data.data(), data.size(), 0);
+    session.set("links/late/begun", "yes");  // arrives after the beginning of the message
     std::this_thread::sleep_for(milliseconds(500));  // without calls of MPI, which would continue the message
     links.wait(message, deadline);
     session.set("links/late/sent", "yes");
   } else if (session.rank() == 0) {
+    EXPECT_EQ(session.get("links/late/begun", seconds(60)), "yes");
     const int message = links.receive(Links::Channel::data, 1, data.data(), data.size());
     EXPECT_THROW(links.wait(message, std::chrono::steady_clock::now() + milliseconds(50)), LinkTimeout);
     const std::vector<char> after = data;

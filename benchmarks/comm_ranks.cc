@@ -76,9 +76,8 @@ class Ranks {
  public:
   Ranks(int rank, int size, const fs::path& folder, bool mpi)
       : rank_(rank), size_(size), folder_(folder), store_(folder / "keys") {
-    meet_ = shared_memory_comm({.key = folder.string(), .rank = rank, .size = size, .timeout = kPatience});
-    shared_ =
-        shared_memory_comm({.key = folder.string() + " column", .rank = rank, .size = size, .timeout = kPatience});
+    meet_ = join_shared("meet");
+    shared_ = join_shared("column");
     add(*shared_, "shared memory", 1e-6);
     if (mpi) add_mpi();
     add_tcp();
@@ -105,6 +104,17 @@ class Ranks {
         {.name = std::move(name), .latency = latency, .sum = [&comm](const float* in, float* out, int64_t count) {
            comm.all_reduce(in, out, count, f32, Reduction::sum);
          }});
+  }
+
+  std::unique_ptr<Comm> join_shared(const std::string& key) {
+    std::shared_ptr<detail::Segment> memory;
+    if (rank_ == 0) {
+      memory = create_shared_memory(size_);
+      store_.set(key, address_of(*memory));
+    } else {
+      memory = open_shared_memory(store_.get(key, kPatience));
+    }
+    return shared_memory_comm({.memory = memory, .rank = rank_, .size = size_, .timeout = kPatience});
   }
 
   void add_mpi() {

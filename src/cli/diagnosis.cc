@@ -13,7 +13,6 @@
 #include "cluster/gpus.h"
 #include "cluster/listen_addresses.h"
 #include "cluster/port_owner.h"
-#include "cluster/token.h"
 #include "cluster/variables.h"
 #include "comm/mpi/mpi_library.h"
 #include "comm/shared/shared_memory.h"
@@ -133,7 +132,7 @@ void check_host(const distributed::Options& options, const LaunchEnvironment& he
 void check_shared_memory(const distributed::Options& options, const LaunchEnvironment& here, Diagnosis& out) {
   const int count = out.detection.chosen ? out.detection.chosen->local_count.value_or(2) : 2;
   try {
-    reserve_shared_memory({.key = make_token(), .rank = 0, .size = std::max(count, 2)});
+    create_shared_memory(std::max(count, 2));
     return;
   } catch (const IoError& error) {
     out.why_no_shared_memory = error.what();

@@ -108,49 +108,73 @@ Comms for_each_lane(const JobLanes& job, const std::function<std::unique_ptr<Com
   return comms;
 }
 
-// The shared memory of a host's lanes. Every process that knows its key can attach; the coordinator gives the key only
-// to processes of the job.
+// The shared memory of a host's lanes.
 struct SharedMemory {
-  std::shared_ptr<detail::Segment> segment = {};  // only in the first process of a host
+  std::shared_ptr<detail::Segment> segment = {};  // of this host; null: it has one process, or a host failed
   std::string error = {};                         // why a host has none; empty: all have. Equal in all processes
 };
 
-SharedMemoryOptions shared_options(const JobLanes& job, const Host& host, int local_lane) {
-  const std::vector<int> lanes = host.lanes(job);
-  const auto first = std::find(lanes.begin(), lanes.end(), job.first_lane()) - lanes.begin();
-  return {.key = fmt::format("{}-{}", job.control.get("data plane/segment", job.timeout()), lanes[0]),
-          .rank = static_cast<int>(first) + local_lane,
-          .size = static_cast<int>(lanes.size()),
-          .timeout = job.timeout()};
+// Runs a step of one process and returns its result; or, as `error`, why it failed, naming the process.
+struct StepResult {
+  std::string value, error;
+};
+StepResult try_step(const JobLanes& job, const std::function<std::string()>& step) {
+  const auto failed = [&](const std::exception& error) {
+    const Peer& self = job.control.peers()[static_cast<size_t>(job.process())];
+    return StepResult{"", fmt::format("{}: {}", process_label(job.process(), self.host, self.pid), error.what())};
+  };
+  try {
+    return {step(), ""};
+  } catch (const IoError& error) {
+    return failed(error);
+  } catch (const OutOfMemory& error) {
+    return failed(error);
+  }
 }
 
-// The first process of every host allocates the memory and publishes the result, so that all processes of the job make
-// the same choice.
+// A value of the job by which a process tells others the result of its step: `+` and the value, or `-` and the error.
+void publish(const JobLanes& job, const std::string& key, const StepResult& result) {
+  job.control.set(key, result.error.empty() ? "+" + result.value : "-" + result.error);
+}
+StepResult published(const JobLanes& job, const std::string& key) {
+  const std::string text = job.control.get(key, job.timeout());
+  return text.starts_with('+') ? StepResult{text.substr(1), ""} : StepResult{"", text.substr(!text.empty())};
+}
+
+// Allocates the memory of this process's host, or opens it, and tells all processes of the job whether all processes of
+// the host have it.
+std::shared_ptr<detail::Segment> share_on_host(const JobLanes& job, const Host& host) {
+  const std::string prefix = fmt::format("data plane/shared memory/{}/", host.processes[0]);
+  std::shared_ptr<detail::Segment> segment;
+  if (host.processes[0] != job.process()) {
+    const StepResult address = published(job, prefix + "address");
+    if (!address.error.empty()) return nullptr;
+    publish(job, fmt::format("{}{}", prefix, job.process()), try_step(job, [&] {
+              segment = open_shared_memory(address.value);
+              return std::string();
+            }));
+    return segment;
+  }
+  StepResult result = try_step(job, [&] {
+    segment = create_shared_memory(static_cast<int>(host.lanes(job).size()));
+    return address_of(*segment);
+  });
+  publish(job, prefix + "address", result);
+  for (size_t i = 1; i < host.processes.size() && result.error.empty(); ++i)
+    result = published(job, fmt::format("{}{}", prefix, host.processes[i]));
+  publish(job, prefix + "result", result);
+  return segment;
+}
+
+// All processes of the job make the same choice: shared memory if all hosts have it.
 SharedMemory reserve(const JobLanes& job, const std::vector<Host>& hosts) {
-  constexpr const char* kReserved = "reserved";
   SharedMemory out;
-  const auto key = [](const Host& host) { return fmt::format("data plane/shared memory/{}", host.processes[0]); };
-  for (const Host& host : hosts) {
-    if (host.processes.size() == 1 || host.processes[0] != job.process()) continue;
-    std::string result = kReserved;
-    const auto fail = [&](const std::exception& error) {
-      const Peer& self = job.control.peers()[static_cast<size_t>(job.process())];
-      result = fmt::format("{}: {}", process_label(job.process(), self.host, self.pid), error.what());
-    };
-    try {
-      out.segment = reserve_shared_memory(shared_options(job, host, 0));
-    } catch (const IoError& error) {
-      fail(error);
-    } catch (const OutOfMemory& error) {
-      fail(error);
-    }
-    job.control.set(key(host), result);
-  }
-  for (const Host& host : hosts) {
-    if (host.processes.size() == 1) continue;
-    if (const std::string result = job.control.get(key(host), job.timeout()); result != kReserved)
-      out.error = out.error.empty() ? result : out.error;
-  }
+  for (const Host& host : hosts)
+    if (host.processes.size() > 1 && std::ranges::find(host.processes, job.process()) != host.processes.end())
+      out.segment = share_on_host(job, host);
+  for (const Host& host : hosts)
+    if (host.processes.size() > 1 && out.error.empty())
+      out.error = published(job, fmt::format("data plane/shared memory/{}/result", host.processes[0])).error;
   return out;
 }
 
@@ -163,9 +187,12 @@ Comms connect_host(const JobLanes& job, const Host& host, const SharedMemory& sh
   }
   try {
     return for_each_lane(job, [&](int local_lane) {
-      SharedMemoryOptions options = shared_options(job, host, local_lane);
-      if (options.rank == 0) options.segment = shared.segment;
-      return shared_memory_comm(options);
+      const std::vector<int> lanes = host.lanes(job);
+      const auto first = std::ranges::find(lanes, job.first_lane()) - lanes.begin();
+      return shared_memory_comm({.memory = shared.segment,
+                                 .rank = static_cast<int>(first) + local_lane,
+                                 .size = static_cast<int>(lanes.size()),
+                                 .timeout = job.timeout()});
     });
   } catch (const IoError& error) {
     throw Error(error.what());
@@ -259,7 +286,7 @@ std::string host_identity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   if (const auto test = environment_variable("LOCKSTEP_TEST_HOST")) boot += "/" + *test;
-  // Abstract Unix sockets belong to a network namespace. Containers may have separate /dev/shm mounts.
+  // Containers have a network namespace of their own, or a mount of /dev/shm.
   struct stat network {
   }, memory{};
   if (stat("/proc/self/ns/net", &network) != 0) return fmt::format("{}/{}", boot, getpid());  // cannot share memory

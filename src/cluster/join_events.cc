@@ -1,93 +1,64 @@
 #include "cluster/join_events.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstddef>
-#include <cstdio>
-#include <cstring>
+#include <charconv>
+#include <optional>
 #include <string_view>
 
-#include "base/file.h"
 #include "base/os/environment.h"
-#include "cluster/token.h"
+#include "base/os/shared_descriptor.h"
 
 namespace lockstep {
 namespace {
 
-constexpr const char *kJoining = "joining", *kJoined = "joined";
+constexpr std::string_view kJoining = "joining ", kJoined = "joined ";
+constexpr size_t kMaxEventBytes = 64;
+constexpr int kMaxWaitMs = 1000;  // for a launcher that does not read
 
-// Returns false if the name does not fit a socket address.
-bool set_address(const std::string& name, sockaddr_un& address, socklen_t& size) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  if (name.empty() || name.size() >= sizeof address.sun_path) return false;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // a leading 0 selects the abstract namespace
-  size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return true;
-}
-
-bool parse(const char* text, JoinEvent& event) {
-  std::array<char, 16> word = {};
-  if (std::sscanf(text, "%15s %d", word.data(), &event.process) != 2) return false;
-  event.joined = std::string_view(word.data()) == kJoined;
-  return event.joined || std::string_view(word.data()) == kJoining;
+std::optional<JoinEvent> join_event_from(std::string_view line) {
+  JoinEvent event;
+  event.joined = line.starts_with(kJoined);
+  if (!event.joined && !line.starts_with(kJoining)) return std::nullopt;
+  line.remove_prefix(event.joined ? kJoined.size() : kJoining.size());
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), event.process);
+  if (error != std::errc() || end != line.data() + line.size()) return std::nullopt;
+  return event;
 }
 
 }  // namespace
 
 void notify_launcher(const JoinEvent& event) {
-  const std::optional<std::string> name = environment_variable(kLauncherVariable);
-  sockaddr_un address;
-  socklen_t size = 0;
-  if (!name || !set_address(*name, address, size)) return;
-  const Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket) return;
-  // The socket's queue is short: do not block on a launcher that does not read.
-  const timeval timeout{1, 0};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  const std::string text = fmt::format("{} {}", event.joined ? kJoined : kJoining, event.process);
-  [[maybe_unused]] const ssize_t sent =
-      ::sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
+  const std::optional<std::string> text = environment_variable(kLauncherVariable);
+  const auto address = text ? descriptor_address_from(*text) : std::nullopt;
+  if (!address) return;
+  // Also for reading: a pipe without a reader would raise SIGPIPE.
+  const Descriptor pipe = open_address(*address, O_RDWR | O_NONBLOCK);
+  if (!pipe) return;
+  pollfd ready = {pipe.get(), POLLOUT, 0};
+  if (::poll(&ready, 1, kMaxWaitMs) <= 0) return;
+  const std::string line = fmt::format("{}{}\n", event.joined ? kJoined : kJoining, event.process);
+  [[maybe_unused]] const ssize_t sent = ::write(pipe.get(), line.data(), line.size());  // at once: below PIPE_BUF
 }
 
-JoinEventReceiver::JoinEventReceiver() : name_(fmt::format("lockstep-launch-{}", make_token().substr(0, 32))) {
-  sockaddr_un address;
-  socklen_t size = 0;
-  set_address(name_, address, size);
-  socket_ = Descriptor(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int yes = 1;
-  if (!socket_ || ::setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0 ||
-      ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0)
-    throw_io_error("listen on", "a Unix socket for the processes of the job", errno);
-}
+JoinEventReceiver::JoinEventReceiver()
+    : pipe_(make_pipe(O_NONBLOCK)), address_(to_text(lockstep::address_of(pipe_.writer))) {}
 
 std::vector<JoinEvent> JoinEventReceiver::receive() {
+  std::array<char, 65536> bytes;
+  const ssize_t count = ::read(fd(), bytes.data(), bytes.size());
+  if (count > 0) rest_.append(bytes.data(), static_cast<size_t>(count));
   std::vector<JoinEvent> out;
-  while (true) {
-    std::array<char, 64> text = {};
-    iovec data{text.data(), text.size() - 1};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> space = {};
-    msghdr message = {};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = space.data();
-    message.msg_controllen = space.size();
-    if (::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0) {
-      if (errno == EINTR) continue;
-      return out;
-    }
-    const cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS) continue;
-    ucred sender = {};
-    std::memcpy(&sender, CMSG_DATA(head), sizeof sender);
-    if (JoinEvent event; sender.uid == ::geteuid() && parse(text.data(), event)) out.push_back(event);
-  }
+  size_t begin = 0;
+  for (size_t end; (end = rest_.find('\n', begin)) != rest_.npos; begin = end + 1)
+    if (const auto event = join_event_from(std::string_view(rest_).substr(begin, end - begin))) out.push_back(*event);
+  rest_.erase(0, begin);
+  if (rest_.size() > kMaxEventBytes) rest_.clear();
+  return out;
 }
 
 }  // namespace lockstep

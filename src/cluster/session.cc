@@ -104,10 +104,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   };
   const bool gpus = platform() == Platform::cuda;
   if (!gpus) count();
-  if (info.process_id == 0) {
-    control_->set("data plane/segment", make_token());
-    control_->set("flight/job", make_token().substr(0, 8));
-  }
+  if (info.process_id == 0) control_->set("flight/job", make_token().substr(0, 8));
   std::vector<ProcessFacts> facts = exchange_facts(*control_, own, options_.initialization_timeout);
   if (gpus) {  // the local rank, known after the exchange, decides which GPUs this process uses
     const LocalRank place = local_rank(facts, info.process_id);

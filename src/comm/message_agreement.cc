@@ -1,6 +1,8 @@
 // The agreement phase: every rank learns what the other ranks request, before any data is sent.
 #include <bit>
 #include <initializer_list>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -64,27 +66,46 @@ size_t numbers_needed(const Operation& operation) {
   return 8 + operation.counts.size() + operation.receive_counts.size() + 2 * operation.routes.size();
 }
 
-// Decodes numbers_of(). The lists of the result refer to `numbers` and `routes`.
-Operation operation_of(const int64_t* numbers, std::vector<Route>& routes) {
-  Operation operation{.kind = static_cast<Kind>(numbers[0]),
-                      .dtype = static_cast<DType>(numbers[1]),
-                      .reduction = static_cast<Reduction>(numbers[2]),
-                      .root = static_cast<int>(numbers[3]),
-                      .count = numbers[4]};
-  const int64_t* list = numbers + 8;
-  operation.counts = {list, static_cast<size_t>(numbers[5])};
-  list += numbers[5];
-  operation.receive_counts = {list, static_cast<size_t>(numbers[6])};
-  list += numbers[6];
-  for (int64_t i = 0; i < numbers[7]; ++i)
-    routes.push_back({static_cast<int>(list[2 * i]), static_cast<int>(list[2 * i + 1])});
-  operation.routes = routes;
-  return operation;
+// The largest numbers_needed() of a request in a group of `size` ranks.
+uint32_t most_numbers(int size) { return 8 + 4 * static_cast<uint32_t>(size); }
+
+// Decodes numbers_of() of another rank; nullopt: they are not those of a request in a group of `size` ranks. The lists
+// of the result refer to `numbers` and `routes`.
+std::optional<Operation> operation_of(std::span<const int64_t> numbers, int size, std::vector<Route>& routes) {
+  const RequestHeader header{.kind = numbers[0],
+                             .dtype = numbers[1],
+                             .reduction = numbers[2],
+                             .counts = numbers[5],
+                             .receive_counts = numbers[6],
+                             .routes = numbers[7]};
+  if (!is_valid(header, size)) return std::nullopt;
+  const auto counts = static_cast<size_t>(header.counts), receive_counts = static_cast<size_t>(header.receive_counts),
+             route_count = static_cast<size_t>(header.routes);
+  if (8 + counts + receive_counts + 2 * route_count > numbers.size()) return std::nullopt;
+  for (size_t i = 0; i < route_count; ++i) {
+    const auto pair = numbers.subspan(8 + counts + receive_counts + 2 * i, 2);
+    routes.push_back({static_cast<int>(pair[0]), static_cast<int>(pair[1])});
+  }
+  return Operation{.kind = static_cast<Kind>(header.kind),
+                   .dtype = static_cast<DType>(header.dtype),
+                   .reduction = static_cast<Reduction>(header.reduction),
+                   .root = static_cast<int>(numbers[3]),
+                   .count = numbers[4],
+                   .counts = numbers.subspan(8, counts),
+                   .receive_counts = numbers.subspan(8 + counts, receive_counts),
+                   .routes = routes};
 }
 
 }  // namespace
 
 size_t MessageCollectives::record_limit() const { return sizeof(Header) + payload_limit_; }
+
+// A peer may send any bytes, and over TCP so may anyone on the path.
+void MessageCollectives::check_record(const Header& record, int from) const {
+  if (record.payload_bytes > payload_limit_ || record.second_message_bytes > rounded_up(record.payload_bytes) ||
+      record.encoded_numbers < 8 || record.encoded_numbers > most_numbers(size_))
+    throw LinkBroken{from, "it sent an invalid request"};
+}
 
 MessageCollectives::Header MessageCollectives::header(int rank) const {
   Header header;
@@ -94,8 +115,7 @@ MessageCollectives::Header MessageCollectives::header(int rank) const {
 
 bool MessageCollectives::agree_on(const Operation& operation, int64_t number) {
   if (size_ == 2 && links_.tag_limit() > 0) return agree_by_tag(operation, number);
-  return agree_by_records(operation, number,
-                          is_small(operation, payload_limit_) ? payload_bytes_of(operation, rank_) : 0);
+  return agree_by_records(operation, number, small_payload_bytes(operation, rank_));
 }
 
 // For two ranks with a transport that has tags. Each rank sends its payload, with this tag:
@@ -105,11 +125,9 @@ bool MessageCollectives::agree_on(const Operation& operation, int64_t number) {
 // So a small operation is one short message in each direction. Ranks that disagree continue with agree_by_records().
 bool MessageCollectives::agree_by_tag(const Operation& operation, int64_t number) {
   const int peer = 1 - rank_;
-  const bool balanced = operation.kind == Kind::all_to_all, small = is_small(operation, payload_limit_);
+  const bool balanced = operation.kind == Kind::all_to_all;
   const uint64_t balance = balance_of(operation, rank_);
-  const auto bytes_from = [&](int rank) {
-    return balanced ? sizeof balance : small ? payload_bytes_of(operation, rank) : 0;
-  };
+  const auto bytes_from = [&](int rank) { return balanced ? sizeof balance : small_payload_bytes(operation, rank); };
   offsets_[1] = record_limit();
   std::byte* const own = records_.data() + sizeof(Header);
   std::byte* const theirs = own + offsets_[1];
@@ -160,6 +178,7 @@ bool MessageCollectives::agree_by_records(const Operation& operation, int64_t nu
     for (size_t i = have; i < have + more; ++i) {
       Header next;
       std::memcpy(&next, source, sizeof next);
+      check_record(next, from);
       const size_t bytes = sizeof next + rounded_up(next.payload_bytes);
       copy(records_.data() + offsets_[i], source, bytes);
       offsets_[i + 1] = offsets_[i] + bytes;
@@ -171,7 +190,12 @@ bool MessageCollectives::agree_by_records(const Operation& operation, int64_t nu
             deadline_);
     }
   }
-  return all_records_agree();
+  if (!all_records_agree()) return false;
+  for (int rank = 0; rank < size_; ++rank)
+    if (const size_t bytes = small_payload_bytes(operation, rank); header(rank).payload_bytes != bytes)
+      throw LinkBroken{rank == rank_ ? -1 : rank,
+                       fmt::format("it sent {} bytes where {} were expected", header(rank).payload_bytes, bytes)};
+  return true;
 }
 
 bool MessageCollectives::all_records_agree() const {
@@ -199,14 +223,19 @@ void MessageCollectives::throw_disagreement(const Operation& operation) {
   }
   await(messages_[0]);
   std::vector<std::vector<Route>> routes(index(size_));
-  std::vector<Operation> operations;
+  std::vector<std::optional<Operation>> operations;
   for (int rank = 0; rank < size_; ++rank)
-    operations.push_back(operation_of(all.data() + most * index(rank), routes[index(rank)]));
+    operations.push_back(operation_of(std::span(all).subspan(most * index(rank), most), size_, routes[index(rank)]));
+  const auto text = [&](int rank) {
+    const std::optional<Operation>& one = operations[index(rank)];
+    return one ? describe(*one) : std::string("an invalid operation");
+  };
   for (int a = 0; a < size_; ++a)
-    for (int b = a + 1; b < size_; ++b)
-      if (!agree(operations[index(a)], a, operations[index(b)], b))
-        throw Disagreement{{a, b}, {describe(operations[index(a)]), describe(operations[index(b)])}};
-  LOCKSTEP_CHECK(false, "ranks whose operations agree have different hashes");
+    for (int b = a + 1; b < size_; ++b) {
+      const std::optional<Operation>&of_a = operations[index(a)], &of_b = operations[index(b)];
+      if (!of_a || !of_b || !agree(*of_a, a, *of_b, b)) throw Disagreement{{a, b}, {text(a), text(b)}};
+    }
+  throw LinkBroken{-1, "they sent equal requests with different checksums"};
 }
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ MessageCollectives::MessageCollectives(Links& links, int rank, int size)
     : links_(links),
       rank_(rank),
       size_(size),
-      payload_limit_(std::clamp<size_t>(kMaxPayloads / index(size), 256, kMaxPayloads / 2)),
+      payload_limit_(std::clamp<size_t>(kMaxPayloads / index(size) / 8 * 8, 256, kMaxPayloads / 2)),
       records_(index(size) * record_limit()),
       offsets_(index(size) + 1),
       pieces_(index(size) + 1),
@@ -66,6 +66,10 @@ void MessageCollectives::run(const Operation& operation, int64_t number, Time de
     default:
       return broadcast(operation);
   }
+}
+
+size_t MessageCollectives::small_payload_bytes(const Operation& operation, int rank) const {
+  return is_small(operation, payload_limit_) ? payload_bytes_of(operation, rank) : 0;
 }
 
 const std::byte* MessageCollectives::payload(int rank) const {

@@ -21,7 +21,7 @@
 //
 //   operation                   steps          bytes sent by a rank
 //   agreement                   log2(n)        (n - 1) * (24 + P)           P = 0 for large operations
-//   any small operation         + 0            + 0                          P at most 32 KiB / n, 256 bytes to 16 KiB
+//   any small operation         + 0            + 0                          P at most 32 KiB / n (whole words), 256 bytes to 16 KiB
 //   large, besides agreement:
 //     reduce_scatter            + 1            + S * (n - 1) / n            for equal pieces
 //     all_reduce                + 2            + 2 * S * (n - 1) / n
@@ -78,6 +78,10 @@ class MessageCollectives {
   bool agree_by_tag(const Operation& operation, int64_t number);
   bool agree_by_records(const Operation& operation, int64_t number, size_t payload_bytes);
   size_t record_limit() const;
+  // The payload bytes of a rank in its record; 0 for large operations.
+  size_t small_payload_bytes(const Operation& operation, int rank) const;
+  // Throws LinkBroken if a record that rank `from` sent cannot be one.
+  void check_record(const Header& record, int from) const;
   bool all_records_agree() const;
   // Gathers the requests of all ranks and throws a Disagreement. REQUIRES: all ranks call it.
   [[noreturn]] void throw_disagreement(const Operation& operation);

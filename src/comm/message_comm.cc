@@ -122,14 +122,13 @@ int MessageComm::find_announcement(int member, const std::vector<int>& ranks, co
     if (*list == ranks_text(ranks)) return next - 1;
     // Skip groups that do not include this rank.
     const std::string mine = fmt::format(" {},", rank());
-    const std::string padded = fmt::format(" {},", list->substr(1, list->size() - 2));
+    const std::string padded = list->size() < 2 ? "" : fmt::format(" {},", list->substr(1, list->size() - 2));
     if (padded.find(mine) == std::string::npos) continue;
     group_->fail(
         MessageGroup::Cause::mismatch,
-        fmt::format(
-            "split: rank {} gave {} as the members of \"{}\", rank {} gave {}; the members of a group must "
-            "give the same list",
-            group_->label(rank()), ranks_text(ranks), name, group_->label(member), *list));
+        fmt::format("split: rank {} gave {} as the members of \"{}\", rank {} gave {}; the members of a group must "
+                    "give the same list",
+                    group_->label(rank()), ranks_text(ranks), name, group_->label(member), *list));
     group_->throw_failure("split", 0);
   }
 }

@@ -183,6 +183,18 @@ void check(const Operation& operation, int rank, int size) {
   }
 }
 
+bool is_valid(const RequestHeader& header, int size) {
+  const auto in_range = [](int64_t value, auto last) { return value >= 0 && value <= static_cast<int64_t>(last); };
+  if (!in_range(header.kind, Kind::split) || !in_range(header.dtype, kDTypeCount - 1) ||
+      !in_range(header.reduction, Reduction::min))
+    return false;
+  const auto kind = static_cast<Kind>(header.kind);
+  if (kind <= Kind::reduce_scatter && is_float8(static_cast<DType>(header.dtype))) return false;  // only moved
+  const auto list = [&](int64_t count) { return count == 0 || count == size; };
+  if (!list(header.counts) || !list(header.receive_counts) || !in_range(header.routes, size)) return false;
+  return kind != Kind::all_to_all || (header.counts == size && header.receive_counts == size);
+}
+
 bool agree(const Operation& of_a, int a, const Operation& of_b, int b) {
   if (of_a.kind != of_b.kind) return false;
   if (of_a.kind == Kind::barrier || of_a.kind == Kind::split) return true;

@@ -50,8 +50,18 @@ std::string describe(const Operation& operation);
 // a root or route outside the group, or memory that must not overlap.
 void check(const Operation& operation, int rank, int size);
 
+// What another process says that it requests, before its lists: numbers that may have any value.
+struct RequestHeader {
+  int64_t kind = 0, dtype = 0, reduction = 0;
+  int64_t counts = 0, receive_counts = 0, routes = 0;  // lengths of the lists
+};
+
+// Whether an operation of `size` ranks can have these. Such an operation can be described and compared by agree(), also
+// when it would not pass check().
+bool is_valid(const RequestHeader& header, int size);
+
 // Whether the requests of ranks a and b belong to the same collective: the same kind, element type and sizes, and in
-// all_to_all equal counts for what one sends and the other receives. REQUIRES: both passed check().
+// all_to_all equal counts for what one sends and the other receives. REQUIRES: both passed check(), or their headers is_valid().
 bool agree(const Operation& of_a, int a, const Operation& of_b, int b);
 
 }  // namespace lockstep

@@ -11,9 +11,7 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 
-constexpr auto kPeerCheckInterval = milliseconds(100);            // between two calls of check_peers()
 constexpr auto kAbandonTimeout = std::chrono::seconds(1);         // how long an abandoned operation may still run
 constexpr auto kMaxOperationTime = std::chrono::hours(24 * 365);  // can be added to the clock without overflow
 
@@ -48,8 +46,9 @@ struct QueuedComm::QueuedOperation {
   QueuedOperation* next = nullptr;
 };
 
-QueuedComm::QueuedComm(int rank, int size, std::string name, std::chrono::nanoseconds timeout)
-    : Comm(rank, size, std::move(name), timeout) {}
+QueuedComm::QueuedComm(int rank, int size, std::string name, std::chrono::nanoseconds timeout,
+                       std::chrono::milliseconds peer_check_interval)
+    : Comm(rank, size, std::move(name), timeout), peer_check_interval_(peer_check_interval) {}
 
 QueuedComm::~QueuedComm() {
   LOCKSTEP_CHECK(!worker_.joinable(), "the destructor of a QueuedComm must call stop() first");
@@ -108,6 +107,7 @@ void QueuedComm::run_next(std::unique_lock<std::mutex>& lock, Time deadline) {
   running_ = false;
   queued->error = std::move(error);
   queued->done = true;
+  changed_.notify_all();  // another thread may wait for this operation
 }
 
 void QueuedComm::work() {
@@ -115,8 +115,7 @@ void QueuedComm::work() {
   while (!stop_) {
     if (first_ && !running_) {
       run_next(lock, kNever);
-      changed_.notify_all();
-    } else if (queued_.wait_for(lock, kPeerCheckInterval) == std::cv_status::timeout && running_) {
+    } else if (queued_.wait_for(lock, peer_check_interval_) == std::cv_status::timeout && running_) {
       lock.unlock();
       check_peers();
       lock.lock();
@@ -132,7 +131,7 @@ bool QueuedComm::await(std::unique_lock<std::mutex>& lock, QueuedOperation* queu
     }
     const Time now = Clock::now();
     if (now >= deadline) return false;
-    if (changed_.wait_until(lock, std::min(deadline, now + kPeerCheckInterval)) == std::cv_status::timeout &&
+    if (changed_.wait_until(lock, std::min(deadline, now + peer_check_interval_)) == std::cv_status::timeout &&
         running_) {
       lock.unlock();
       check_peers();
@@ -183,15 +182,18 @@ void QueuedComm::perform(const Operation& operation) {
   started_.store(number);
   running_ = true;
   lock.unlock();
+  std::exception_ptr error;
   try {
     run(operation, number, after(timeout()));
   } catch (...) {
-    lock.lock();
-    running_ = false;
-    throw;
+    error = std::current_exception();
   }
   lock.lock();
   running_ = false;
+  changed_.notify_all();
+  // Other threads may have queued operations, for which the worker was not woken.
+  if (first_) queued_.notify_one();
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace lockstep

@@ -29,7 +29,8 @@ class QueuedComm : public Comm {
   using Time = Clock::time_point;
   static constexpr Time kNever = Time::max();
 
-  QueuedComm(int rank, int size, std::string name, std::chrono::nanoseconds timeout);
+  QueuedComm(int rank, int size, std::string name, std::chrono::nanoseconds timeout,
+             std::chrono::milliseconds peer_check_interval = std::chrono::milliseconds(100));
   ~QueuedComm() override;
 
   // Executes operation `number`, counted from 1, and returns, or throws what wait() will throw. Must give up at
@@ -40,7 +41,7 @@ class QueuedComm : public Comm {
   // run() return soon, and fails the group. Returns the exception for that wait.
   virtual std::exception_ptr on_timeout(const Operation& operation, int64_t number) noexcept = 0;
 
-  // Called about ten times a second while another thread runs an operation, for transports whose run() may not notice
+  // Called once per peer_check_interval while another thread runs an operation, for transports whose run() may not notice
   // that a peer has ended.
   virtual void check_peers() noexcept {}
 
@@ -69,6 +70,7 @@ class QueuedComm : public Comm {
 
   void work();
 
+  const std::chrono::milliseconds peer_check_interval_;
   std::mutex mutex_;
   std::condition_variable changed_;  // for waiting threads
   std::condition_variable queued_;   // for the worker

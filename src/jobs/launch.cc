@@ -240,7 +240,7 @@ int launch(const LaunchOptions& options) {
 
   int code = 0;
   for (int restarts = 0, ports = 1, number = 0;; ++number) {
-    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.name(), number, restarts};
+    const LaunchAttempt attempt{coordinator_address(options), make_token(), join_events.address(), number, restarts};
     std::vector<ChildSpec> specs = child_specs(options, attempt, environment, folder);
     if (output.can_draw() && !specs[0].signals_by_input) {
       specs[0].terminal_columns = output.columns();

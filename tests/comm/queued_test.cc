@@ -16,7 +16,9 @@ namespace {
 // A group of one rank that records its operations. An operation blocks until allow() permits it.
 class BlockingComm final : public QueuedComm {
  public:
-  explicit BlockingComm(int allowed) : QueuedComm(0, 1, "fake", kDefaultTimeout), allowed_(allowed) {}
+  // Nothing is checked periodically: a thread that is not woken does not continue.
+  explicit BlockingComm(int allowed)
+      : QueuedComm(0, 1, "fake", kDefaultTimeout, std::chrono::hours(1)), allowed_(allowed) {}
   ~BlockingComm() override { stop(); }
 
   void abort(const std::string& reason) override {
@@ -34,12 +36,20 @@ class BlockingComm final : public QueuedComm {
     changed_.wait(lock, [&] { return ran.size() >= operations; });
   }
 
+  // Waits until run() was called so often; false after a minute.
+  bool begins(int operations) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return begun_ >= operations; });
+  }
+
   std::vector<int64_t> ran;              // the sizes of the operations that ran, in order
   std::vector<std::thread::id> threads;  // the threads that ran them
 
  private:
   void run(const Operation& operation, int64_t number, Time deadline) override {
     std::unique_lock lock(mutex_);
+    ++begun_;
+    changed_.notify_all();
     const auto ready = [&] { return static_cast<int>(ran.size()) < allowed_ || !aborted_.empty(); };
     if (deadline == kNever)
       changed_.wait(lock, ready);
@@ -59,7 +69,7 @@ class BlockingComm final : public QueuedComm {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int allowed_;
+  int allowed_, begun_ = 0;
   std::string aborted_;
 };
 
@@ -88,6 +98,53 @@ TEST(QueuedComm, OperationsRunBeforeTheyAreWaitedFor) {
   comm.wait_until_run(1);
   EXPECT_NE(comm.threads.front(), std::this_thread::get_id());
   work.wait();
+}
+
+TEST(QueuedComm, OperationsQueuedDuringABlockingCallRunAfterIt) {
+  BlockingComm comm(1);
+  comm.start_barrier().wait();  // the worker exists, and sleeps
+  std::thread blocking([&] { comm.barrier(); });
+  ASSERT_TRUE(comm.begins(2));
+  Work queued = comm.start_barrier();  // no thread waits for it yet
+  comm.allow(1);
+  EXPECT_TRUE(comm.begins(3));
+  comm.allow(1);
+  queued.wait();
+  blocking.join();
+}
+
+TEST(QueuedComm, OperationsQueuedDuringABlockingCallRunAfterItFailed) {
+  BlockingComm comm(1);
+  comm.start_barrier().wait();
+  std::thread blocking([&] { EXPECT_THROWS(comm.barrier(), CommAborted, "enough"); });
+  ASSERT_TRUE(comm.begins(2));
+  Work queued = comm.start_barrier();
+  comm.abort("enough");
+  EXPECT_TRUE(comm.begins(3));
+  EXPECT_THROWS(queued.wait(), CommAborted, "enough");
+  blocking.join();
+}
+
+// Threads run each other's operations, and wake those that wait for them.
+TEST(QueuedComm, NoThreadIsForgotten) {
+  BlockingComm comm(1 << 30);
+  comm.set_timeout(std::chrono::minutes(1));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      try {
+        for (int i = 0; i < 500; ++i) {
+          Work first = comm.start_barrier(), second = comm.start_barrier();
+          comm.barrier();
+          second.wait();
+          first.wait();
+        }
+      } catch (const CommError& error) {
+        ADD_FAILURE() << error.what();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(comm.ran.size(), size_t{4} * 500 * 3);
 }
 
 TEST(QueuedComm, ListsAreCopied) {

@@ -2,20 +2,18 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <new>
 #include <random>
 #include <set>
 
+#include "base/os/descriptor.h"
 #include "base/throws.h"
 #include "comm/shared/rendezvous.h"
 #include "comm/shared_memory_ranks.h"
@@ -26,6 +24,7 @@ namespace {
 
 using conformance::join_shared;
 using conformance::Processes;
+using conformance::shared_memory_addresses;
 using conformance::unique_key;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -55,18 +54,24 @@ class SharedCounter {
   std::atomic<int>* counter_;
 };
 
-// Whether a process listens for the ranks of a group with this key.
-bool listens(const std::string& key) {
-  std::ifstream list("/proc/net/unix");
-  for (std::string line; std::getline(list, line);)
-    if (line.ends_with(" @" + detail::segment_name(key))) return true;
+// Whether some process holds shared memory of lockstep with this id (all: empty), open or mapped.
+bool is_held(const std::string& id) {
+  const auto names_it = [&](const std::string& text) { return text.find("memfd:lockstep-" + id) != text.npos; };
+  std::error_code error;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+    std::ifstream maps(process.path() / "maps");
+    for (std::string line; std::getline(maps, line);)
+      if (names_it(line)) return true;
+    for (const auto& file : std::filesystem::directory_iterator(process.path() / "fd", error))
+      if (names_it(std::filesystem::read_symlink(file, error).string())) return true;
+  }
   return false;
 }
 
-bool listens_eventually(const std::string& key) {
-  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
-  while (!listens(key) && std::chrono::steady_clock::now() < deadline) usleep(1000);
-  return listens(key);
+// The id of the memory at an address: it is part of its name.
+std::string id_of(const std::string& address) {
+  const std::string after = address.substr(address.find("lockstep-") + 9);
+  return after.substr(0, after.find(' '));
 }
 
 // The files of lockstep in /dev/shm.
@@ -217,25 +222,23 @@ TEST(SharedMemoryFailure, NamesARankKilledDuringTheJoin) {
                   "join 0 on \"world\": rank 1 of 3 stops; first cause: rank 0 (process ");
     });
     const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+    const std::string id = id_of(shared_memory_addresses.get(key, seconds(60)));
     // Both ranks have mapped the segment: kill its creator.
     for (int maps = 0; maps < 2 && std::chrono::steady_clock::now() < deadline; usleep(1000)) {
       maps = 0;
       for (const int rank : {0, 1}) {
-        std::FILE* list = std::fopen(("/proc/" + std::to_string(children.pid(rank)) + "/maps").c_str(), "r");
-        if (!list) continue;
-        char line[512];
-        while (std::fgets(line, sizeof line, list))
-          if (std::string(line).find(detail::segment_name(key)) != std::string::npos) {
+        std::ifstream list("/proc/" + std::to_string(children.pid(rank)) + "/maps");
+        for (std::string line; std::getline(list, line);)
+          if (line.find(id) != line.npos) {
             ++maps;
             break;
           }
-        std::fclose(list);
       }
     }
     children.signal(0, SIGKILL);
     children.wait();
   }
-  EXPECT_FALSE(listens(key));
+  EXPECT_FALSE(is_held(id_of(shared_memory_addresses.get(key, seconds(60)))));
 }
 
 // Kills all ranks at random moments of the rendezvous. The first round measures how long it takes.
@@ -265,81 +268,62 @@ TEST(SharedMemoryFailure, KillingAllRanksDuringTheJoinLeavesNothingBehind) {
     }
     for (const int rank : {0, 1}) children.signal(rank, SIGKILL);
     children.wait();
-    EXPECT_FALSE(listens(key)) << "round " << round << ", seed " << kSeed;
   }
   EXPECT_EQ(files_in_shared_memory(), before);
 }
 
-TEST(SharedMemoryFailure, KeyIsFreeAgainAfterItsCreatorWasKilled) {
+TEST(SharedMemoryFailure, NoticesACreatorThatWasKilledBeforeItJoined) {
   const std::string key = unique_key();
-  {
-    Processes killed(1, [&](int) { (void)join_shared(0, 2, key); });
-    ASSERT_TRUE(listens_eventually(key));
-    killed.signal(0, SIGKILL);
-    killed.wait();
-  }
-  // A rank that joins before rank 0 waits for the new rank 0.
-  std::unique_ptr<Comm> second;
-  std::thread early([&] { second = join_shared(1, 2, key); });
-  const std::unique_ptr<Comm> first = join_shared(0, 2, key);
-  early.join();
-  std::thread other([&] { second->barrier(); });
-  first->barrier();
-  other.join();
-  EXPECT_FALSE(listens(key));
+  SharedCounter opened;
+  Processes children(2, [&](int rank) {
+    const std::shared_ptr<detail::Segment> memory = conformance::memory_of(rank, 2, key);
+    opened.add();
+    if (rank == 0) pause();  // until it is killed
+    expect_part(message_of<CommAborted>([&] { (void)shared_memory_comm({.memory = memory, .rank = 1, .size = 2}); }),
+                "join 0 on \"world\": rank 1 of 2 stops; first cause: rank 0 (process ");
+  });
+  EXPECT_TRUE(opened.reaches(2));
+  children.signal(0, SIGKILL);
+  children.wait();
 }
 
-TEST(SharedMemoryFailure, OnlyProcessesOfTheSameUserReceiveTheMemory) {
+// Another user who knows the address gets no memory, and there is no socket by which to ask for it.
+TEST(SharedMemoryFailure, OtherUsersCannotOpenTheMemory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  const std::string key = unique_key();
-  std::unique_ptr<Comm> first;
-  std::thread creator([&] { first = join_shared(0, 2, key); });
-  ASSERT_TRUE(listens_eventually(key));
-  std::string own = detail::segment_name(key);
-  // The other user knows the name of the socket, which contains the uid of this one.
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setresuid(65534, 65534, 65534) != 0) _exit(2);
-    const int client = socket(AF_UNIX, SOCK_STREAM, 0);
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    own.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + own.size());
-    if (connect(client, reinterpret_cast<const sockaddr*>(&address), size) != 0) _exit(3);
-    char byte = 0;
-    _exit(read(client, &byte, 1) == 0 ? 0 : 4);  // closed, without a byte
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << status;
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  const std::unique_ptr<Comm> second = join_shared(1, 2, key);
-  creator.join();
-  EXPECT_FALSE(listens(key));
+  const std::shared_ptr<detail::Segment> memory = create_shared_memory(2);
+  const std::string address = address_of(*memory);
+  Processes stranger(1, [&](int) {
+    EXPECT_EQ(setresuid(65534, 65534, 65534), 0);
+    EXPECT_THROWS(open_shared_memory(address), IoError,
+                  ": Permission denied; run the processes of a host as one user and in one container, or use");
+  });
+  stranger.wait();
+  EXPECT_NE(open_shared_memory(address), nullptr);
 }
 
-TEST(SharedMemoryFailure, RejectsASocketOfAnotherUser) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
-  const std::string key = unique_key(), name = detail::segment_name(key);
-  SharedCounter ready;
-  const pid_t child = fork();
-  if (child == 0) {
-    if (setresuid(65534, 65534, 65534) != 0) _exit(2);
-    const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    if (bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || listen(listener, 4) != 0) _exit(3);
-    ready.add();
-    pause();
-  }
-  ASSERT_TRUE(ready.reaches(1));
-  EXPECT_THROWS(join_shared(1, 2, key), Error, "of user 65534 owns the socket of \"world\", expected user 0");
-  EXPECT_THROWS(join_shared(0, 2, key), Error,
-                "process " + std::to_string(child) + " is already rank 0 of a group with this key");
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
+// The kernel allows root more than other users, so these ranks are not root.
+TEST(SharedMemoryFailure, ProcessesOfOneUserShareMemory) {
+  const Pipe pipe = make_pipe();
+  Processes children(2, [&](int rank) {
+    if (geteuid() == 0) {
+      EXPECT_EQ(setresuid(65534, 65534, 65534), 0);
+      EXPECT_EQ(prctl(PR_SET_DUMPABLE, 1), 0);  // as in a program that this user starts
+    }
+    std::shared_ptr<detail::Segment> memory;
+    char address[256] = {};
+    if (rank == 0) {
+      memory = create_shared_memory(2);
+      address_of(*memory).copy(address, sizeof address - 1);
+      EXPECT_EQ(write(pipe.writer.get(), address, sizeof address), ssize_t{sizeof address});
+    } else {
+      EXPECT_EQ(read(pipe.reader.get(), address, sizeof address), ssize_t{sizeof address});
+      memory = open_shared_memory(address);
+    }
+    const std::unique_ptr<Comm> comm = shared_memory_comm({.memory = memory, .rank = rank, .size = 2});
+    comm->barrier();
+    comm->split({0, 1}, "pair")->barrier();
+  });
+  children.wait();
 }
 
 TEST(SharedMemoryFailure, MissingMemoryIsReportedAndLeavesNothingBehind) {
@@ -347,7 +331,6 @@ TEST(SharedMemoryFailure, MissingMemoryIsReportedAndLeavesNothingBehind) {
   EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError,
                 "shared memory: \"world\" needs 1.34e+08 MiB, but only ");
   EXPECT_THROWS(join_shared(0, 2, key, int64_t{1} << 46), IoError, "raise the memory limit of the container");
-  EXPECT_FALSE(listens(key));
   Processes limited(1, [&](int) {
     const rlimit limit{4096, 4096};
     EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -376,12 +359,18 @@ TEST(SharedMemoryFailure, MissingMemoryForASplitFailsAllMembers) {
 }
 
 TEST(SharedMemoryFailure, JoinTimeoutNamesMissingRanksAndLeavesNothingBehind) {
-  const std::string key = unique_key();
-  EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 0, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
-                "join 0 on \"world\": rank 0 of 3 waited 0.05 s for ranks 1, 2; check whether");
-  EXPECT_THROWS(shared_memory_comm({.key = key, .rank = 2, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
-                "join 0 on \"world\": rank 2 of 3 waited 0.05 s for rank 0; check whether");
-  EXPECT_FALSE(listens(key));
+  std::string id;
+  {
+    const std::shared_ptr<detail::Segment> memory = create_shared_memory(3);
+    id = id_of(address_of(*memory));
+    EXPECT_TRUE(is_held(id));
+    EXPECT_THROWS(shared_memory_comm({.memory = memory, .rank = 0, .size = 3, .timeout = milliseconds(50)}),
+                  CommTimeout, "join 0 on \"world\": rank 0 of 3 waited 0.05 s for ranks 1, 2; check whether");
+  }
+  const std::shared_ptr<detail::Segment> other = create_shared_memory(3);
+  EXPECT_THROWS(shared_memory_comm({.memory = other, .rank = 2, .size = 3, .timeout = milliseconds(50)}), CommTimeout,
+                "join 0 on \"world\": rank 2 of 3 waited 0.05 s for ranks 0, 1; check whether");
+  EXPECT_FALSE(is_held(id));
 }
 
 TEST(SharedMemoryFailure, InconsistentRanksAreRejected) {
@@ -394,18 +383,6 @@ TEST(SharedMemoryFailure, InconsistentRanksAreRejected) {
                 "shared memory: \"world\" has 3 ranks according to rank 0 and 4 according to rank 1; give all ranks "
                 "the same size");
   creator.join();
-
-  const std::string again = unique_key();
-  std::unique_ptr<Comm> first, second;
-  std::thread zero([&] { first = join_shared(0, 3, again); }), one([&] { second = join_shared(1, 3, again); });
-  ASSERT_TRUE(listens_eventually(again));
-  EXPECT_THROWS(join_shared(0, 3, again), Error,
-                "is already rank 0 of a group with this key; use a different key for every run");
-  // The second rank 0 was rejected, and the group still completes.
-  const std::unique_ptr<Comm> third = join_shared(2, 3, again);
-  zero.join();
-  one.join();
-  EXPECT_TRUE(first && second);
 }
 
 TEST(SharedMemoryFailure, DuplicateRankIsRejected) {

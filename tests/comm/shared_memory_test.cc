@@ -3,12 +3,15 @@
 #include "comm/shared/shared_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 #include <numeric>
 #include <random>
 
+#include "base/os/shared_descriptor.h"
 #include "base/throws.h"
 #include "comm/conformance.h"
 #include "comm/shared_memory_ranks.h"
@@ -266,12 +269,41 @@ TEST(SharedMemoryComm, TimeoutNamesOperationGroupAndMissingRanks) {
 }
 
 TEST(SharedMemoryComm, InvalidOptionsAreRejected) {
-  EXPECT_THROWS(shared_memory_comm({.key = "k", .rank = 2, .size = 2}), Error,
+  const std::shared_ptr<detail::Segment> memory = create_shared_memory(2);
+  EXPECT_THROWS(shared_memory_comm({.memory = memory, .rank = 2, .size = 2}), Error,
                 "shared_memory_comm: rank 2 of 2 does not exist; ranks are 0 to size - 1");
-  EXPECT_THROWS(shared_memory_comm({.key = "", .rank = 0, .size = 2}), Error,
-                "shared_memory_comm: the key is empty; give all ranks of the group the same unique string");
-  EXPECT_THROWS(shared_memory_comm({.key = "k", .rank = 0, .size = 2, .timeout = milliseconds(-1000)}), Error,
-                "shared_memory_comm: invalid timeout of -1 s or 0 bytes per rank; the timeout must be positive");
+  EXPECT_THROWS(shared_memory_comm({.memory = nullptr, .rank = 0, .size = 2}), Error,
+                "shared_memory_comm: the memory of 2 ranks is missing; create it in the process of rank 0 and open it");
+  EXPECT_THROWS(shared_memory_comm({.memory = memory, .rank = 0, .size = 2, .timeout = milliseconds(-1000)}), Error,
+                "shared_memory_comm: invalid timeout of -1 s; the timeout must be positive");
+  EXPECT_THROWS(create_shared_memory(0), Error, "create_shared_memory: invalid memory for 0 ranks with 0 bytes each");
+  EXPECT_THROWS(create_shared_memory(2, -1), Error, "for 2 ranks with -1 bytes each; give at least 1 rank and 0 bytes");
+}
+
+TEST(SharedMemoryComm, AddressesThatAreNoneAreRejected) {
+  for (const char* const text :
+       {"", "12", "12:3", "12:3:", "a:b:c", "-1:3:pipe:[5]", "0:3:pipe:[5]", "99999999999:3:x"})
+    EXPECT_THROWS(open_shared_memory(text), Error, "shared memory: \"world\" has no address \"");
+  // A file of this process, but not shared memory; its size could change.
+  const Pipe pipe = make_pipe();
+  EXPECT_THROWS(open_shared_memory(to_text(address_of(pipe.reader))), Error, "which is not a segment");
+  const Descriptor unsealed(memfd_create("lockstep-test", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(unsealed.get(), 1 << 20), 0);
+  EXPECT_THROWS(open_shared_memory(to_text(address_of(unsealed))), Error, "which is not a segment");
+}
+
+TEST(SharedMemoryComm, MemoryThatIsGoneIsNotOpened) {
+  std::string address;
+  {
+    const std::shared_ptr<detail::Segment> memory = create_shared_memory(2);
+    address = address_of(*memory);
+    EXPECT_NE(open_shared_memory(address), nullptr);
+  }
+  EXPECT_THROWS(open_shared_memory(address), IoError, "shared memory: \"world\" is not in process ");
+  // The same number stands for another file now.
+  const std::shared_ptr<detail::Segment> other = create_shared_memory(2);
+  ASSERT_EQ(address.substr(0, address.rfind(':')), address_of(*other).substr(0, address_of(*other).rfind(':')));
+  EXPECT_THROWS(open_shared_memory(address), IoError, "any more, or that process is in another container");
 }
 
 }  // namespace

@@ -248,6 +248,17 @@ void broadcast(Comm& comm) {
   }
 }
 
+// Back ends over messages send payloads up to a limit, about 32 KiB divided by the ranks, with the requests.
+void payloads_around_a_limit(Comm& comm) {
+  const int64_t limit = std::max<int64_t>((32 << 10) / std::max(comm.size(), 2), 256);
+  for (int64_t count = limit - 17; count <= limit + 9; ++count) {
+    all_reduce_of<uint8_t>(comm, count, Reduction::max);
+    auto data = input<uint8_t>(comm.rank(), count);
+    comm.broadcast(data.data(), count, u8, comm.size() - 1);
+    EXPECT_TRUE(same_bits(data, input<uint8_t>(comm.size() - 1, count))) << count << " bytes";
+  }
+}
+
 }  // namespace
 
 std::vector<Check> value_checks() {
@@ -260,7 +271,8 @@ std::vector<Check> value_checks() {
           {"AllGather", all_gather},
           {"AllToAll", all_to_all},
           {"Permute", permute},
-          {"Broadcast", broadcast}};
+          {"Broadcast", broadcast},
+          {"PayloadsAroundALimit", payloads_around_a_limit}};
 }
 
 }  // namespace lockstep::conformance

@@ -31,8 +31,9 @@ TEST(MpiStart, RejectsUnknownThreadLevel) {
   const char* const before = std::getenv("LOCKSTEP_MPI_THREADS");
   const std::string kept = before ? before : "multiple";
   setenv("LOCKSTEP_MPI_THREADS", "many", 1);
-  EXPECT_THROWS(mpi_rank(), Error,
-                "environment: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or unset it");
+  EXPECT_THROWS(
+      mpi_rank(), Error,
+      "environment: LOCKSTEP_MPI_THREADS is \"many\"; set it to multiple, serialized or funneled, or unset it");
   setenv("LOCKSTEP_MPI_THREADS", kept.c_str(), 1);
 }
 
@@ -90,6 +91,36 @@ TEST(MpiLinks, FailureIsIgnoredUntilAllRanksAreConnected) {
     links.mark_all_connected();
     EXPECT_THROW(links.wait(links.receive(Links::Channel::data, 0, &value, sizeof value), deadline), LinkBroken);
     links.close();
+  }
+}
+
+// The memory of a receive belongs to the caller again when wait() has thrown, also when the sender is in the middle of
+// the message: rank 1 computes for a while after it has begun to send.
+TEST(MpiLinks, NothingIsWrittenAfterAFailedWait) {
+  using std::chrono::milliseconds;
+  using std::chrono::seconds;
+  MpiSession& session = MpiSession::instance();
+  if (session.size() < 2) GTEST_SKIP() << "there is only one process";
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  std::vector<int> members(static_cast<size_t>(session.size()));
+  std::iota(members.begin(), members.end(), 0);
+  MpiLinks links(session, members, session.rank(), "links/late", deadline);
+  std::vector<char> data(session.rank() < 2 ? size_t{32} << 20 : 0, session.rank() == 1 ? 'x' : '.');
+  if (session.rank() == 1) {
+    const int message = links.send(Links::Channel::data, 0, data.data(), data.size(), 0);
+    session.set("links/late/begun", "yes");  // arrives after the beginning of the message
+    std::this_thread::sleep_for(milliseconds(500));  // without calls of MPI, which would continue the message
+    links.wait(message, deadline);
+    session.set("links/late/sent", "yes");
+  } else if (session.rank() == 0) {
+    EXPECT_EQ(session.get("links/late/begun", seconds(60)), "yes");
+    const int message = links.receive(Links::Channel::data, 1, data.data(), data.size());
+    EXPECT_THROW(links.wait(message, std::chrono::steady_clock::now() + milliseconds(50)), LinkTimeout);
+    const std::vector<char> after = data;
+    EXPECT_EQ(session.get("links/late/sent", seconds(60)), "yes");
+    EXPECT_EQ(data, after);
+  } else {
+    EXPECT_EQ(session.get("links/late/sent", seconds(60)), "yes");
   }
 }
 

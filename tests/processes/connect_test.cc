@@ -57,6 +57,29 @@ TEST(Connecting, EndsWhenAPeerLeavesBeforeItsMemoryIsShared) {
   expect_left("shared", [](Control&) {});
 }
 
+TEST(Connecting, EndsWhenAPeerLeavesBeforeItOpensTheMemory) {
+  expect_left("shared", [](Control& control) {
+    EXPECT_TRUE(control.get("data plane/shared memory/0/address", std::chrono::seconds(60)).starts_with("+"));
+  });
+}
+
+TEST(Connecting, EndsWhenAPeerLeavesBeforeItJoinsTheMemory) {
+  expect_left("shared", [](Control& control) {
+    control.set("data plane/shared memory/0/1", "+");
+    EXPECT_EQ(control.get("data plane/shared memory/0/result", std::chrono::seconds(60)).substr(0, 1), "+");
+  });
+}
+
+// Process 0 is a real process. This program plays one that finds other memory at the address.
+TEST(Connecting, UsesTcpWhenAPeerCannotOpenTheMemory) {
+  expect_left("auto", [](Control& control) {
+    control.get("data plane/shared memory/0/address", std::chrono::seconds(60));
+    control.set("data plane/shared memory/0/1", "-process 1: no such memory");
+    EXPECT_EQ(control.get("data plane/shared memory/0/result", std::chrono::seconds(60)), "-process 1: no such memory");
+    control.get("data plane/tcp/flat/address/0", std::chrono::seconds(60));
+  });
+}
+
 TEST(Connecting, EndsWhenAPeerLeavesBeforeItPublishesItsAddress) {
   expect_left("tcp", [](Control& control) { control.get("data plane/tcp/flat/address/0", std::chrono::seconds(60)); });
 }

@@ -54,6 +54,27 @@ TEST(Hosts, DoNotShareMemory) {
                     "mpi");
 }
 
+// Containers that share the network and /dev/shm, but not what shared memory needs.
+TEST(Processes, InDifferentNamespacesUseTcp) {
+  for (const Words& apart : {Words{"unshare", "--user", "--map-root-user"},
+                             Words{"unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"}}) {
+    SCOPED_TRACE(apart.back());
+    if (RunningProgram(apart + Words{"true"}).wait().exit_code != 0)
+      GTEST_SKIP() << "no permission to create user namespaces";
+    const TempDir dir;
+    bool told = false;
+    for (const auto& result : Job({apart, apart}, train_words(dir.path())).wait()) {
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+      const size_t at =
+          result.err.find("processes on one host use TCP instead of shared memory, which is slower: process 1");
+      told = told || (at != std::string::npos &&
+                      result.err.find("in one container, or use --collectives tcp", at) != std::string::npos);
+    }
+    EXPECT_TRUE(told);
+    expect_trained_like_one(dir.path());
+  }
+}
+
 TEST(Processes, MustHaveTheSameNumberOfLanes) {
   expect_all_refuse({with({"LOCKSTEP_CPU_LANES=2"}), with({"LOCKSTEP_CPU_LANES=1"})},
                     "initialize: process 0 has 2 lanes and process 1 has 1 lane; give all processes the same "

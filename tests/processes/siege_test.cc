@@ -1,4 +1,4 @@
-// A job whose ports another user attacks from the start computes the same result as an undisturbed job. `siege.sh`
+// A job that another user attacks from the start computes the same result as an undisturbed job. `siege.sh`
 // does the same for hours.
 #include "processes/launched.h"
 #include "support/listener.h"
@@ -43,6 +43,36 @@ TEST(Siege, AttackOnDataPortsChangesNothing) {
       EXPECT_LE(refusals_of(result.err, p), 1) << result.err;
     expect_lacks(result.err, "lost");
     expect_same_weights(attacked, dir.path() + "/quiet");
+  }
+}
+
+// The connections that the attack made in a mode.
+long made_in(const std::string& out, const std::string& mode) {
+  for (const std::string& line : lines_of(out))
+    if (line.starts_with(mode + " ")) return std::atol(line.c_str() + mode.size());
+  ADD_FAILURE() << "no attack in mode " << mode << ":\n" << out;
+  return -1;
+}
+
+// The processes of one host share memory and report to their launcher, and other users find nothing to connect to.
+TEST(Siege, AttackOnWhatAHostSharesChangesNothing) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can attack as another user";
+  const TempDir dir;
+  const Words quiet = job_words(dir.path() + "/quiet");
+  ASSERT_EQ(launch({"-n", "3"}, quiet).exit_code, 0);
+  for (const int processes : {2, 3}) {
+    const std::string attacked = fmt::format("{}/{}", dir.path(), processes);
+    const Words flags = {"-n", std::to_string(processes)};
+    RunningProgram stranger(stranger_words({"--seconds", "100", "--modes", "sockets,files,memory"}));
+    ASSERT_TRUE(comes_true([&] { return contains(stranger.err(), "attacking"); }));
+    const RunningProgram::Result result = launch(flags, job_words(attacked));
+    stranger.send(SIGTERM);
+    const RunningProgram::Result attack = stranger.wait();
+    EXPECT_EQ(attack.exit_code, 0) << attack.err;
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    expect_lacks(result.err, "TCP");  // instead of shared memory
+    EXPECT_EQ(made_in(attack.out, "memory"), 0) << attack.out;
+    if (processes == 3) expect_same_weights(attacked, dir.path() + "/quiet");
   }
 }
 

@@ -1,11 +1,15 @@
 #include "comm/mpi/mpi_links.h"
 
+#include <sysexits.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 
 #include "base/check.h"
+#include "base/print_stderr.h"
 
 namespace lockstep {
 
@@ -18,6 +22,9 @@ using std::chrono::milliseconds;
 // A wait first only tests the message, after kLinkSpin also yields between tests, and after kYield sleeps between them.
 constexpr auto kLinkSpin = microseconds(50), kYield = microseconds(5000), kNap = microseconds(100);
 constexpr int kTests = 64;  // between two readings of the clock
+// How long cancelled messages may take.
+constexpr auto kMaxSend = milliseconds(100);
+constexpr auto kMaxReceive = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -147,22 +154,44 @@ void MpiLinks::close() noexcept {
   session_.mark_failed();
 }
 
-// Cancels receives, and waits for those that have begun to arrive, since MPI writes them to the caller's memory. Sends
-// that are never received only read that memory.
+// Ends all messages. A receive that MPI could not cancel has begun to arrive: MPI writes it to memory that the caller
+// frees after this. So it has to complete, and the sender completes it with its next calls of MPI.
 void MpiLinks::cancel_all() noexcept {
+  for_each_pending(
+      [&](Message& message) { session_.call("MPI_Cancel", [&] { return session_.mpi().cancel(&message.request); }); });
+  const Time now = Clock::now();
+  for_each_pending([&](Message& message) {
+    const int number = static_cast<int>(&message - messages_.data());
+    const Time end = now + (message.sends ? kMaxSend : kMaxReceive);
+    while (!done(number) && Clock::now() < end) std::this_thread::sleep_for(kNap);
+    if (message.request == 0) return;
+    if (!message.sends) end_process(message.peer);
+    // MPI only reads the memory of a send that no rank receives.
+    session_.call("MPI_Request_free", [&] { return session_.mpi().free_request(&message.request); });
+    message.request = 0;
+  });
+}
+
+// Calls f(message) for all messages that MPI has not completed.
+template <class F>
+void MpiLinks::for_each_pending(F&& f) noexcept {
   for (Message& message : messages_) {
     if (message.request == 0) continue;
     try {
-      session_.call("MPI_Cancel", [&] { return session_.mpi().cancel(&message.request); });
-      const Time end = Clock::now() + milliseconds(100);
-      while (!done(static_cast<int>(&message - messages_.data())) && Clock::now() < end) std::this_thread::yield();
-      if (message.request != 0)
-        session_.call("MPI_Request_free", [&] { return session_.mpi().free_request(&message.request); });
+      f(message);
     } catch (const CommError&) {
-      // MPI no longer knows the request.
+      message.request = 0;  // MPI no longer knows the request
     }
-    message.request = 0;
   }
+}
+
+// The last resort against a sender that neither continues nor ends: its message could overwrite other data later.
+void MpiLinks::end_process(int peer) const noexcept {
+  print_stderr(
+      "lockstep: mpi: rank {} has begun to send a message and has not continued for {} s after the group failed; this "
+      "process ends, because the message could overwrite its memory; check whether that rank hangs\n",
+      members_[static_cast<size_t>(peer)], kMaxReceive.count());
+  std::_Exit(EX_TEMPFAIL);  // a restart may help
 }
 
 }  // namespace lockstep

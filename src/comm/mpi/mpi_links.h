@@ -42,6 +42,9 @@ class MpiLinks final : public Links {
   // Tests the message up to kTests times.
   bool done(int message);
   void cancel_all() noexcept;
+  template <class F>
+  void for_each_pending(F&& f) noexcept;
+  [[noreturn]] void end_process(int peer) const noexcept;
 
   MpiSession& session_;
   const std::vector<int> members_;

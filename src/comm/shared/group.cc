@@ -20,7 +20,7 @@ namespace {
 using Kind = Operation::Kind;
 
 // The start of a request in a slot; the lists follow 64 bytes after its start.
-struct RequestHeader {
+struct SlotRequest {
   uint64_t number;
   Kind kind;
   DType dtype;
@@ -29,18 +29,19 @@ struct RequestHeader {
   int64_t count, rounds;
   int64_t counts, receive_counts, routes;  // lengths of the lists that follow
 };
-static_assert(sizeof(RequestHeader) <= 64);
+static_assert(sizeof(SlotRequest) <= 64);
 
-// Whether a header that another process wrote has valid enum values and sizes.
-bool is_valid(const RequestHeader& header, int size) {
+// Whether what another process wrote has valid enum values and sizes.
+bool is_valid(const SlotRequest& request, int size) {
   constexpr int64_t kMaxRounds = int64_t{1} << 40;
-  const auto list = [&](int64_t count) { return count == 0 || count == size; };
-  const bool named =
-      header.kind <= Kind::split && static_cast<int>(header.dtype) < kDTypeCount && header.reduction <= Reduction::min;
-  const bool reduces_float8 = header.kind <= Kind::reduce_scatter && is_float8(header.dtype);  // only moved
-  if (!named || reduces_float8 || header.rounds < 1 || header.rounds > kMaxRounds) return false;
-  if (!list(header.counts) || !list(header.receive_counts) || header.routes < 0 || header.routes > size) return false;
-  return header.kind != Kind::all_to_all || (header.counts == size && header.receive_counts == size);
+  return request.rounds >= 1 && request.rounds <= kMaxRounds &&
+         lockstep::is_valid({.kind = static_cast<int64_t>(request.kind),
+                             .dtype = static_cast<int64_t>(request.dtype),
+                             .reduction = static_cast<int64_t>(request.reduction),
+                             .counts = request.counts,
+                             .receive_counts = request.receive_counts,
+                             .routes = request.routes},
+                            size);
 }
 
 // With a pool, at most this many rounds are moved at once.
@@ -277,16 +278,16 @@ bool SharedGroup::try_read(Pool* pool) {
 
 void SharedGroup::write_request(const PendingOperation& pending, std::byte* slot) const {
   const Operation& operation = pending.transfer.operation();
-  const RequestHeader header{pending.number,
-                             operation.kind,
-                             operation.dtype,
-                             operation.reduction,
-                             operation.root,
-                             operation.count,
-                             pending.transfer.rounds(),
-                             static_cast<int64_t>(operation.counts.size()),
-                             static_cast<int64_t>(operation.receive_counts.size()),
-                             static_cast<int64_t>(operation.routes.size())};
+  const SlotRequest header{pending.number,
+                           operation.kind,
+                           operation.dtype,
+                           operation.reduction,
+                           operation.root,
+                           operation.count,
+                           pending.transfer.rounds(),
+                           static_cast<int64_t>(operation.counts.size()),
+                           static_cast<int64_t>(operation.receive_counts.size()),
+                           static_cast<int64_t>(operation.routes.size())};
   std::memcpy(slot, &header, sizeof header);
   slot += 64;
   const auto add = [&](const auto& list) {
@@ -299,7 +300,7 @@ void SharedGroup::write_request(const PendingOperation& pending, std::byte* slot
 }
 
 std::optional<Operation> SharedGroup::read_request(const std::byte* slot, int64_t& rounds) const {
-  RequestHeader header;
+  SlotRequest header;
   std::memcpy(&header, slot, sizeof header);
   slot += 64;
   if (!is_valid(header, size_)) return std::nullopt;

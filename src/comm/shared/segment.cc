@@ -1,25 +1,18 @@
 #include "comm/shared/segment.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <fstream>
-#include <string_view>
-#include <thread>
+#include <random>
+#include <utility>
 
 #include "base/check.h"
-#include "base/digest.h"
-#include "base/text_bytes.h"
 #include "lane/memory.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -30,34 +23,13 @@ namespace lockstep::detail {
 
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
+// Processes would get SIGBUS if one of them made the file smaller.
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-struct AbstractAddress {
-  sockaddr_un address = {};
-  socklen_t size = 0;
-
-  explicit AbstractAddress(const std::string& name) {
-    address.sun_family = AF_UNIX;
-    LOCKSTEP_CHECK(name.size() + 1 < sizeof address.sun_path);
-    std::memcpy(address.sun_path + 1, name.data(), name.size());  // the first byte is 0: the abstract namespace
-    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
-};
-
-Descriptor new_socket() { return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
-
-std::optional<ucred> peer_of(const Descriptor& socket) {
-  ucred peer = {};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
-  return peer;
-}
-
-int timeout_of(nanoseconds time) {
-  const auto count = std::chrono::ceil<milliseconds>(time).count();
-  return static_cast<int>(std::clamp<int64_t>(count, 0, 60'000));
+// 128 random bits, in hexadecimal.
+std::string new_segment_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 // Kernels before 6.3 do not know MFD_NOEXEC_SEAL, and some later ones are configured to require it.
@@ -78,73 +50,53 @@ double available_memory() {
   return limit;
 }
 
-void send_file(const Descriptor& connection, const Descriptor& file) {
-  char byte = 'm';
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space = {};
-  msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = space.data();
-  message.msg_controllen = space.size();
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = file.get();
-  std::memcpy(CMSG_DATA(head), &fd, sizeof fd);
-  // Errors are ignored: the receiver may have ended meanwhile.
-  [[maybe_unused]] const ssize_t sent = ::sendmsg(connection.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-// Returns a descriptor that is not open when the other end closed the connection.
-Descriptor receive_file(const Descriptor& connection) {
-  char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> space = {};
-  msghdr message = {};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = space.data();
-  message.msg_controllen = space.size();
-  if (::recvmsg(connection.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0) return Descriptor();
-  const cmsghdr* const head = CMSG_FIRSTHDR(&message);
-  if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS ||
-      head->cmsg_len != CMSG_LEN(sizeof(int)))
-    return Descriptor();
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
-  return Descriptor(fd);
-}
-
 }  // namespace
-
-std::string segment_name(const std::string& key) {
-  return fmt::format("lockstep-{}-{}", ::geteuid(),
-                     md5_hex(text_bytes(key)));
-}
 
 std::string mebibytes(double bytes) { return fmt::format("{:.3g} MiB", bytes / (1 << 20)); }
 
-Segment::Segment(const std::string& key, const std::string& group, int64_t bytes) : bytes_(bytes) {
-  memory_ = new_memory(segment_name(key));
-  if (!memory_)
+Segment::Segment(std::string group, Descriptor memory, int64_t bytes)
+    : group_(std::move(group)), memory_(std::move(memory)), bytes_(bytes) {}
+
+std::shared_ptr<Segment> Segment::create(const std::string& group, const SegmentGeometry& geometry) {
+  const std::string id = new_segment_id();
+  Descriptor memory = new_memory("lockstep-" + id);
+  if (!memory)
     throw IoError(
         fmt::format("shared memory: \"{}\" could not create an anonymous file (memfd_create): {}; use "
                     "--collectives tcp",
                     group, std::strerror(errno)));
-  allocate(group);
-  listen(key, group);
+  const std::shared_ptr<Segment> out(new Segment(group, std::move(memory), geometry.total_bytes()));
+  out->allocate();
+  (void)out->address();  // throws if others could not open it
+  SegmentView(out->map_bytes(), out->bytes_, 0).initialize(geometry, id);
+  return out;
+}
+
+std::shared_ptr<Segment> Segment::open(const std::string& group, const DescriptorAddress& address) {
+  Descriptor memory = open_address(address, O_RDWR);
+  if (!memory && errno == ENOENT) return nullptr;
+  if (!memory)
+    throw IoError(
+        fmt::format("shared memory: \"{}\" could not open the memory of process {}: {}; run the processes of a host as "
+                    "one user and in one container, or use --collectives tcp",
+                    group, address.pid, std::strerror(errno)));
+  const int seals = ::fcntl(memory.get(), F_GET_SEALS);
+  struct stat info = {};
+  if (seals < 0 || (seals & kSizeSeals) != kSizeSeals || ::fstat(memory.get(), &info) != 0 ||
+      info.st_size < static_cast<off_t>(sizeof(SegmentHeader)))
+    throw_error("shared memory: \"{}\" has the address {}, which is not a segment; use one that rank 0 created", group,
+                to_text(address));
+  return std::shared_ptr<Segment>(new Segment(group, std::move(memory), info.st_size));
 }
 
 // Allocates all pages now: a page that cannot be allocated later would raise SIGBUS in the middle of a copy.
-void Segment::allocate(const std::string& group) {
+void Segment::allocate() const {
   const auto wanted = static_cast<double>(bytes_);
   rlimit limit = {};
   ::getrlimit(RLIMIT_FSIZE, &limit);
   if (limit.rlim_cur < static_cast<rlim_t>(bytes_))
-    throw IoError(fmt::format("shared memory: \"{}\" needs {}, but the file size limit is {}; raise `ulimit -f`", group,
-                              mebibytes(wanted), mebibytes(static_cast<double>(limit.rlim_cur))));
+    throw IoError(fmt::format("shared memory: \"{}\" needs {}, but the file size limit is {}; raise `ulimit -f`",
+                              group_, mebibytes(wanted), mebibytes(static_cast<double>(limit.rlim_cur))));
   const double available = available_memory();
   int error = wanted > available ? ENOMEM : EINTR;
   while (error == EINTR) error = ::posix_fallocate(memory_.get(), 0, bytes_);
@@ -152,97 +104,30 @@ void Segment::allocate(const std::string& group) {
     throw IoError(
         fmt::format("shared memory: \"{}\" needs {}, but only {} of memory are available; free memory, raise the "
                     "memory limit of the container, or run fewer processes on this host",
-                    group, mebibytes(wanted), mebibytes(available)));
+                    group_, mebibytes(wanted), mebibytes(available)));
   if (error != 0)
-    throw IoError(
-        fmt::format("shared memory: \"{}\" could not allocate {}: {}", group, mebibytes(wanted), std::strerror(error)));
-  // Sealed, because the other processes would get SIGBUS if one of them made the file smaller.
-  ::fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    throw IoError(fmt::format("shared memory: \"{}\" could not allocate {}: {}", group_, mebibytes(wanted),
+                              std::strerror(error)));
+  ::fcntl(memory_.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL);
 }
 
-void Segment::listen(const std::string& key, const std::string& group) {
-  constexpr int kAttempts = 50;
-  const AbstractAddress address(segment_name(key));
-  listener_ = new_socket();
-  int error = listener_ ? EADDRINUSE : errno;
-  pid_t holder = 0;
-  // A process that is being killed may hold the address a little longer.
-  for (int attempt = 0; attempt < kAttempts && error == EADDRINUSE && holder == 0; ++attempt) {
-    if (attempt > 0) std::this_thread::sleep_for(milliseconds(10));
-    error = ::bind(listener_.get(), address.get(), address.size) == 0 ? 0 : errno;
-    if (error != EADDRINUSE) break;
-    const Descriptor other = new_socket();
-    if (other && ::connect(other.get(), address.get(), address.size) == 0)
-      if (const auto peer = peer_of(other)) holder = peer->pid;
-  }
-  if (error == EADDRINUSE)
-    throw_error("shared memory: {} is already rank 0 of a group with this key; use a different key for every run",
-                holder == 0 ? "another process" : fmt::format("process {}", holder));
-  if (error == 0 && ::listen(listener_.get(), SOMAXCONN) != 0) error = errno;
-  if (error != 0)
-    throw IoError(
-        fmt::format("shared memory: \"{}\" could not listen on an abstract Unix socket: {}; use "
-                    "--collectives tcp",
-                    group, std::strerror(error)));
+void* Segment::map_bytes() const {
+  void* const memory =
+      ::mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
+  if (memory == MAP_FAILED)
+    throw OutOfMemory(fmt::format("shared memory: \"{}\" could not map {}: {}", group_,
+                                  mebibytes(static_cast<double>(bytes_)), std::strerror(errno)));
+  return memory;
 }
 
-void Segment::accept() {
-  while (true) {
-    Descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!connection) return;
-    if (const auto peer = peer_of(connection); !peer || peer->uid != ::geteuid()) continue;
-    send_file(connection, memory_);
-    connections_.push_back(std::move(connection));
-  }
-}
-
-void Segment::serve(nanoseconds time) {
-  std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
-  for (const Descriptor& each : connections_) polled.push_back({each.get(), POLLIN, 0});
-  if (::poll(polled.data(), polled.size(), timeout_of(time)) <= 0) return;
-  for (size_t i = connections_.size(); i-- > 0;)
-    if (polled[i + 1].revents != 0) connections_.erase(connections_.begin() + static_cast<ptrdiff_t>(i));
-  if (polled[0].revents != 0) accept();
-}
-
-void Segment::close() {
-  listener_.close();
-  connections_.clear();
-  memory_.close();
-}
-
-SegmentReceiver::SegmentReceiver(const std::string& key, const std::string& group)
-    : name_(segment_name(key)), group_(group) {}
-
-bool SegmentReceiver::connect() {
-  const AbstractAddress address(name_);
-  connection_ = new_socket();
-  if (connection_ && ::connect(connection_.get(), address.get(), address.size) == 0) return true;
-  const int error = errno;
-  connection_.close();
-  // Rank 0 does not listen yet, or its queue of connections is full.
-  if (error == ECONNREFUSED || error == EAGAIN || error == EINTR) return false;
-  throw IoError(fmt::format("shared memory: \"{}\" could not connect to rank 0: {}", group_, std::strerror(error)));
-}
-
-void SegmentReceiver::check_owner() const {
-  const auto peer = peer_of(connection_);
-  if (peer && peer->uid != ::geteuid())
-    throw_error("shared memory: process {} of user {} owns the socket of \"{}\", expected user {}; use another key",
-                peer->pid, peer->uid, group_, ::geteuid());
-}
-
-std::optional<Descriptor> SegmentReceiver::receive(nanoseconds time) {
-  if (!connection_) {
-    if (!connect()) return std::nullopt;
-    check_owner();
-  }
-  pollfd polled = {connection_.get(), POLLIN, 0};
-  if (::poll(&polled, 1, timeout_of(time)) <= 0) return std::nullopt;
-  Descriptor file = receive_file(connection_);
-  if (file) return file;
-  connection_.close();
-  return std::nullopt;
+std::shared_ptr<SegmentView> Segment::map(int rank) const {
+  auto view = std::make_shared<SegmentView>(map_bytes(), bytes_, rank);
+  const SegmentHeader& header = view->header();
+  if (header.ready.load() != SegmentHeader::kReady || header.version != SegmentHeader::kVersion)
+    throw_error("shared memory: \"{}\" was created by another version of lockstep; run the same version on all ranks",
+                group_);
+  view->load_geometry();
+  return view;
 }
 
 }  // namespace lockstep::detail

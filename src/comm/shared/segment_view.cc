@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -121,6 +122,32 @@ std::optional<GroupFailure> SegmentView::failure() const {
 std::string SegmentView::id() const {
   const char* const id = header().id;
   return std::string(id, strnlen(id, sizeof header().id));
+}
+
+// The key is 0 while the other fields are written, so a reader that finds the same key before and after has read one
+// offer.
+void SegmentView::offer_memory(uint64_t key, const DescriptorAddress& address) const {
+  RankState& state = own_state();
+  std::array<uint64_t, RankState::kOfferWords> words = {};
+  LOCKSTEP_CHECK(address.target.size() <= sizeof words, "a target of {} characters", address.target.size());
+  std::memcpy(words.data(), address.target.data(), address.target.size());
+  state.offer_key.store(0);
+  state.offer_pid.store(address.pid);
+  state.offer_fd.store(address.fd);
+  for (size_t i = 0; i < words.size(); ++i) state.offer_target[i].store(words[i]);
+  state.offer_key.store(key);
+}
+
+std::optional<DescriptorAddress> SegmentView::offered_memory(int rank, uint64_t key) const {
+  const RankState& state = rank_state(rank);
+  if (state.offer_key.load() != key) return std::nullopt;
+  std::array<uint64_t, RankState::kOfferWords> words;
+  for (size_t i = 0; i < words.size(); ++i) words[i] = state.offer_target[i].load();
+  const char* const target = reinterpret_cast<const char*>(words.data());
+  DescriptorAddress address{state.offer_pid.load(), state.offer_fd.load(),
+                            std::string(target, strnlen(target, sizeof words))};
+  if (state.offer_key.load() != key) return std::nullopt;
+  return address;
 }
 
 void SegmentView::wake_waiting() const {

@@ -22,6 +22,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/os/shared_descriptor.h"
 #include "comm/shared/process.h"
 
 namespace lockstep::detail {
@@ -45,7 +46,7 @@ struct SegmentGeometry {
 // Written by the rank that creates the segment. The plain fields are written before `ready` is set.
 struct SegmentHeader {
   static constexpr uint32_t kReady = 0x4c53484d;
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
 
   std::atomic<uint32_t> ready;
   uint32_t version;
@@ -53,12 +54,14 @@ struct SegmentHeader {
   ProcessId creator;
   char id[40];  // unique among all groups
 
-  std::atomic<uint32_t> all_joined;  // 1 once all ranks have joined; the key can then be used again
+  std::atomic<uint32_t> all_joined;  // 1 once all ranks have joined
   std::atomic<uint32_t> failure;     // 1 + the rank whose failure text is the first cause; 0: the group has not failed
   std::atomic<uint64_t> cpus[16];    // bitmask of the CPUs that any of the ranks may run on
 };
 
 struct alignas(128) RankState {
+  static constexpr size_t kOfferWords = 8;
+
   // Progress.
   std::atomic<uint64_t> rounds_written;  // rounds that the rank has written to its slots
   std::atomic<uint64_t> rounds_read;     // rounds that the rank has read from the slots of all ranks
@@ -78,6 +81,11 @@ struct alignas(128) RankState {
   alignas(64) std::atomic<uint64_t> split_version;
   std::atomic<uint64_t> split_name;  // hash of the name of the new group
   std::atomic<int32_t> split_count;  // number of members; 0: no split in progress
+
+  // Where the memory of the group is that the rank is splitting off as its rank 0: see offer_memory().
+  alignas(64) std::atomic<uint64_t> offer_key;  // of the split; 0: no offer
+  std::atomic<int32_t> offer_pid, offer_fd;
+  std::atomic<uint64_t> offer_target[kOfferWords];  // its characters, padded with zeros
 };
 
 enum class FailureCause : uint32_t { aborted, mismatch };
@@ -116,6 +124,13 @@ class SegmentView {
     return slots_ + (static_cast<uint64_t>(rank) * slots + round % slots) * static_cast<uint64_t>(geometry_.slot_bytes);
   }
   std::string id() const;
+
+  // Tells the other ranks where the memory of a new group is, of which this rank becomes rank 0. The key identifies the
+  // new group, and is not 0. REQUIRES: one thread of a rank at a time.
+  void offer_memory(uint64_t key, const DescriptorAddress& address) const;
+  void withdraw_offer() const { own_state().offer_key.store(0); }
+  // What `rank` offers for this key; nullopt: nothing.
+  std::optional<DescriptorAddress> offered_memory(int rank, uint64_t key) const;
 
   // Fails the group and wakes all ranks. Only the first call of all ranks sets the cause; returns whether it was this.
   bool fail(FailureCause cause, std::string_view message);

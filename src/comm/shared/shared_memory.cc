@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/printable.h"
 #include "comm/shared/group.h"
 #include "comm/shared/rendezvous.h"
 #include "comm/shared/wait.h"
@@ -18,6 +21,8 @@ namespace {
 using detail::FailureCause;
 using detail::RankState;
 using detail::RendezvousOptions;
+using detail::Segment;
+using detail::SegmentGeometry;
 using detail::SegmentView;
 using detail::SharedGroup;
 
@@ -47,8 +52,14 @@ class SharedMemoryComm final : public Comm {
 
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override;
   uint64_t announce_split(const std::vector<int>& ranks, uint64_t name_hash);
+  void end_split() {
+    group_.view()->withdraw_offer();
+    announce_split({}, 0);
+  }
   void check_others(const std::vector<int>& ranks, const std::string& name, uint64_t name_hash,
                     const SegmentView* made);
+  std::shared_ptr<Segment> open_offered(int creator, uint64_t key, const RendezvousOptions& split,
+                                        const std::function<void()>& check);
 
   std::map<std::pair<std::vector<int>, std::string>, int> splits_;  // number of splits so far, by members and name
   std::vector<uint64_t> joined_splits_;  // by rank: the split_version of its last split that included this rank
@@ -106,6 +117,23 @@ void SharedMemoryComm::check_others(const std::vector<int>& ranks, const std::st
   group_.check_failure("split", 0);
 }
 
+// Opens the memory of a new group when rank `creator` of this group, the new group's rank 0, has offered it. `check`
+// throws when the members disagree or have ended.
+std::shared_ptr<Segment> SharedMemoryComm::open_offered(int creator, uint64_t key, const RendezvousOptions& split,
+                                                        const std::function<void()>& check) {
+  using std::chrono::microseconds;
+  const auto deadline = detail::deadline_after(split.timeout, split.began);
+  for (microseconds pause(20);; pause = std::min(pause * 2, microseconds(20'000))) {
+    if (const auto address = group_.view()->offered_memory(creator, key))
+      if (std::shared_ptr<Segment> memory = Segment::open(split.name, *address)) return memory;
+    check();
+    if (std::chrono::steady_clock::now() >= deadline)
+      throw CommTimeout(detail::timeout_message(split.operation, 0, split.name, split.label(split.rank), split.size,
+                                                split.timeout, {0}, split.label));
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks, const std::string& name) {
   const std::shared_ptr<SegmentView>& view = group_.view();
   group_.check_failure("split", 0);
@@ -117,7 +145,6 @@ std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks
   for (const int member : ranks)
     there.origin_ranks.push_back(here.origin_ranks.empty() ? member : here.origin_ranks[static_cast<size_t>(member)]);
   RendezvousOptions rendezvous;
-  rendezvous.key = fmt::format("{} {} {} {}", view->id(), members_text(ranks), earlier, name);
   rendezvous.name = name;
   rendezvous.operation = "split";
   rendezvous.rank = static_cast<int>(std::ranges::find(ranks, rank()) - ranks.begin());
@@ -127,22 +154,31 @@ std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks
   rendezvous.label = [&](int member) {
     return fmt::format("{} ({} of \"{}\")", member, there.origin_ranks[static_cast<size_t>(member)], there.origin_name);
   };
-  rendezvous.check = [&](const SegmentView* partial) { check_others(ranks, name, name_hash, partial); };
+  rendezvous.check = [&](const SegmentView& partial) { check_others(ranks, name, name_hash, &partial); };
+  const auto check = [&] { check_others(ranks, name, name_hash, nullptr); };
+  // Of all splits of this group: `earlier` counts those with the same members and name.
+  const uint64_t key = std::hash<std::string>{}(fmt::format("{} {} {}", members_text(ranks), earlier, name)) | 1;
   std::shared_ptr<SegmentView> made;
   try {
-    rendezvous.check(nullptr);
+    check();
+    if (rendezvous.size > 1 && rendezvous.rank > 0) {
+      rendezvous.segment = open_offered(ranks[0], key, rendezvous, check);
+    } else if (rendezvous.size > 1) {
+      rendezvous.segment = Segment::create(name, SegmentGeometry::of(rendezvous.size, 0));
+      view->offer_memory(key, rendezvous.segment->address());
+    }
     made = detail::join_segment(rendezvous);
   } catch (const IoError& error) {
-    abort(error.what());  // the other members wait for this segment
-    announce_split({}, 0);
+    abort(error.what());  // the other members wait for this rank
+    end_split();
     throw;
   } catch (...) {
-    announce_split({}, 0);
+    end_split();
     throw;
   }
   for (size_t i = 0; i < ranks.size(); ++i)
     joined_splits_[static_cast<size_t>(ranks[i])] = made->rank_state(static_cast<int>(i)).parent_split_version;
-  announce_split({}, 0);
+  end_split();
   return std::make_unique<SharedMemoryComm>(std::move(made), name, std::move(there), timeout());
 }
 
@@ -154,29 +190,47 @@ RendezvousOptions rendezvous_of(const SharedMemoryOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     throw_error("shared_memory_comm: rank {} of {} does not exist; ranks are 0 to size - 1", options.rank,
                 options.size);
-  if (options.key.empty())
-    throw_error("shared_memory_comm: the key is empty; give all ranks of the group the same unique string");
-  if (options.timeout <= options.timeout.zero() || options.bytes_per_rank < 0)
+  if (!options.memory && options.size > 1)
     throw_error(
-        "shared_memory_comm: invalid timeout of {} s or {} bytes per rank; the timeout must be positive and the bytes "
-        "not negative",
-        std::chrono::duration<double>(options.timeout).count(), options.bytes_per_rank);
+        "shared_memory_comm: the memory of {} ranks is missing; create it in the process of rank 0 and open it in the "
+        "others",
+        options.size);
+  if (options.timeout <= options.timeout.zero())
+    throw_error("shared_memory_comm: invalid timeout of {} s; the timeout must be positive",
+                std::chrono::duration<double>(options.timeout).count());
   RendezvousOptions rendezvous;
-  rendezvous.key = options.key;
+  rendezvous.segment = options.memory;
   rendezvous.name = options.name;
   rendezvous.rank = options.rank;
   rendezvous.size = options.size;
   rendezvous.timeout = options.timeout;
-  rendezvous.bytes_per_rank = options.bytes_per_rank;
-  rendezvous.segment = options.segment;
   rendezvous.label = [](int rank) { return fmt::format("{}", rank); };
   return rendezvous;
 }
 
 }  // namespace
 
-std::shared_ptr<detail::Segment> reserve_shared_memory(const SharedMemoryOptions& options) {
-  return detail::make_segment(rendezvous_of(options));
+std::shared_ptr<detail::Segment> create_shared_memory(int size, int64_t bytes_per_rank, const std::string& name) {
+  if (size < 1 || bytes_per_rank < 0)
+    throw_error(
+        "create_shared_memory: invalid memory for {} ranks with {} bytes each; give at least 1 rank and 0 bytes", size,
+        bytes_per_rank);
+  return Segment::create(name, SegmentGeometry::of(size, bytes_per_rank));
+}
+
+std::string address_of(const detail::Segment& segment) { return to_text(segment.address()); }
+
+std::shared_ptr<detail::Segment> open_shared_memory(const std::string& address, const std::string& name) {
+  const std::optional<DescriptorAddress> parsed = descriptor_address_from(address);
+  if (!parsed)
+    throw_error("shared memory: \"{}\" has no address \"{}\"; use one that rank 0 created", name, printable(address));
+  std::shared_ptr<Segment> out = Segment::open(name, *parsed);
+  if (!out)
+    throw IoError(
+        fmt::format("shared memory: \"{}\" is not in process {} any more, or that process is in another container; run "
+                    "the processes of a host in one container, or use --collectives tcp",
+                    name, parsed->pid));
+  return out;
 }
 
 std::unique_ptr<Comm> shared_memory_comm(const SharedMemoryOptions& options) {

@@ -22,23 +22,29 @@ namespace detail {
 class Segment;
 }
 
+// The memory of a group of `size` ranks, with `bytes_per_rank` bytes of slots; 0: up to 1 MiB per rank, and about 8 MiB
+// in total. `name` is that of the group in messages. Throws IoError when there is not enough memory, and Error for
+// invalid sizes.
+std::shared_ptr<detail::Segment> create_shared_memory(int size, int64_t bytes_per_rank = 0,
+                                                      const std::string& name = "world");
+
+// The address by which other processes of this user open the memory, while this process holds it. It is no secret.
+std::string address_of(const detail::Segment& segment);
+
+// Opens the memory of another process of this host. Throws IoError when that process has ended, or is of another user,
+// or in another pid or user namespace; Error when the text is not the address of such memory.
+std::shared_ptr<detail::Segment> open_shared_memory(const std::string& address, const std::string& name = "world");
+
 struct SharedMemoryOptions {
-  std::string key;  // the same for all ranks of the group, never used by another group, and not known to others
+  std::shared_ptr<detail::Segment> memory;  // created by the process of rank 0, opened by the others
   int rank = 0;
   int size = 1;
   std::chrono::nanoseconds timeout = Comm::kDefaultTimeout;  // for joining; then the timeout of the Comm
   std::string name = "world";
-  int64_t bytes_per_rank = 0;                     // of slots; 0: up to 1 MiB per rank, and about 8 MiB in total
-  std::shared_ptr<detail::Segment> segment = {};  // rank 0: from reserve_shared_memory()
 };
 
-// Allocates the segment for rank 0 before the other ranks join. Throws IoError when there is not enough memory, and
-// Error for invalid options or a key that is in use. REQUIRES: more than one rank.
-std::shared_ptr<detail::Segment> reserve_shared_memory(const SharedMemoryOptions& options);
-
-// Returns when all ranks have called it with the same key. Throws Error for invalid options, a key or rank that is in
-// use, or ranks that disagree on the size; IoError when there is not enough memory; CommTimeout, which names the
-// missing ranks; CommAborted when another rank gave up.
+// Returns when all ranks have called it with the same memory. Throws Error for invalid options, a rank that is in use,
+// or ranks that disagree on the size; CommTimeout, which names the missing ranks; CommAborted when another rank gave up.
 std::unique_ptr<Comm> shared_memory_comm(const SharedMemoryOptions& options);
 
 }  // namespace lockstep

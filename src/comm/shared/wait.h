@@ -19,10 +19,11 @@ constexpr auto kMaxSleep = std::chrono::milliseconds(50);
 // How often a waiting rank checks whether the processes it waits for are alive.
 constexpr auto kLivenessInterval = std::chrono::milliseconds(250);
 
-// Now + timeout, without overflow.
-inline std::chrono::steady_clock::time_point deadline_after(std::chrono::nanoseconds timeout) {
+// began + timeout, without overflow.
+inline std::chrono::steady_clock::time_point deadline_after(
+    std::chrono::nanoseconds timeout, std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now()) {
   constexpr std::chrono::nanoseconds kMaxWait = std::chrono::hours(24 * 365);
-  return std::chrono::steady_clock::now() + std::min(timeout, kMaxWait);
+  return began + std::min(timeout, kMaxWait);
 }
 
 // `own` labels this rank, `absent` are the ranks it waited for, and `detail` is appended to their list.

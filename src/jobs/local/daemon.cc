@@ -110,7 +110,7 @@ class Daemon {
   }
 
   void accept_all() {
-    while (clients_.size() < kMaxClients) {
+    for (size_t i = 0; i < kMaxClients && clients_.size() < kMaxClients; ++i) {
       Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) return;
       if (!is_own_user(socket)) {

@@ -1,6 +1,6 @@
 // A hostile process: finds the ports on which a job listens and attacks them.
 //
-//   process_stranger --seconds S --modes M,M,... [--uid UID] [--port P] [--except P] [--most N]
+//   process_stranger --seconds S --modes M,M,... [--uid UID] [--port P] [--except P] [--most N] [--duty PERCENT]
 //
 // Attacks all TCP ports of the loopback on which processes of that user listen (default: all users but its own), or
 // one, or all but one, with one thread for each mode, until the time is over or N connections were made (default:
@@ -12,6 +12,11 @@
 //   slow       a handshake, a byte every 50 ms           half      half of a handshake, then nothing
 //   rapid      HTTP/2 calls, reset immediately           bodies    HTTP/2 calls whose bodies never end
 //   tls        TLS hellos that never end
+//
+// Attacks on other things that processes of one host share, besides ports:
+//
+//   sockets    all Unix sockets that appear        files      all files in shared folders that appear
+//   memory     descriptors of the user's processes spin       nothing: it computes for PERCENT of the time
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -39,6 +44,7 @@
 #include <vector>
 
 #include "processes/http2_attack.h"
+#include "processes/local_attack.h"
 
 namespace {
 
@@ -56,7 +62,7 @@ struct Plan {
   std::vector<std::string> modes;
   long uid = -1;
   int port = 0, except = 0;
-  long most = 1'000'000;
+  long most = 1'000'000, duty = 100;
 };
 
 Clock::time_point end_time;
@@ -257,7 +263,33 @@ void call_repeatedly(long& made, int streams, int pause_ms, const std::function<
   }
 }
 
-void attack(const std::string& mode, long& made) {
+// Repeats an attack that is not on a port.
+void repeat(long& made, const std::function<long()>& attack_once) {
+  while (!over()) {
+    const long more = attack_once();
+    made += more;
+    connections_left -= more;
+    if (more == 0) ::usleep(100);  // sockets may exist for only a few milliseconds
+  }
+}
+
+// The load of an attack without the attack.
+void spin(long duty) {
+  using std::chrono::microseconds;
+  while (!over()) {
+    for (const auto end = Clock::now() + microseconds(50 * duty); Clock::now() < end;) continue;
+    std::this_thread::sleep_for(microseconds(50 * (100 - duty)));
+  }
+}
+
+void attack(const std::string& mode, long& made, const Plan& plan) {
+  static const lockstep::local_attack::SocketFlood flood_sockets;
+  static const lockstep::local_attack::FileFlood flood_files;
+  if (mode == "begin") return std::fputs("attacking\n", stderr), void();
+  if (mode == "sockets") return repeat(made, flood_sockets);
+  if (mode == "files") return repeat(made, flood_files);
+  if (mode == "spin") return spin(plan.duty);
+  if (mode == "memory") return repeat(made, [&] { return lockstep::local_attack::open_descriptors(plan.uid); });
   std::mt19937 random(static_cast<unsigned>(std::hash<std::string>()(mode)));
   const auto nothing = [] { return std::string(); };
   if (mode == "touch") return send_repeatedly(made, 0, 0, nothing);
@@ -284,6 +316,7 @@ Plan plan_from(int count, char** words) {
     if (name == "--uid") plan.uid = std::atol(value.c_str());
     if (name == "--port") plan.port = std::atoi(value.c_str());
     if (name == "--except") plan.except = std::atoi(value.c_str());
+    if (name == "--duty") plan.duty = std::atol(value.c_str());
     if (name == "--most") plan.most = std::atol(value.c_str());
     if (name != "--modes") continue;
     std::istringstream list(value);
@@ -306,9 +339,11 @@ int main(int count, char** words) {
   connections_left = plan.most;
   std::map<std::string, long> made;
   std::vector<std::thread> threads;
+  long none = 0;
+  attack("begin", none, plan);  // what exists now is not attacked
   threads.emplace_back([&] { watch_ports(plan); });
   for (const std::string& mode : plan.modes)
-    threads.emplace_back([&, &of_mode = made[mode]] { attack(mode, of_mode); });
+    threads.emplace_back([&, &of_mode = made[mode]] { attack(mode, of_mode, plan); });
   for (std::thread& thread : threads) thread.join();
   for (const auto& [mode, connections] : made) std::printf("%s %ld\n", mode.c_str(), connections);
 }

@@ -83,6 +83,7 @@ bool Coordinator::is_known(const Request& request) const {
 }
 
 void Coordinator::close(const std::string& reason) {
+  if (consequence_) set_failure(*consequence_);  // process 0 leaves because of it
   set_failure(
       {.process = 0, .host = at(0).peer.host, .pid = at(0).peer.pid, .operation = "coordinator", .message = reason});
 }
@@ -134,7 +135,7 @@ void Coordinator::handle(uint64_t call, const Request& request, const std::strin
         } else if constexpr (std::is_same_v<What, request::Shutdown>) {
           if (barriers_.join_shutdown(call, request.process, {clamp(what.timeout)}, now)) finish();
         } else if constexpr (std::is_same_v<What, request::Leave>) {
-          handle_leave(call, request.process);
+          handle_leave(call, request.process, now);
         } else {
           static_assert(std::is_same_v<What, request::Register>, "a request that is not handled");
         }
@@ -214,6 +215,7 @@ void Coordinator::handle_heartbeat(uint64_t call, int process, const request::He
 
 void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& what, Time now) {
   Failure failure = what.failure;
+  at(process).reported = true;
   if (failure.process < 0 || failure.process >= options_.process_count) failure.process = process;
   if (failure.host.empty()) failure.host = at(failure.process).peer.host;
   if (failure.pid == 0) failure.pid = at(failure.process).peer.pid;
@@ -227,8 +229,11 @@ void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& w
   answer(call, Outcome::ok, "");
 }
 
-void Coordinator::handle_leave(uint64_t call, int process) {
-  set_failure(failure_of(process, "left the job without shutdown(); see its log"));
+void Coordinator::handle_leave(uint64_t call, int process, Time now) {
+  if (at(process).reported)
+    at(process).disconnected = now;
+  else
+    set_failure(failure_of(process, "left the job without shutdown(); see its log"));
   answer(call, Outcome::ok, "");
 }
 
@@ -314,7 +319,7 @@ Failure Coordinator::failure_of(int process, const std::string& fact) const {
 Coordinator::Time Coordinator::lost_at(const Process& process) const {
   Time at = process.last_heard + options_.heartbeat_timeout;
   // If another process reported a broken connection, a process whose connection is gone is the cause.
-  if (process.disconnected)
+  if (process.disconnected && !process.reported)
     at = std::min(at, consequence_ ? *process.disconnected : *process.disconnected + heartbeat_interval());
   return at;
 }

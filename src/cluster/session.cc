@@ -97,7 +97,8 @@ void Session::join_world(const detail::ClusterInfo& info) {
                    .address = own_address(*control_, info.coordinator, options_),
                    .platform = to_string(platform()),
                    .cpus = cpu_list(affinity_cpus()),
-                   .mpi = info.mpi && mpi_is_available()};
+                   .mpi = info.mpi && mpi_is_available(),
+                   .data_security = options_.data_security};
   const auto count = [&] {
     own.lanes = static_cast<int>(local_lane_count());
     own.devices = devices_.local_count();
@@ -119,6 +120,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   cpu_share_.emplace(own_cpu_share(facts, info.process_id));  // threads that start from here on have this share
   lanes_ = own.lanes;
   DataPlane plane = connect_data_plane(facts, info.mpi);
+  unprotected_data_ = std::move(plane.unprotected);
   const std::string job = control_->get("flight/job", options_.initialization_timeout);
   auto recorder = std::make_shared<FlightRecorder>(own.lanes * info.process_id, own.lanes);
   const std::lock_guard lock(mutex_);

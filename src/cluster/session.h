@@ -43,6 +43,8 @@ class Session {
   std::vector<std::string> exchange(const std::string& channel, const std::string& own);
   void report_failure(const std::string& message, bool retryable);
   int failure_code() const;
+  // A note about data between hosts that is neither encrypted nor signed; see DataPlane. Empty: none.
+  const std::string& unprotected_data() const { return unprotected_data_; }
   // Sets the folder for flight records, unless Options::flight_dir is set.
   void set_flight_folder(const std::string& folder);
 
@@ -62,6 +64,7 @@ class Session {
   void on_failure(const Failure& failure);
 
   const distributed::Options options_;
+  std::string unprotected_data_;
   std::optional<ScopedCpuShare> cpu_share_;  // for as long as the process is in the job
   World& world_;
   detail::DeviceTable& devices_;

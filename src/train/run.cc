@@ -81,6 +81,8 @@ void report_platform() {
   if (const std::string where = platform_in_use(); platform() == Platform::cpu && !where.empty())
     print_stderr("{}: note: computing on {}\n", program_name(), where);
   if (const std::string note = narrow_binding(); !note.empty()) print_stderr("{}: note: {}\n", program_name(), note);
+  if (const auto session = current_session(); session && !session->unprotected_data().empty())
+    print_stderr("{}: note: {}\n", program_name(), session->unprotected_data());
 }
 
 // Warns about settings that are valid but have no or little effect.

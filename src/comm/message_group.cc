@@ -91,7 +91,9 @@ void MessageGroup::fail_broken_link(const LinkBroken& broken, int64_t started, b
   publish_started(started, waits);
   if (!read_key("abort", kCauseTime) && read_key("timed_out", kMinReadTime)) read_key("abort", kTimeoutCauseTime);
   const std::string peer = broken.peer < 0 ? "the other ranks" : "rank " + label(broken.peer);
-  fail(Cause::aborted, fmt::format("rank {} lost its connection to {}: {}", label(identity_.rank), peer, broken.what));
+  const bool has_remedy = broken.what.find("network") != std::string::npos;
+  fail(Cause::aborted, fmt::format("rank {} lost its connection to {}: {}{}", label(identity_.rank), peer, broken.what,
+                                   has_remedy ? "" : "; it has exited, or the network between the hosts is down"));
 }
 
 std::exception_ptr MessageGroup::fail_timeout(std::string_view operation, int64_t number, int64_t started,

@@ -86,6 +86,13 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
     }
     if (const auto failure = control_->failure(); failure && !failure->retryable) throw Error(describe(*failure));
     throw;
+  } catch (const CommTimeout& error) {
+    // The coordinator would have noticed a process that crashed before. The others may have timed out as well.
+    control_->report_failure({.message = error.what()});
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
+    if (failure_ && failure_->message != error.what()) throw CommAborted(describe(*failure_));
+    throw;
   } catch (const std::exception& error) {
     control_->report_failure({.message = error.what()}, true);
     throw;

@@ -33,6 +33,7 @@ const std::vector<WrongVariable>& wrong_variables() {
       {"LOCKSTEP_INSECURE", "yes"},
       {"LOCKSTEP_COLLECTIVES", "udp"},
       {"LOCKSTEP_MPI_THREADS", "many"},
+      {"LOCKSTEP_DATA_SECURITY", "tls"},
       {"LOCKSTEP_TLS", "maybe"},
       {"LOCKSTEP_INITIALIZATION_TIMEOUT", "0"},
       {"LOCKSTEP_HEARTBEAT_TIMEOUT", "nan"},

@@ -209,8 +209,8 @@ TEST(TcpComm, TimeoutNamesAStoppedRank) {
 TEST(TcpComm, ConnectTimeoutNamesTheMissingRank) {
   FileStore store;
   EXPECT_THROWS(join(store, 0, 2, milliseconds(50)), CommTimeout,
-                "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; check that it is running and that its "
-                "address is reachable from this host");
+                "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; check that it is running, and the "
+                "network between the hosts: its address must be reachable from this host");
 }
 
 TEST(TcpComm, UnknownRanksAndAddressesAreRejected) {

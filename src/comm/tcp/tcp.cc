@@ -24,8 +24,8 @@ std::unique_ptr<Comm> tcp_comm(const TcpOptions& options) {
                                        rank, size, options.prefix, deadline);
   } catch (const LinkTimeout& late) {
     throw CommTimeout(fmt::format(
-        "connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; check that it is running and that its "
-        "address is reachable from this host",
+        "connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; check that it is running, and the network between "
+        "the hosts: its address must be reachable from this host",
         options.name, rank, size, std::chrono::duration<double>(options.timeout).count(), late.peer));
   } catch (const LinkBroken& broken) {
     throw CommError(fmt::format("connecting \"{}\": rank {} of {} cannot connect to rank {}: {}", options.name, rank,

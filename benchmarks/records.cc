@@ -18,14 +18,15 @@ using detail::RecordCipher;
 
 void seal_and_open(benchmark::State& state, LinkSecurity security, Cipher cipher) {
   const auto bytes = static_cast<size_t>(state.range(0));
-  RecordCipher sealer(RecordCipher::Use::seal, security, cipher, {}), opener(RecordCipher::Use::open, security, cipher, {});
+  RecordCipher sealer(RecordCipher::Use::seal, security, cipher, {}),
+      opener(RecordCipher::Use::open, security, cipher, {});
   std::vector<std::byte> in(bytes), sealed(bytes + RecordCipher::kTagBytes), out(bytes);
   for (auto _ : state) {
     sealer.seal(in.data(), bytes, sealed.data());
     if (!opener.open(sealed.data(), bytes, out.data())) state.SkipWithError("the record does not open");
   }
-  state.counters["GB/s"] = benchmark::Counter(static_cast<double>(bytes) * 1e-9 * static_cast<double>(state.iterations()),
-                                              benchmark::Counter::kIsRate);
+  state.counters["GB/s"] = benchmark::Counter(
+      static_cast<double>(bytes) * 1e-9 * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
 }
 
 const int registered = [] {

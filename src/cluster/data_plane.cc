@@ -181,17 +181,17 @@ using Connect = std::function<std::unique_ptr<Comm>(int own, const std::vector<i
 
 // The secrets of the groups are exchanged through the coordinator, so only processes of the job know them.
 Connect over_tcp(const JobLanes& job) {
-  return [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address,
-          timeout = job.timeout(), security = job.security](int own, const std::vector<int>& lanes,
-                                                            const std::string& key) {
-    return tcp_comm({.store = control,
-                     .prefix = "data plane/tcp/" + key,
-                     .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
-                     .size = static_cast<int>(lanes.size()),
-                     .address = address,
-                     .timeout = timeout,
-                     .security = security});
-  };
+  return
+      [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address, timeout = job.timeout(),
+       security = job.security](int own, const std::vector<int>& lanes, const std::string& key) {
+        return tcp_comm({.store = control,
+                         .prefix = "data plane/tcp/" + key,
+                         .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
+                         .size = static_cast<int>(lanes.size()),
+                         .address = address,
+                         .timeout = timeout,
+                         .security = security});
+      };
 }
 
 Connect over_mpi(const JobLanes& job) {
@@ -247,8 +247,7 @@ DataPlane without_shared_memory(const JobLanes& job, const std::string& error, b
 // The protection of connections over TCP, equal in all processes. Data that stays on one host needs none.
 LinkSecurity agreed_security(const std::vector<ProcessFacts>& facts, size_t hosts) {
   const auto meant = [&](const ProcessFacts& each) {
-    return link_security_from(each.data_security)
-        .value_or(hosts > 1 ? LinkSecurity::encrypted : LinkSecurity::plain);
+    return link_security_from(each.data_security).value_or(hosts > 1 ? LinkSecurity::encrypted : LinkSecurity::plain);
   };
   for (size_t p = 1; p < facts.size(); ++p)
     if (meant(facts[p]) != meant(facts[0]))

@@ -18,9 +18,9 @@ struct ProcessFacts {
   std::string address;  // IP address under which other processes reach it
   int lanes = 1;
   int devices = 1;
-  std::string platform = "cpu";  // "cpu" or "cuda"
-  std::string cpus = {};         // that it may use: "0-15"
-  bool mpi = false;              // MPI started it, and it can load MPI
+  std::string platform = "cpu";        // "cpu" or "cuda"
+  std::string cpus = {};               // that it may use: "0-15"
+  bool mpi = false;                    // MPI started it, and it can load MPI
   std::string data_security = "auto";  // Options::data_security
 
   bool operator==(const ProcessFacts&) const = default;

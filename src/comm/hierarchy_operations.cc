@@ -81,7 +81,8 @@ void HierarchicalComm::gather_all(const void* data, int64_t bytes, nanoseconds t
 
 void HierarchicalComm::gather_blocks(int64_t own_block, int64_t all, nanoseconds timeout) {
   if (topology_.hosts.size() == 1) return;
-  if (outer_) outer(timeout + kLeaderGrace).all_gather(gathered_.data() + own_block, gathered_.data(), counts_, DType::u8);
+  if (outer_)
+    outer(timeout + kLeaderGrace).all_gather(gathered_.data() + own_block, gathered_.data(), counts_, DType::u8);
   inner(timeout + kFollowerGrace).broadcast(gathered_.data(), all, DType::u8, 0);
 }
 

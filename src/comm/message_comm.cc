@@ -19,8 +19,8 @@ using detail::MessageGroup;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr auto kPollInterval = milliseconds(50);              // between two checks for a failure of the group
-constexpr auto kKeyReadTime = milliseconds(20);               // for reading a key that may be set
+constexpr auto kPollInterval = milliseconds(50);  // between two checks for a failure of the group
+constexpr auto kKeyReadTime = milliseconds(20);   // for reading a key that may be set
 // A rank that has waited for this part of its timeout looks for `timed_out` at this interval.
 constexpr int kLongWaitPart = 8;
 constexpr auto kMinLookInterval = milliseconds(100), kMaxLookInterval = milliseconds(800);
@@ -101,7 +101,7 @@ class MessageComm final : public QueuedComm {
 
   const std::shared_ptr<MessageGroup> group_;
   MessageCollectives collectives_;
-  std::atomic<size_t> known_broken_{0};  // broken links at the last check
+  std::atomic<size_t> known_broken_{0};                      // broken links at the last check
   std::atomic<Time> run_began_{Time{}}, last_look_{Time{}};  // of the running operation; for `timed_out`
   // By the name of a group to split off: how many this rank has announced, and how many announcements of each other
   // rank it has read.
@@ -144,10 +144,9 @@ int MessageComm::find_announcement(int member, const std::vector<int>& ranks, co
     if (padded.find(mine) == std::string::npos) continue;
     group_->fail(
         MessageGroup::Cause::mismatch,
-        fmt::format(
-            "split: rank {} gave {} as the members of \"{}\", rank {} gave {}; the members of a group must "
-            "give the same list",
-            group_->label(rank()), ranks_text(ranks), name, group_->label(member), *list));
+        fmt::format("split: rank {} gave {} as the members of \"{}\", rank {} gave {}; the members of a group must "
+                    "give the same list",
+                    group_->label(rank()), ranks_text(ranks), name, group_->label(member), *list));
     group_->throw_failure("split", 0);
   }
 }

@@ -28,7 +28,8 @@ class RawClient {
  public:
   explicit RawClient(int port) {
     grpc::ChannelArguments arguments;
-    arguments.SetString(detail::kConnectArgument, connect_argument(kTestSecurity, ask_challenge("127.0.0.1", port, kGenerous)));
+    arguments.SetString(detail::kConnectArgument,
+                        connect_argument(kTestSecurity, ask_challenge("127.0.0.1", port, kGenerous)));
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     stub_ = std::make_unique<grpc::GenericStub>(grpc::CreateCustomChannel(
         "ipv4:127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments));

@@ -31,8 +31,8 @@ std::string seal(RecordCipher& cipher, const std::string& text) {
 // The text of a record; "changed" if it does not open.
 std::string open(RecordCipher& cipher, const std::string& record) {
   std::string out(record.size() - kTag, '\0');
-  const bool opened =
-      cipher.open(reinterpret_cast<const std::byte*>(record.data()), out.size(), reinterpret_cast<std::byte*>(out.data()));
+  const bool opened = cipher.open(reinterpret_cast<const std::byte*>(record.data()), out.size(),
+                                  reinterpret_cast<std::byte*>(out.data()));
   return opened ? out : "changed";
 }
 

@@ -104,9 +104,7 @@ class ManInTheMiddle {
       both->listener = Descriptor(::socket(AF_INET, SOCK_STREAM, 0));
       const sockaddr_in there = loopback(port);
       EXPECT_EQ(::connect(both->listener.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there), 0);
-      threads_.emplace_back([both] {
-        forward(both->listener.get(), both->caller.get());
-      });
+      threads_.emplace_back([both] { forward(both->listener.get(), both->caller.get()); });
       threads_.emplace_back([this, both] {
         const std::string hello = read_bytes(both->caller.get(), Handshake::kHelloBytes);
         write_bytes(both->listener.get(), hello);
@@ -252,9 +250,16 @@ TEST_P(TcpSecurity, MessagesOfAllSizesArrive) {
 // The tag and every byte of a header; and bytes and tags of three records.
 TEST_P(TcpSecurity, NoChangedByteIsDelivered) {
   const std::string text = text_of(150'000);
-  std::vector<size_t> places = {kHeader, kHeader + 1000, kHeader + kRecord - kTag, kHeader + kRecord - 1,
-                                kHeader + kRecord, kHeader + 2 * kRecord - kTag - 1, kHeader + 2 * kRecord - 1,
-                                kHeader + 2 * kRecord, wire_size(text.size()) - kTag - 1, wire_size(text.size()) - 1};
+  std::vector<size_t> places = {kHeader,
+                                kHeader + 1000,
+                                kHeader + kRecord - kTag,
+                                kHeader + kRecord - 1,
+                                kHeader + kRecord,
+                                kHeader + 2 * kRecord - kTag - 1,
+                                kHeader + 2 * kRecord - 1,
+                                kHeader + 2 * kRecord,
+                                wire_size(text.size()) - kTag - 1,
+                                wire_size(text.size()) - 1};
   for (size_t i = 0; i < kHeader; ++i) places.push_back(i);
   for (const size_t place : places) {
     AttackedPair pair(GetParam(), {.bytes = wire_size(text.size()), .change = [&](std::string wire) {
@@ -300,7 +305,8 @@ TEST_P(TcpSecurity, ARepeatedMessageIsNotDelivered) {
 
 TEST_P(TcpSecurity, TruncatedMessagesAreNotDelivered) {
   const std::string text = text_of(150'000);
-  for (const size_t left : {size_t{0}, size_t{5}, kHeader, kHeader + 100, kHeader + kRecord, kHeader + 2 * kRecord + 1}) {
+  for (const size_t left :
+       {size_t{0}, size_t{5}, kHeader, kHeader + 100, kHeader + kRecord, kHeader + 2 * kRecord + 1}) {
     AttackedPair pair(GetParam(), {.bytes = wire_size(text.size()),
                                    .change = [&](const std::string& wire) { return wire.substr(0, left); },
                                    .cut = true});

@@ -54,9 +54,7 @@ void on_threads_with(LinkSecurity security, detail::Cipher cipher, int n, const 
   for (std::thread& thread : threads) thread.join();
 }
 
-void on_threads(int n, const Body& body) {
-  on_threads_with(LinkSecurity::plain, detail::fastest_cipher(), n, body);
-}
+void on_threads(int n, const Body& body) { on_threads_with(LinkSecurity::plain, detail::fastest_cipher(), n, body); }
 
 conformance::Backend protected_threads(LinkSecurity security, detail::Cipher cipher) {
   return {fmt::format("tcp, {} with {}", name(security), detail::name(cipher)),
@@ -80,30 +78,25 @@ FileStore& shared_store() {
 
 template <LinkSecurity security>
 std::unique_ptr<Comm> join_by_key(int rank, int n, const std::string& key) {
-  return tcp_comm({.store = shared_store(),
-                   .prefix = key,
-                   .rank = rank,
-                   .size = n,
-                   .address = "127.0.0.1",
-                   .security = security});
+  return tcp_comm(
+      {.store = shared_store(), .prefix = key, .rank = rank, .size = n, .address = "127.0.0.1", .security = security});
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, CommConformance, testing::ValuesIn(cases({"tcp", on_threads}, {1, 2, 4, 7})),
                          conformance::name_of);
 // With processes only the connecting differs, so one size is enough.
-INSTANTIATE_TEST_SUITE_P(TcpProcesses, CommConformance,
-                         testing::ValuesIn((shared_store(),
-                                            cases(conformance::processes("tcp", join_by_key<LinkSecurity::plain>), {3}))),
-                         conformance::name_of);
-INSTANTIATE_TEST_SUITE_P(TcpEncrypted, CommConformance,
-                         testing::ValuesIn(cases(protected_threads(LinkSecurity::encrypted, detail::Cipher::aes_128_gcm),
-                                                 {2, 4, 7})),
-                         conformance::name_of);
-INSTANTIATE_TEST_SUITE_P(TcpSigned, CommConformance,
-                         testing::ValuesIn(cases(protected_threads(LinkSecurity::signature,
-                                                                   detail::Cipher::chacha20_poly1305),
-                                                 {3})),
-                         conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(
+    TcpProcesses, CommConformance,
+    testing::ValuesIn((shared_store(), cases(conformance::processes("tcp", join_by_key<LinkSecurity::plain>), {3}))),
+    conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(
+    TcpEncrypted, CommConformance,
+    testing::ValuesIn(cases(protected_threads(LinkSecurity::encrypted, detail::Cipher::aes_128_gcm), {2, 4, 7})),
+    conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(
+    TcpSigned, CommConformance,
+    testing::ValuesIn(cases(protected_threads(LinkSecurity::signature, detail::Cipher::chacha20_poly1305), {3})),
+    conformance::name_of);
 INSTANTIATE_TEST_SUITE_P(
     TcpEncryptedProcesses, CommConformance,
     testing::ValuesIn((shared_store(),

@@ -21,10 +21,9 @@ class Cable : public testing::Test {
   void SetUp() override {
     if (run("command -v ip").exit_code != 0) GTEST_SKIP() << "there is no program `ip`; install the package iproute2";
     made_ = true;
-    const auto result =
-        run("set -e; ip netns add $0a; ip netns add $0b; " + lay_cable() +
-            "ip -n $0a addr add 10.99.7.1/24 dev cable; ip -n $0b addr add 10.99.7.2/24 dev cable; "
-            "for n in a b; do ip -n $0$n link set lo up; ip -n $0$n link set cable up; done");
+    const auto result = run("set -e; ip netns add $0a; ip netns add $0b; " + lay_cable() +
+                            "ip -n $0a addr add 10.99.7.1/24 dev cable; ip -n $0b addr add 10.99.7.2/24 dev cable; "
+                            "for n in a b; do ip -n $0$n link set lo up; ip -n $0$n link set cable up; done");
     if (result.exit_code != 0)
       GTEST_SKIP() << "no networks can be made here, which takes root with CAP_NET_ADMIN and CAP_SYS_ADMIN: "
                    << result.err;

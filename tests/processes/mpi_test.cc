@@ -66,7 +66,8 @@ TEST_F(Mpirun, NoteSaysThatDataBetweenHostsIsNotProtected) {
     Words variables;
     bool quiet, noted;
   };
-  for (const Row& row : {Row{{}, false, true}, Row{{}, true, false}, Row{{"LOCKSTEP_DATA_SECURITY=plain"}, false, false}}) {
+  for (const Row& row :
+       {Row{{}, false, true}, Row{{}, true, false}, Row{{"LOCKSTEP_DATA_SECURITY=plain"}, false, false}}) {
     const auto result = train_on_two_hosts(mpirun({}), row.variables, row.quiet);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const size_t first = result.err.find(note);
@@ -80,9 +81,10 @@ TEST_F(Mpirun, NoteSaysThatDataBetweenHostsIsNotProtected) {
 TEST_F(Mpirun, DataThatMustBeEncryptedIsRefused) {
   const auto result = train_on_two_hosts(mpirun({}), {"LOCKSTEP_DATA_SECURITY=encrypted"}, true);
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_NE(result.err.find("initialize: data_security is encrypted, but MPI carries data between hosts, which Lockstep "
-                            "can neither encrypt nor sign; use --collectives tcp, or --data-security plain"),
-            std::string::npos)
+  EXPECT_NE(
+      result.err.find("initialize: data_security is encrypted, but MPI carries data between hosts, which Lockstep "
+                      "can neither encrypt nor sign; use --collectives tcp, or --data-security plain"),
+      std::string::npos)
       << result.err;
 }
 

@@ -47,9 +47,7 @@ const Fault kFaults[] = {
      .commands = {"both drop"},
      .outcome = Outcome::completes,
      .heals_after = milliseconds(1000)},
-    {.name = "all dropped for longer than the timeout",
-     .commands = {"both drop"},
-     .heals_after = milliseconds(9000)},
+    {.name = "all dropped for longer than the timeout", .commands = {"both drop"}, .heals_after = milliseconds(9000)},
     {.name = "all dropped from a to b", .commands = {"ab drop"}},
     {.name = "all dropped from b to a", .commands = {"ba drop"}},
     {.name = "control plane dropped", .commands = {"both drop_control"}},
@@ -72,12 +70,13 @@ class CutInPart : public FaultyCable {
     set_fault("both none");
     if (fault.moment == Moment::start) begin(fault);
     const bool ends = fault.outcome == Outcome::fails;
-    Processes all(count, {.variables = {fmt::format("LOCKSTEP_HEARTBEAT_TIMEOUT={}", kHeartbeat.count()),
-                                        fmt::format("LOCKSTEP_COLLECTIVE_TIMEOUT={}", kCollective.count()),
-                                        fmt::format("LOCKSTEP_INITIALIZATION_TIMEOUT={}", kInitialization.count())},
-                          .command = train_words({"--steps", ends ? "1000000" : "150", "--log-every", "1", "--no-save"}),
-                          .before = [this, count](int p) { return on(p < count / 2 ? "a" : "b"); },
-                          .coordinator = kCoordinator});
+    Processes all(count,
+                  {.variables = {fmt::format("LOCKSTEP_HEARTBEAT_TIMEOUT={}", kHeartbeat.count()),
+                                 fmt::format("LOCKSTEP_COLLECTIVE_TIMEOUT={}", kCollective.count()),
+                                 fmt::format("LOCKSTEP_INITIALIZATION_TIMEOUT={}", kInitialization.count())},
+                   .command = train_words({"--steps", ends ? "1000000" : "150", "--log-every", "1", "--no-save"}),
+                   .before = [this, count](int p) { return on(p < count / 2 ? "a" : "b"); },
+                   .coordinator = kCoordinator});
     if (fault.moment == Moment::middle) {
       ASSERT_TRUE(all.reach(10)) << all.wait(0).err;
       if (fault.signal != 0) all.send(count - 1, fault.signal);
@@ -142,7 +141,8 @@ class CutInPart : public FaultyCable {
   // What happened, without the names of the operation and of the process that reports it.
   static std::string cause_in(const std::string& words) {
     for (const char* const verb : {" waited ", " lost its connection "})
-      if (const size_t at = words.find(verb); at != words.npos) return words.substr(at, words.find("; process ", at) - at);
+      if (const size_t at = words.find(verb); at != words.npos)
+        return words.substr(at, words.find("; process ", at) - at);
     return "no cause: " + words;
   }
 };

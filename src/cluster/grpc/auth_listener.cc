@@ -10,8 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <utility>
@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxPending = 256;     // connections that have not authenticated
 constexpr size_t kMaxHandshakes = 512;  // connections that have, and from which no call has arrived yet
-constexpr size_t kMaxBytes = 1024;   // of a request
+constexpr size_t kMaxBytes = 1024;      // of a request
 constexpr std::chrono::seconds kMaxTime(10);
 constexpr int kAcceptsPerRound = 64;
 constexpr size_t kMaxLogged = 1000;  // addresses
@@ -213,9 +213,7 @@ class AuthListener::AcceptLoop {
 };
 
 AuthListener::AuthListener(AuthListenerOptions options)
-    : options_(std::move(options)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      handshakes_(kMaxHandshakes) {
+    : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), handshakes_(kMaxHandshakes) {
   std::string why = !wake_ ? std::strerror(errno) : "";
   detail::Address place;
   for (size_t i = 0; i < options_.ips.size() && why.empty(); ++i) {

@@ -29,7 +29,7 @@ struct AuthListenerOptions {
   std::vector<std::string> ips = {};  // addresses to listen on
   int port = 0;                       // 0: any free one; only with a single address
   Security security = {};
-  int user_timeout_ms = 0;            // TCP_USER_TIMEOUT; 0: the system's default
+  int user_timeout_ms = 0;  // TCP_USER_TIMEOUT; 0: the system's default
   LogLine log = log_to_stderr;
 };
 

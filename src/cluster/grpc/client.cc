@@ -154,8 +154,8 @@ class NetworkChannel : public ControlChannel {
 
   // Throws IoError when the coordinator does not answer in time. gRPC itself connects with the first call.
   std::shared_ptr<grpc::GenericStub> connect(const std::string& ip, nanoseconds timeout) const {
-    const auto patience = std::clamp(std::chrono::duration_cast<milliseconds>(timeout), milliseconds(1),
-                                     milliseconds(kConnectMs));
+    const auto patience =
+        std::clamp(std::chrono::duration_cast<milliseconds>(timeout), milliseconds(1), milliseconds(kConnectMs));
     const std::string challenge = ask_challenge(ip, options_.coordinator.port, patience);
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

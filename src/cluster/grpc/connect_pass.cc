@@ -33,7 +33,8 @@ std::string proof_of(const std::string& key, std::string_view challenge, std::st
   std::array<unsigned char, EVP_MAX_MD_SIZE> mac{};
   unsigned int length = 0;
   LOCKSTEP_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                      reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(), &length) != nullptr);
+                      reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(),
+                      &length) != nullptr);
   std::string out;
   for (unsigned int i = 0; i < length; ++i) out += fmt::format("{:02x}", mac[i]);
   return out;

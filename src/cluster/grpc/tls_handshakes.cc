@@ -22,8 +22,7 @@ size_t TlsHandshakes::add(int fd, std::string address, int port, std::string& en
   remove_closed();
   Descriptor copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!copy) return 0;
-  entries_.push_back(
-      {std::move(copy), std::move(address), port, std::chrono::steady_clock::now() + kMaxHandshakeTime});
+  entries_.push_back({std::move(copy), std::move(address), port, std::chrono::steady_clock::now() + kMaxHandshakeTime});
   if (entries_.size() <= limit_) return 0;
   const auto [at, count] = find_crowding(entries_);
   ended = entries_[at].address;

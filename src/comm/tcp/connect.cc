@@ -274,8 +274,6 @@ class GroupConnector {
 
 }  // namespace
 
-RankConnections connect_ranks(const ConnectOptions& options) {
-  return GroupConnector(options).run();
-}
+RankConnections connect_ranks(const ConnectOptions& options) { return GroupConnector(options).run(); }
 
 }  // namespace lockstep::detail

@@ -19,10 +19,10 @@ struct ConnectOptions {
   KeyStore& store;
   std::string prefix;  // of the keys
   int rank = 0, size = 1;
-  int channels = 1;               // connections between each pair of ranks
+  int channels = 1;                             // connections between each pair of ranks
   LinkSecurity security = LinkSecurity::plain;  // the same on all ranks
   Cipher cipher = fastest_cipher();             // that this rank prefers
-  sockaddr_storage address = {};  // to listen on; its port is ignored
+  sockaddr_storage address = {};                // to listen on; its port is ignored
   socklen_t address_length = 0;
   Links::Time deadline;
 };

@@ -38,9 +38,10 @@ void require_crypto(bool done, std::string_view what) {
   if (done) return;
   const unsigned long error = ERR_get_error();
   const char* const reason = error ? ERR_reason_error_string(error) : nullptr;
-  throw CommError(fmt::format("tcp: OpenSSL does not provide {}: {}; check its configuration, or use --data-security "
-                              "plain (LOCKSTEP_DATA_SECURITY)",
-                              what, reason ? reason : "unknown reason"));
+  throw CommError(
+      fmt::format("tcp: OpenSSL does not provide {}: {}; check its configuration, or use --data-security "
+                  "plain (LOCKSTEP_DATA_SECURITY)",
+                  what, reason ? reason : "unknown reason"));
 }
 
 unsigned char* bytes_of(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
@@ -74,11 +75,10 @@ Bytes32 derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> sal
   const auto octets = [](const char* key, const void* data, size_t size) {
     return OSSL_PARAM_construct_octet_string(key, const_cast<void*>(data), size);  // not written to
   };
-  const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
-                                   octets(OSSL_KDF_PARAM_KEY, secret.data(), secret.size()),
-                                   octets(OSSL_KDF_PARAM_SALT, salt.data(), salt.size()),
-                                   octets(OSSL_KDF_PARAM_INFO, purpose.data(), purpose.size()),
-                                   OSSL_PARAM_construct_end()};
+  const OSSL_PARAM parameters[] = {
+      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+      octets(OSSL_KDF_PARAM_KEY, secret.data(), secret.size()), octets(OSSL_KDF_PARAM_SALT, salt.data(), salt.size()),
+      octets(OSSL_KDF_PARAM_INFO, purpose.data(), purpose.size()), OSSL_PARAM_construct_end()};
   Bytes32 out{};
   require_crypto(context && EVP_KDF_derive(context.get(), out.data(), out.size(), parameters) == 1, "HKDF");
   return out;

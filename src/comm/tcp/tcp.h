@@ -30,7 +30,7 @@ struct TcpOptions {
   std::string interface = {};
   std::chrono::nanoseconds timeout = Comm::kDefaultTimeout;
   std::string name = "world";
-  LinkSecurity security = LinkSecurity::plain;        // the same on all ranks
+  LinkSecurity security = LinkSecurity::plain;       // the same on all ranks
   detail::Cipher cipher = detail::fastest_cipher();  // preferred by this rank
 };
 

@@ -60,8 +60,7 @@ TcpLinks::TcpLinks(const Settings& settings, int rank, int size, const std::stri
       Stream& one = stream(channel, peer);
       one.peer = peer;
       if (peer != rank)
-        open_stream(one,
-                    std::move(connections.by_channel[static_cast<size_t>(channel)][static_cast<size_t>(peer)]),
+        open_stream(one, std::move(connections.by_channel[static_cast<size_t>(channel)][static_cast<size_t>(peer)]),
                     connections.cipher);
     }
 }

@@ -124,8 +124,8 @@ class TcpPacket {
   void set_checksum() {
     const size_t size = ETH_HLEN + size_t{ntohs(ip().tot_len)} - begin_;
     tcp().check = 0;
-    tcp().check = folded(sum_of(&frame_[begin_], size,
-                                sum_of(&frame_[ETH_HLEN + 12], 8, static_cast<uint32_t>(IPPROTO_TCP + size))));
+    tcp().check = folded(
+        sum_of(&frame_[begin_], size, sum_of(&frame_[ETH_HLEN + 12], 8, static_cast<uint32_t>(IPPROTO_TCP + size))));
   }
 
   Frame& frame_;
@@ -159,8 +159,8 @@ class Direction {
   void send_queued() {
     while (!queue_.empty() && (fault_ != "rate" || next_ <= Clock::now())) {
       if (fault_ == "rate")
-        next_ += std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(queue_.front().size()) * 1e6 /
-                                                               number_));
+        next_ +=
+            std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(queue_.front().size()) * 1e6 / number_));
       send(queue_.front());
       queue_.pop_front();
     }

@@ -161,4 +161,9 @@ std::shared_ptr<Session> current_session() {
   return state.session;
 }
 
+std::string unprotected_data() {
+  const auto current = current_session();
+  return current ? current->unprotected_data() : "";
+}
+
 }  // namespace lockstep

@@ -95,4 +95,7 @@ class Session {
 // The session of the current runtime; null for a single process.
 std::shared_ptr<Session> current_session();
 
+// Its Session::unprotected_data(); "" without a session.
+std::string unprotected_data();
+
 }  // namespace lockstep

@@ -77,7 +77,7 @@ class ManInTheMiddle {
   }
   ~ManInTheMiddle() {
     ::shutdown(listener_.get(), SHUT_RDWR);
-    accepting_.join();
+    if (accepting_.joinable()) accepting_.join();
     for (std::thread& thread : threads_) thread.join();
   }
   ManInTheMiddle(const ManInTheMiddle&) = delete;

@@ -77,8 +77,11 @@ Bytes32 derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> sal
   };
   const OSSL_PARAM parameters[] = {
       OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
-      octets(OSSL_KDF_PARAM_KEY, secret.data(), secret.size()), octets(OSSL_KDF_PARAM_SALT, salt.data(), salt.size()),
-      octets(OSSL_KDF_PARAM_INFO, purpose.data(), purpose.size()), OSSL_PARAM_construct_end()};
+      octets(OSSL_KDF_PARAM_KEY, secret.data(), secret.size()),
+      octets(OSSL_KDF_PARAM_INFO, purpose.data(), purpose.size()),
+      // OpenSSL rejects an empty salt that is given.
+      salt.empty() ? OSSL_PARAM_construct_end() : octets(OSSL_KDF_PARAM_SALT, salt.data(), salt.size()),
+      OSSL_PARAM_construct_end()};
   Bytes32 out{};
   require_crypto(context && EVP_KDF_derive(context.get(), out.data(), out.size(), parameters) == 1, "HKDF");
   return out;

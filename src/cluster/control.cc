@@ -59,8 +59,10 @@ Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options
     case Outcome::timeout:
       throw IoError(answer.text);
     case Outcome::unreachable:
-      throw IoError(fmt::format("register: process {} cannot reach process 0 (the coordinator at {}): {}",
-                                options_.process_id, channel_->coordinator(), answer.text));
+      throw IoError(
+          fmt::format("register: process {} cannot reach process 0 (the coordinator at {}): {}; check that it "
+                      "runs, and the network to it",
+                      options_.process_id, channel_->coordinator(), answer.text));
     case Outcome::failed:
       throw CommAborted(fmt::format("register: the job has failed: {}", answer.text));
     default:

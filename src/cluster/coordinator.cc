@@ -299,7 +299,8 @@ void Coordinator::check_registrations(Time now) {
   for (Process& process : processes_) {
     if (!process.registration || process.register_deadline > now) continue;
     answer(std::exchange(process.registration, 0), Outcome::timeout,
-           fmt::format("register: timeout after {}: {}; check that they started and can reach the coordinator",
+           fmt::format("register: timeout after {}: {}; check that they started and that the network lets them reach "
+                       "the coordinator",
                        describe(process.register_timeout), registrations));
     process.registered = false;
   }

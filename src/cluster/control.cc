@@ -96,9 +96,10 @@ Request Control::request(decltype(Request::what) what) const {
   return {.process = options_.process_id, .incarnation = incarnation_, .what = std::move(what)};
 }
 
-// Waits for the failure callback first, because the process may end after the exception.
+// Waits for the failure callback first, because the process may end after the exception. The callback itself may call.
 void Control::throw_failure(std::unique_lock<std::mutex>& lock, const std::string& operation) {
-  changed_.wait_for(lock, kFailureArrival, [this] { return callback_done_ || !has_callback_ || closing_; });
+  if (std::this_thread::get_id() != thread_.get_id())
+    changed_.wait_for(lock, kFailureArrival, [this] { return callback_done_ || !has_callback_ || closing_; });
   throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
 }
 

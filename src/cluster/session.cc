@@ -78,25 +78,27 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
   } catch (const Error& error) {
     control_->report_failure({.message = error.what(), .retryable = false});
     throw;
-  } catch (const CommAborted&) {
-    // The cause is known or about to arrive. If it is not retryable, it is this process's error as well.
-    if (!control_->failure()) {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
-    }
-    if (const auto failure = control_->failure(); failure && !failure->retryable) throw Error(describe(*failure));
+  } catch (const CommAborted& error) {
+    throw_first_cause(error);
     throw;
   } catch (const CommTimeout& error) {
-    // The coordinator would have noticed a process that crashed before. The others may have timed out as well.
+    // No consequence of a crash: the coordinator would have noticed that before.
     control_->report_failure({.message = error.what()});
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
-    if (failure_ && failure_->message != error.what()) throw CommAborted(describe(*failure_));
+    throw_first_cause(error);
     throw;
   } catch (const std::exception& error) {
     control_->report_failure({.message = error.what()}, true);
     throw;
   }
+}
+
+void Session::throw_first_cause(const CommError& error) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
+  const std::optional<Failure> failure = control_->failure();
+  if (!failure || failure->message == error.what()) return;
+  if (!failure->retryable) throw Error(describe(*failure));
+  throw CommAborted(describe(*failure));
 }
 
 void Session::join_world(const detail::ClusterInfo& info) {

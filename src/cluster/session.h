@@ -58,6 +58,8 @@ class Session {
   std::string describe_cause(const std::string& error);
   std::string name_processes(const std::string& error) const;
   void throw_cause(const std::exception& error);
+  // While joining: throws the job's failure, which is known or about to arrive, unless it is this process's own error.
+  void throw_first_cause(const CommError& error);
   // Joins the World and the device table.
   void join_world(const detail::ClusterInfo& info);
   void agree(std::string_view name, std::string_view text);

@@ -74,7 +74,7 @@ class CutInPart : public FaultyCable {
                   {.variables = {fmt::format("LOCKSTEP_HEARTBEAT_TIMEOUT={}", kHeartbeat.count()),
                                  fmt::format("LOCKSTEP_COLLECTIVE_TIMEOUT={}", kCollective.count()),
                                  fmt::format("LOCKSTEP_INITIALIZATION_TIMEOUT={}", kInitialization.count())},
-                   .command = train_words({"--steps", ends ? "1000000" : "150", "--log-every", "1", "--no-save"}),
+                   .command = train_words({"--steps", ends ? "1000000" : "60", "--log-every", "1", "--no-save"}),
                    .before = [this, count](int p) { return on(p < count / 2 ? "a" : "b"); },
                    .coordinator = kCoordinator});
     if (fault.moment == Moment::middle) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/failure_text.h"
 
 namespace lockstep::detail {
 
@@ -24,6 +23,10 @@ constexpr auto kMinReadTime = milliseconds(1);
 // second.
 constexpr auto kMinAnswerTime = milliseconds(400), kMaxAnswerTime = milliseconds(2000);
 
+// A rank that is silent may also be one that the network does not reach.
+constexpr std::string_view kMissingRemedy =
+    "check whether they hang or have exited, and the network between the hosts; raise the timeout if they are only "
+    "slow";
 constexpr std::string_view kWaits = " waits";  // in `started/R`
 constexpr std::string_view kMismatch = "mismatch\n", kAborted = "aborted\n";
 
@@ -170,7 +173,7 @@ std::string MessageGroup::timeout_message(std::string_view operation, int64_t nu
   if (missing.empty())
     return what + fmt::format("data of the other ranks, which {}; check the network between the hosts",
                               blocked ? "wait for data themselves" : "have all started the operation");
-  return what + label(missing) + fmt::format("; {}", kTimeoutRemedy);
+  return what + label(missing) + fmt::format("; {}", kMissingRemedy);
 }
 
 }  // namespace lockstep::detail

@@ -134,8 +134,7 @@ TEST(TcpComm, TimeoutNamesExactlyTheMissingRanks) {
       started.wait();
       EXPECT_THROWS(comm.all_reduce(&value, &value, 1, i32, Reduction::sum), CommTimeout,
                     "all_reduce 1 on \"world\": rank 2 of 4 waited 0.5 s for ranks 1, 3; check whether they hang or "
-                    "have exited, or "
-                    "raise the timeout if they are only slow");
+                    "have exited, and the network between the hosts; raise the timeout if they are only slow");
     }
   });
 }

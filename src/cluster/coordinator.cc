@@ -84,8 +84,12 @@ bool Coordinator::is_known(const Request& request) const {
 
 void Coordinator::close(const std::string& reason) {
   if (consequence_) set_failure(*consequence_);  // process 0 leaves because of it
-  set_failure(
-      {.process = 0, .host = at(0).peer.host, .pid = at(0).peer.pid, .operation = "coordinator", .message = reason});
+  // Or it has given up while processes were missing: those that still wait repeat which.
+  set_failure({.process = 0,
+               .host = at(0).peer.host,
+               .pid = at(0).peer.pid,
+               .operation = "coordinator",
+               .message = registration_timeout_.empty() ? reason : registration_timeout_});
 }
 
 void Coordinator::handle(uint64_t call, const Request& request, const std::string& address, Time now) {
@@ -296,12 +300,15 @@ void Coordinator::check_registrations(Time now) {
       processes_, [&](const Process& process) { return process.registration && process.register_deadline <= now; });
   if (!any) return;
   const std::string registrations = describe_registrations();  // before expired ones are removed
+  const auto timeout_text = [&](const Process& process) {
+    return fmt::format(
+        "register: timeout after {}: {}; check that they started and that the network lets them reach the coordinator",
+        describe(process.register_timeout), registrations);
+  };
+  if (at(0).registration && at(0).register_deadline <= now) registration_timeout_ = timeout_text(at(0));
   for (Process& process : processes_) {
     if (!process.registration || process.register_deadline > now) continue;
-    answer(std::exchange(process.registration, 0), Outcome::timeout,
-           fmt::format("register: timeout after {}: {}; check that they started and that the network lets them reach "
-                       "the coordinator",
-                       describe(process.register_timeout), registrations));
+    answer(std::exchange(process.registration, 0), Outcome::timeout, timeout_text(process));
     process.registered = false;
   }
 }

@@ -131,6 +131,7 @@ class Coordinator {
   Barriers barriers_;
   bool started_ = false;
   bool over_ = false;
+  std::string registration_timeout_;  // of process 0, which then leaves
   std::optional<Failure> failure_;
   std::optional<Failure> consequence_;  // waits for its cause to be reported
   Time consequence_due_{};

@@ -32,6 +32,21 @@ TEST(Coordinator, ProcessThatLeavesAfterItsReportIsNotLost) {
   }
 }
 
+// Process 0, with the coordinator, waits for processes that never come. Another one waits a little longer.
+TEST(Coordinator, MissingProcessesAreNamedToThoseThatWaitLonger) {
+  Job job({.process_count = 3});
+  const auto first = job.register_process(0, {.timeout = 5s}), second = job.register_process(1, {.timeout = 6s});
+  job.pass(5s);
+  const std::string text =
+      "register: timeout after 5 s: 2 of 3 processes have registered; missing: process 2; check that they started and "
+      "that the network lets them reach the coordinator";
+  EXPECT_EQ(job.answer(first), "timeout: " + text);
+  EXPECT_EQ(job.answer(second), "waiting");
+  job.coordinator().close("process 0 has exited");
+  job.pass(0s);
+  EXPECT_EQ(job.answer(second), "failed: process 0 (host n0), coordinator: " + text);
+}
+
 TEST(Coordinator, ProcessThatCrashesAfterTheReportOfAnotherIsTheCause) {
   Job job({.process_count = 3, .heartbeat_timeout = 8s});
   job.register_all();

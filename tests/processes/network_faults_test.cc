@@ -47,7 +47,7 @@ const Fault kFaults[] = {
      .commands = {"both drop"},
      .outcome = Outcome::completes,
      .heals_after = milliseconds(1000)},
-    {.name = "all dropped for longer than the timeout", .commands = {"both drop"}, .heals_after = milliseconds(9000)},
+    {.name = "all dropped for longer than the timeout", .commands = {"both drop"}, .heals_after = milliseconds(6000)},
     {.name = "all dropped from a to b", .commands = {"ab drop"}},
     {.name = "all dropped from b to a", .commands = {"ba drop"}},
     {.name = "control plane dropped", .commands = {"both drop_control"}},

@@ -146,7 +146,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
                .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
                .report_failure =
                    [this](const std::string& reason) {
-                     const std::string named = name_processes(reason);
+                     const std::string named = name_processes(split_cause(reason).cause);
                      flight_->dump_failure(named);
                      control_->report_failure({.message = named}, true);
                    },

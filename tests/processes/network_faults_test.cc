@@ -154,7 +154,7 @@ TEST_F(CutInPart, DataPlaneAloneIsNamedByAllProcesses) {
 
 TEST_F(CutInPart, HoleInThePathMtuIsNamedByAllProcesses) {
   for (const Fault& fault : kFaults)
-    if (fault.name == std::string("hole in the path MTU")) expect_named(fault, 2);
+    if (fault.name == std::string("hole in the path MTU")) expect_named(fault, 4);
 }
 
 TEST_F(CutInPart, ChangedDataIsNamedByAllProcesses) {

@@ -7,7 +7,7 @@
 //   build/benchmarks/comm_ranks [-n 2] [--rounds 41]      # starts its processes itself, with mpirun if available
 //
 // us: time of one all-reduce. x raw: speed relative to the library itself (MPI_Allreduce, gloo::allreduce). x MPI:
-// speed relative to MPI_Allreduce.
+// speed relative to MPI_Allreduce. x TCP: speed relative to plain TCP.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -80,7 +80,9 @@ class Ranks {
     shared_ = join_shared("column");
     add(*shared_, "shared memory", 1e-6);
     if (mpi) add_mpi();
-    add_tcp();
+    for (const LinkSecurity security : {LinkSecurity::plain, LinkSecurity::signature, LinkSecurity::encrypted})
+      add_tcp(security);
+    add_gloo();
   }
 
   void run(int rounds) {
@@ -127,9 +129,18 @@ class Ranks {
 #endif
   }
 
-  void add_tcp() {
-    tcp_ = tcp_comm({.store = store_, .rank = rank_, .size = size_, .address = "127.0.0.1", .timeout = kPatience});
-    add(*tcp_, "TCP", 40e-6);
+  void add_tcp(LinkSecurity security) {
+    tcp_.push_back(tcp_comm({.store = store_,
+                             .prefix = fmt::format("tcp {}", name(security)),
+                             .rank = rank_,
+                             .size = size_,
+                             .address = "127.0.0.1",
+                             .timeout = kPatience,
+                             .security = security}));
+    add(*tcp_.back(), security == LinkSecurity::plain ? "TCP" : fmt::format("TCP, {}", name(security)), 40e-6);
+  }
+
+  void add_gloo() {
 #ifdef LOCKSTEP_WITH_GLOO
     gloo::rendezvous::FileStore raw_store((folder_ / "raw").string());
     std::shared_ptr<gloo::transport::Device> device =
@@ -223,6 +234,8 @@ class Ranks {
     add("shared memory, x MPI", "raw MPI", "shared memory");
     add("MPI, x raw", "raw MPI", "MPI");
     add("TCP, x Gloo", "Gloo", "TCP");
+    add("signed, x TCP", "TCP", "TCP, signed");
+    add("encrypted, x TCP", "TCP", "TCP, encrypted");
     return all;
   }
 
@@ -251,7 +264,8 @@ class Ranks {
   const int rank_, size_;
   const fs::path folder_;
   conformance::FileStore store_;
-  std::unique_ptr<Comm> meet_, shared_, mpi_, tcp_;
+  std::unique_ptr<Comm> meet_, shared_, mpi_;
+  std::vector<std::unique_ptr<Comm>> tcp_;  // plain, signed, encrypted
   std::vector<Column> columns_;
   std::vector<float> in_, out_;
 };

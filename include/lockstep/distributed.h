@@ -48,6 +48,10 @@ struct Options {
   // The data plane. auto: shared memory within a host; between hosts MPI if it started the processes, else TCP.
   // shared, tcp, mpi: use only this.
   std::string collectives = "auto";
+  // Protection of the data that collectives send over TCP, the same in all processes. encrypted; signed: others can read
+  // it, but not change it; plain. auto: encrypted between hosts, plain within a host. MPI and NCCL have neither: with
+  // encrypted or signed, they are refused between hosts.
+  std::string data_security = "auto";
   // "eth0", "ib*", "^docker*"; empty: the interface that routes to the coordinator.
   std::string network_interface = {};
   // The job's shared secret, or a file that contains it. Both empty: LOCKSTEP_TOKEN, else the file LOCKSTEP_TOKEN_FILE.
@@ -64,8 +68,8 @@ struct Options {
 
 // Joins the job. Options that keep their default value can be set by environment variables: those named above,
 // LOCKSTEP_COORDINATOR, LOCKSTEP_COORDINATOR_PORT, LOCKSTEP_NUM_PROCESSES, LOCKSTEP_PROCESS_ID,
-// LOCKSTEP_LOCAL_DEVICE_IDS, LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds, LOCKSTEP_INITIALIZATION_TIMEOUT,
-// LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
+// LOCKSTEP_LOCAL_DEVICE_IDS, LOCKSTEP_COLLECTIVES, LOCKSTEP_DATA_SECURITY, LOCKSTEP_INTERFACE, and, in seconds,
+// LOCKSTEP_INITIALIZATION_TIMEOUT, LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
 //
 // Throws Error when called twice, after devices were used, or with missing or invalid values. Throws CommTimeout when
 // not all processes joined in time; the message lists the missing ones.

@@ -59,8 +59,10 @@ Control::Control(std::unique_ptr<ControlChannel> channel, ControlOptions options
     case Outcome::timeout:
       throw IoError(answer.text);
     case Outcome::unreachable:
-      throw IoError(fmt::format("register: process {} cannot reach process 0 (the coordinator at {}): {}",
-                                options_.process_id, channel_->coordinator(), answer.text));
+      throw IoError(
+          fmt::format("register: process {} cannot reach process 0 (the coordinator at {}): {}; check that it "
+                      "runs, and the network to it",
+                      options_.process_id, channel_->coordinator(), answer.text));
     case Outcome::failed:
       throw CommAborted(fmt::format("register: the job has failed: {}", answer.text));
     default:
@@ -94,9 +96,10 @@ Request Control::request(decltype(Request::what) what) const {
   return {.process = options_.process_id, .incarnation = incarnation_, .what = std::move(what)};
 }
 
-// Waits for the failure callback first, because the process may end after the exception.
+// Waits for the failure callback first, because the process may end after the exception. The callback itself may call.
 void Control::throw_failure(std::unique_lock<std::mutex>& lock, const std::string& operation) {
-  changed_.wait_for(lock, kFailureArrival, [this] { return callback_done_ || !has_callback_ || closing_; });
+  if (std::this_thread::get_id() != thread_.get_id())
+    changed_.wait_for(lock, kFailureArrival, [this] { return callback_done_ || !has_callback_ || closing_; });
   throw CommAborted(fmt::format("{}: the job has failed: {}", operation, describe(*failure_)));
 }
 

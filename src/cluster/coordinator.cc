@@ -83,8 +83,13 @@ bool Coordinator::is_known(const Request& request) const {
 }
 
 void Coordinator::close(const std::string& reason) {
-  set_failure(
-      {.process = 0, .host = at(0).peer.host, .pid = at(0).peer.pid, .operation = "coordinator", .message = reason});
+  if (consequence_) set_failure(*consequence_);  // process 0 leaves because of it
+  // Or it has given up while processes were missing: those that still wait repeat which.
+  set_failure({.process = 0,
+               .host = at(0).peer.host,
+               .pid = at(0).peer.pid,
+               .operation = "coordinator",
+               .message = registration_timeout_.empty() ? reason : registration_timeout_});
 }
 
 void Coordinator::handle(uint64_t call, const Request& request, const std::string& address, Time now) {
@@ -134,7 +139,7 @@ void Coordinator::handle(uint64_t call, const Request& request, const std::strin
         } else if constexpr (std::is_same_v<What, request::Shutdown>) {
           if (barriers_.join_shutdown(call, request.process, {clamp(what.timeout)}, now)) finish();
         } else if constexpr (std::is_same_v<What, request::Leave>) {
-          handle_leave(call, request.process);
+          handle_leave(call, request.process, now);
         } else {
           static_assert(std::is_same_v<What, request::Register>, "a request that is not handled");
         }
@@ -214,6 +219,7 @@ void Coordinator::handle_heartbeat(uint64_t call, int process, const request::He
 
 void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& what, Time now) {
   Failure failure = what.failure;
+  at(process).reported = true;
   if (failure.process < 0 || failure.process >= options_.process_count) failure.process = process;
   if (failure.host.empty()) failure.host = at(failure.process).peer.host;
   if (failure.pid == 0) failure.pid = at(failure.process).peer.pid;
@@ -227,8 +233,11 @@ void Coordinator::handle_fail(uint64_t call, int process, const request::Fail& w
   answer(call, Outcome::ok, "");
 }
 
-void Coordinator::handle_leave(uint64_t call, int process) {
-  set_failure(failure_of(process, "left the job without shutdown(); see its log"));
+void Coordinator::handle_leave(uint64_t call, int process, Time now) {
+  if (at(process).reported)
+    at(process).disconnected = now;
+  else
+    set_failure(failure_of(process, "left the job without shutdown(); see its log"));
   answer(call, Outcome::ok, "");
 }
 
@@ -291,11 +300,15 @@ void Coordinator::check_registrations(Time now) {
       processes_, [&](const Process& process) { return process.registration && process.register_deadline <= now; });
   if (!any) return;
   const std::string registrations = describe_registrations();  // before expired ones are removed
+  const auto timeout_text = [&](const Process& process) {
+    return fmt::format(
+        "register: timeout after {}: {}; check that they started and that the network lets them reach the coordinator",
+        describe(process.register_timeout), registrations);
+  };
+  if (at(0).registration && at(0).register_deadline <= now) registration_timeout_ = timeout_text(at(0));
   for (Process& process : processes_) {
     if (!process.registration || process.register_deadline > now) continue;
-    answer(std::exchange(process.registration, 0), Outcome::timeout,
-           fmt::format("register: timeout after {}: {}; check that they started and can reach the coordinator",
-                       describe(process.register_timeout), registrations));
+    answer(std::exchange(process.registration, 0), Outcome::timeout, timeout_text(process));
     process.registered = false;
   }
 }
@@ -314,7 +327,7 @@ Failure Coordinator::failure_of(int process, const std::string& fact) const {
 Coordinator::Time Coordinator::lost_at(const Process& process) const {
   Time at = process.last_heard + options_.heartbeat_timeout;
   // If another process reported a broken connection, a process whose connection is gone is the cause.
-  if (process.disconnected)
+  if (process.disconnected && !process.reported)
     at = std::min(at, consequence_ ? *process.disconnected : *process.disconnected + heartbeat_interval());
   return at;
 }

@@ -15,7 +15,9 @@
 //
 // A process is *lost* if nothing was received from it for heartbeat_timeout (for a quarter of that, once its connection
 // broke). It is *stuck* if it makes no progress while others wait for it. The first failure, detected here or reported
-// by a process, becomes the job's failure, and all processes are notified. Not thread-safe.
+// by a process, becomes the job's failure, and all processes are notified. A process that reports what may be the
+// consequence of another failure, and then leaves, is not lost: if no cause follows, its report is the failure. Not
+// thread-safe.
 #pragma once
 
 #include <chrono>
@@ -85,6 +87,7 @@ class Coordinator {
     Time last_heard{};
     std::optional<Time> disconnected;
     bool notified = false;   // the failure was sent to it
+    bool reported = false;   // it has reported a failure, so it leaves because of that
     uint64_t heartbeat = 0;  // pending call; 0: none
     Time heartbeat_due{};
     Progress progress;
@@ -109,7 +112,7 @@ class Coordinator {
   void start(Time now);
   void handle_heartbeat(uint64_t call, int process, const request::Heartbeat& what, Time now);
   void handle_fail(uint64_t call, int process, const request::Fail& what, Time now);
-  void handle_leave(uint64_t call, int process);
+  void handle_leave(uint64_t call, int process, Time now);
   void finish();
 
   void compensate_for_suspension(Time now);
@@ -128,6 +131,7 @@ class Coordinator {
   Barriers barriers_;
   bool started_ = false;
   bool over_ = false;
+  std::string registration_timeout_;  // of process 0, which then leaves
   std::optional<Failure> failure_;
   std::optional<Failure> consequence_;  // waits for its cause to be reported
   Time consequence_due_{};

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/names.h"
 #include "base/os/environment.h"
+#include "base/runtime_settings.h"
 #include "base/start_thread.h"
 #include "cluster/address.h"
 #include "cluster/coordinator_host.h"
@@ -27,7 +28,7 @@
 namespace lockstep {
 namespace {
 
-// ProcessFacts as text has seven lines: host, address, lanes, devices, platform, cpus, mpi.
+// ProcessFacts as text has eight lines: host, address, lanes, devices, platform, cpus, mpi, data security.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -52,11 +53,12 @@ struct JobLanes {
   const distributed::Options& options;
   const std::vector<ProcessFacts>& facts;
   int lanes_per_process = 1;
+  LinkSecurity security = LinkSecurity::plain;  // of connections over TCP
 
   int process() const { return control.process_id(); }
   int first_lane() const { return process() * lanes_per_process; }
   int lanes() const { return static_cast<int>(facts.size()) * lanes_per_process; }
-  std::chrono::nanoseconds timeout() const { return options.first_collective_timeout; }
+  std::chrono::nanoseconds timeout() const { return options.initialization_timeout; }
 };
 
 // Processes that can share memory.
@@ -206,15 +208,17 @@ using Connect = std::function<std::unique_ptr<Comm>(int own, const std::vector<i
 
 // The secrets of the groups are exchanged through the coordinator, so only processes of the job know them.
 Connect over_tcp(const JobLanes& job) {
-  return [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address,
-          timeout = job.timeout()](int own, const std::vector<int>& lanes, const std::string& key) {
-    return tcp_comm({.store = control,
-                     .prefix = "data plane/tcp/" + key,
-                     .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
-                     .size = static_cast<int>(lanes.size()),
-                     .address = address,
-                     .timeout = timeout});
-  };
+  return
+      [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address, timeout = job.timeout(),
+       security = job.security](int own, const std::vector<int>& lanes, const std::string& key) {
+        return tcp_comm({.store = control,
+                         .prefix = "data plane/tcp/" + key,
+                         .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
+                         .size = static_cast<int>(lanes.size()),
+                         .address = address,
+                         .timeout = timeout,
+                         .security = security});
+      };
 }
 
 Connect over_mpi(const JobLanes& job) {
@@ -267,19 +271,49 @@ DataPlane without_shared_memory(const JobLanes& job, const std::string& error, b
           fmt::format("{} (no shared memory)", other)};
 }
 
+// The protection of connections over TCP, equal in all processes. Data that stays on one host needs none.
+LinkSecurity agreed_security(const std::vector<ProcessFacts>& facts, size_t hosts) {
+  const auto meant = [&](const ProcessFacts& each) {
+    return link_security_from(each.data_security).value_or(hosts > 1 ? LinkSecurity::encrypted : LinkSecurity::plain);
+  };
+  for (size_t p = 1; p < facts.size(); ++p)
+    if (meant(facts[p]) != meant(facts[0]))
+      throw_error(
+          "initialize: process 0 has data_security {} and process {} has {}; give all processes the same "
+          "--data-security (LOCKSTEP_DATA_SECURITY)",
+          facts[0].data_security, p, facts[p].data_security);
+  return meant(facts[0]);
+}
+
+// Between hosts, `carrier` (MPI, or NCCL between GPUs) carries data that Lockstep cannot protect. Returns a note for
+// the default; throws Error if protection was requested.
+std::string note_unprotected(const JobLanes& job, std::string_view carrier, std::string_view remedy) {
+  const std::string& wanted = job.options.data_security;
+  if (wanted == "plain") return "";
+  if (wanted != "auto")
+    throw_error(
+        "initialize: data_security is {}, but {} carries data between hosts, which Lockstep can neither encrypt nor "
+        "sign; use {}, or --data-security plain",
+        wanted, carrier, remedy);
+  return fmt::format(
+      "{} carries data between hosts, neither encrypted nor signed; use {} to encrypt it, or --data-security plain if "
+      "you trust the network",
+      carrier, remedy);
+}
+
 bool is_loopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address == "::1"; }
 
 }  // namespace
 
 std::string to_text(const ProcessFacts& facts) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices,
-                     facts.platform, facts.cpus, static_cast<int>(facts.mpi));
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", facts.host, facts.address, facts.lanes, facts.devices,
+                     facts.platform, facts.cpus, static_cast<int>(facts.mpi), facts.data_security);
 }
 
 ProcessFacts process_facts_from(const std::string& text) {
   const std::vector<std::string> lines = lines_of(text);
-  LOCKSTEP_CHECK(lines.size() == 7, "malformed process facts: {}", text);
-  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4], lines[5], lines[6] == "1"};
+  LOCKSTEP_CHECK(lines.size() == 8, "malformed process facts: {}", text);
+  return {lines[0], lines[1], number_of(lines[2]), number_of(lines[3]), lines[4], lines[5], lines[6] == "1", lines[7]};
 }
 
 std::string host_identity() {
@@ -333,24 +367,22 @@ LocalRank local_rank(const std::vector<ProcessFacts>& facts, int process) {
   return place;
 }
 
-DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
-                  bool mpi) {
-  for (size_t p = 1; p < facts.size(); ++p)
-    if (facts[p].lanes != facts[0].lanes)
-      throw_error("initialize: process 0 has {} and process {} has {}; {}", counted(facts[0].lanes, "lane"), p,
-                  counted(facts[p].lanes, "lane"),
-                  facts[0].platform == "cuda" ? "give all processes the same number of GPUs and devices"
-                                              : "give all processes the same LOCKSTEP_CPU_LANES");
-  const JobLanes job{control, options, facts, facts[0].lanes};
-  const std::vector<Host> hosts = hosts_of(facts);
-  const std::string& wanted = options.collectives;
+namespace {
+
+DataPlane connect_lanes(const JobLanes& job, bool mpi) {
+  const std::vector<Host> hosts = hosts_of(job.facts);
+  const std::string& wanted = job.options.collectives;
+  const auto note_mpi = [&] {
+    return hosts.size() > 1 ? note_unprotected(job, "MPI", "--collectives tcp") : std::string();
+  };
   if (wanted == "tcp") return {flat(job, over_tcp(job)), "TCP"};
   if (wanted == "mpi") {
     if (!mpi)
       throw_error(
           "initialize: collectives is mpi, but MPI did not start the processes; start them with mpirun or srun "
           "--mpi=pmix, or use auto, shared or tcp");
-    return {hierarchical(job, one_process_per_host(job), over_mpi(job)), "MPI"};
+    const std::string note = note_mpi();
+    return {hierarchical(job, one_process_per_host(job), over_mpi(job)), "MPI", note};
   }
   if (wanted == "shared" && hosts.size() > 1)
     throw_error("initialize: collectives is shared, but the processes run on {} hosts; use auto, tcp or mpi",
@@ -359,11 +391,38 @@ DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, cons
   if (wanted == "shared" && !shared.error.empty())
     throw_error("initialize: collectives is shared, but shared memory is not available: {}", shared.error);
   // All processes must choose the same, and MPI may be missing on some hosts.
-  const bool by_mpi = mpi && std::ranges::all_of(facts, &ProcessFacts::mpi);
-  if (!shared.error.empty()) return without_shared_memory(job, shared.error, by_mpi);
+  const bool by_mpi = mpi && std::ranges::all_of(job.facts, &ProcessFacts::mpi);
+  const std::string note = by_mpi ? note_mpi() : "";
+  if (!shared.error.empty()) {
+    DataPlane plane = without_shared_memory(job, shared.error, by_mpi);
+    plane.unprotected = note;
+    return plane;
+  }
   if (hosts.size() == 1) return {connect_host(job, hosts[0], shared), "shared memory"};
   return {hierarchical(job, hosts, by_mpi ? over_mpi(job) : over_tcp(job), shared),
-          fmt::format("shared memory on each of {} hosts, {} between them", hosts.size(), by_mpi ? "MPI" : "TCP")};
+          fmt::format("shared memory on each of {} hosts, {} between them", hosts.size(), by_mpi ? "MPI" : "TCP"),
+          note};
+}
+
+}  // namespace
+
+DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
+                  bool mpi) {
+  for (size_t p = 1; p < facts.size(); ++p)
+    if (facts[p].lanes != facts[0].lanes)
+      throw_error("initialize: process 0 has {} and process {} has {}; {}", counted(facts[0].lanes, "lane"), p,
+                  counted(facts[p].lanes, "lane"),
+                  facts[0].platform == "cuda" ? "give all processes the same number of GPUs and devices"
+                                              : "give all processes the same LOCKSTEP_CPU_LANES");
+  const size_t hosts = hosts_of(facts).size();
+  const JobLanes job{control, options, facts, facts[0].lanes, agreed_security(facts, hosts)};
+  std::string nccl;
+  if (hosts > 1 && facts[0].platform == "cuda" && detail::runtime_option(&RuntimeOptions::nccl))
+    nccl = note_unprotected(job, "NCCL", "--no-nccl");
+  DataPlane plane = connect_lanes(job, mpi);
+  if (!nccl.empty()) plane.unprotected = nccl;
+  for (const std::unique_ptr<Comm>& lane : plane.lanes) lane->set_timeout(options.first_collective_timeout);
+  return plane;
 }
 
 }  // namespace lockstep

@@ -18,9 +18,10 @@ struct ProcessFacts {
   std::string address;  // IP address under which other processes reach it
   int lanes = 1;
   int devices = 1;
-  std::string platform = "cpu";  // "cpu" or "cuda"
-  std::string cpus = {};         // that it may use: "0-15"
-  bool mpi = false;              // MPI started it, and it can load MPI
+  std::string platform = "cpu";        // "cpu" or "cuda"
+  std::string cpus = {};               // that it may use: "0-15"
+  bool mpi = false;                    // MPI started it, and it can load MPI
+  std::string data_security = "auto";  // Options::data_security
 
   bool operator==(const ProcessFacts&) const = default;
 };
@@ -50,11 +51,15 @@ LocalRank local_rank(const std::vector<ProcessFacts>& facts, int process);
 struct DataPlane {
   std::vector<std::unique_ptr<Comm>> lanes;  // one Comm per lane of this process
   std::string description;                   // "shared memory", "shared memory on each of 2 hosts, TCP between them"
+  // A note about data between hosts that is neither encrypted nor signed although the options do not ask for plain
+  // data; empty: none.
+  std::string unprotected = {};
 };
 
 // Connects all processes; every process calls it. If a host has no shared memory, all processes use TCP (or MPI),
 // unless shared memory was requested. `mpi`: MPI started the processes. Throws Error if the requested transport is not
-// available, or if processes have different numbers of lanes; and as the Comms do.
+// available or cannot protect the data as requested, and if processes have different numbers of lanes or different
+// protection; and as the Comms do.
 DataPlane connect(Control& control, const std::vector<ProcessFacts>& facts, const distributed::Options& options,
                   bool mpi);
 

@@ -9,6 +9,7 @@
 #include "cluster/exit_code.h"
 #include "cluster/gpus.h"
 #include "cluster/session.h"
+#include "comm/tcp/record_cipher.h"
 #include "comm/world.h"
 #include "lockstep/distributed.h"
 #include "lockstep/error.h"
@@ -52,6 +53,7 @@ Options with_variables(Options options, const detail::Environment& environment) 
   };
   const Options otherwise;
   text("LOCKSTEP_COLLECTIVES", options.collectives, "auto");
+  text("LOCKSTEP_DATA_SECURITY", options.data_security, "auto");
   text("LOCKSTEP_INTERFACE", options.network_interface, "");
   text("LOCKSTEP_TLS_CA", options.tls_ca, "");
   text("LOCKSTEP_TLS_CERTIFICATE", options.tls_certificate, "");
@@ -70,6 +72,9 @@ Options with_variables(Options options, const detail::Environment& environment) 
   if (options.collectives != "auto" && options.collectives != "shared" && options.collectives != "tcp" &&
       options.collectives != "mpi")
     throw_error("initialize: collectives is \"{}\"; set it to auto, shared, tcp or mpi", options.collectives);
+  if (options.data_security != "auto" && !link_security_from(options.data_security))
+    throw_error("initialize: data_security is \"{}\"; set it to auto, encrypted, signed or plain",
+                options.data_security);
   for (const auto& [name, value] : {std::pair("initialization_timeout", options.initialization_timeout),
                                     std::pair("heartbeat_timeout", options.heartbeat_timeout),
                                     std::pair("shutdown_timeout", options.shutdown_timeout),
@@ -154,6 +159,11 @@ std::shared_ptr<Session> current_session() {
   distributed::Initialization& state = distributed::state();
   const std::lock_guard lock(state.mutex);
   return state.session;
+}
+
+std::string unprotected_data() {
+  const auto current = current_session();
+  return current ? current->unprotected_data() : "";
 }
 
 }  // namespace lockstep

@@ -193,10 +193,9 @@ Security make_security(const SecurityOptions& options) {
   Security out;
   out.tls = read_tls_files(options.files);
   if (out.tls.any()) out.kind = Security::Kind::files;
-  std::string proof = "none";
   if (!options.token.empty()) {
     const Derived derived = derive(options.token);
-    proof = hex(derived.pass);
+    out.pass_key = hex(derived.pass);
     out.call_secret = hex(derived.call);
     if (options.tls && out.kind == Security::Kind::plain) {
       out.kind = Security::Kind::derived;
@@ -204,7 +203,7 @@ Security make_security(const SecurityOptions& options) {
       out.server_name = kServerName;
     }
   }
-  out.pass = fmt::format("lockstep/{}/{}", kind_word(out.kind), proof);
+  out.word = kind_word(out.kind);
   return out;
 }
 

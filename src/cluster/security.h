@@ -18,9 +18,8 @@ struct Security {
   enum class Kind { plain, derived, files };
 
   Kind kind = Kind::plain;
-  // The credential that a connection presents first, see AuthListener: only processes with the same token can compute
-  // it (a fixed text without a token). It does not reveal the token.
-  std::string pass = {};
+  std::string word = {};         // the kind in CONNECT requests (grpc/connect_pass.h)
+  std::string pass_key = {};     // of the proofs in CONNECT requests; empty without a token
   std::string call_secret = {};  // sent with every call; empty without a token
   TlsFiles tls = {};             // contents in PEM; empty when nothing is encrypted
   std::string server_name = {};  // in the coordinator's certificate; empty: its host name

@@ -78,13 +78,13 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
   } catch (const Error& error) {
     control_->report_failure({.message = error.what(), .retryable = false});
     throw;
-  } catch (const CommAborted&) {
-    // The cause is known or about to arrive. If it is not retryable, it is this process's error as well.
-    if (!control_->failure()) {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
-    }
-    if (const auto failure = control_->failure(); failure && !failure->retryable) throw Error(describe(*failure));
+  } catch (const CommAborted& error) {
+    throw_first_cause(error);
+    throw;
+  } catch (const CommTimeout& error) {
+    // No consequence of a crash: the coordinator would have noticed that before.
+    control_->report_failure({.message = error.what()});
+    throw_first_cause(error);
     throw;
   } catch (const std::exception& error) {
     control_->report_failure({.message = error.what()}, true);
@@ -92,12 +92,22 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
   }
 }
 
+void Session::throw_first_cause(const CommError& error) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kCauseArrival, [this] { return failure_.has_value(); });
+  const std::optional<Failure> failure = control_->failure();
+  if (!failure || failure->message == error.what()) return;
+  if (!failure->retryable) throw Error(describe(*failure));
+  throw CommAborted(describe(*failure));
+}
+
 void Session::join_world(const detail::ClusterInfo& info) {
   ProcessFacts own{.host = host_identity(),
                    .address = own_address(*control_, info.coordinator, options_),
                    .platform = to_string(platform()),
                    .cpus = cpu_list(affinity_cpus()),
-                   .mpi = info.mpi && mpi_is_available()};
+                   .mpi = info.mpi && mpi_is_available(),
+                   .data_security = options_.data_security};
   const auto count = [&] {
     own.lanes = static_cast<int>(local_lane_count());
     own.devices = devices_.local_count();
@@ -116,6 +126,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
   cpu_share_.emplace(own_cpu_share(facts, info.process_id));  // threads that start from here on have this share
   lanes_ = own.lanes;
   DataPlane plane = connect_data_plane(facts, info.mpi);
+  unprotected_data_ = std::move(plane.unprotected);
   const std::string job = control_->get("flight/job", options_.initialization_timeout);
   auto recorder = std::make_shared<FlightRecorder>(own.lanes * info.process_id, own.lanes);
   const std::lock_guard lock(mutex_);
@@ -132,7 +143,7 @@ void Session::join_world(const detail::ClusterInfo& info) {
                .agree = [this](std::string_view name, std::string_view text) { agree(name, text); },
                .report_failure =
                    [this](const std::string& reason) {
-                     const std::string named = name_processes(reason);
+                     const std::string named = name_processes(split_cause(reason).cause);
                      flight_->dump_failure(named);
                      control_->report_failure({.message = named}, true);
                    },

@@ -43,6 +43,8 @@ class Session {
   std::vector<std::string> exchange(const std::string& channel, const std::string& own);
   void report_failure(const std::string& message, bool retryable);
   int failure_code() const;
+  // A note about data between hosts that is neither encrypted nor signed; see DataPlane. Empty: none.
+  const std::string& unprotected_data() const { return unprotected_data_; }
   // Sets the folder for flight records, unless Options::flight_dir is set.
   void set_flight_folder(const std::string& folder);
 
@@ -56,12 +58,15 @@ class Session {
   std::string describe_cause(const std::string& error);
   std::string name_processes(const std::string& error) const;
   void throw_cause(const std::exception& error);
+  // While joining: throws the job's failure, which is known or about to arrive, unless it is this process's own error.
+  void throw_first_cause(const CommError& error);
   // Joins the World and the device table.
   void join_world(const detail::ClusterInfo& info);
   void agree(std::string_view name, std::string_view text);
   void on_failure(const Failure& failure);
 
   const distributed::Options options_;
+  std::string unprotected_data_;
   std::optional<ScopedCpuShare> cpu_share_;  // for as long as the process is in the job
   World& world_;
   detail::DeviceTable& devices_;
@@ -91,5 +96,8 @@ class Session {
 
 // The session of the current runtime; null for a single process.
 std::shared_ptr<Session> current_session();
+
+// Its Session::unprotected_data(); "" without a session.
+std::string unprotected_data();
 
 }  // namespace lockstep

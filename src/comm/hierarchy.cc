@@ -66,12 +66,13 @@ void HierarchicalComm::open(uint64_t list_hash) {
     if (is_leader() && topology_.hosts.size() > 1) {
       std::vector<int> ranks;
       for (const int leader : leaders_) ranks.push_back(origin_rank(leader));
+      in_outer_ = true;
       outer_ = connect_(ranks, key_);
     }
     if (outer_)
-      outer_monitor_.emplace(outer(timeout() + grace()),
+      outer_monitor_.emplace(outer(outer_timeout()),
                              [this](const std::string& what) { on_level_failure(what, leaders_); });
-    if (!agree_on(list_hash, data_timeout()))
+    if (!agree_on(list_hash, inner_timeout()))
       fail({.mismatch = true,
             .message = fmt::format("split: ranks gave different lists of the members of \"{}\"; the members of a group "
                                    "must give the same list",

@@ -113,10 +113,16 @@ class HierarchicalComm final : public QueuedComm {
   // The levels, with this timeout set. REQUIRES for outer(): outer_.
   Comm& inner(nanoseconds timeout);
   Comm& outer(nanoseconds timeout);
-  // Added to waits that may be for a rank of another host, so that ranks of its own host time out first and name it.
-  nanoseconds grace() const { return std::max<nanoseconds>(std::chrono::seconds(1), timeout() / 4); }
-  // For waits after the agreement: all ranks have started the operation.
-  nanoseconds data_timeout() const { return std::min(timeout(), kMaxTimeout) + 2 * grace(); }
+  // Added to the waits of leaders for each other, so that a rank that is missing is first named on its own host; and to
+  // the waits of other ranks for their leader, so that leaders time out first and have the time to name the cause.
+  static constexpr nanoseconds kLeaderGrace = std::chrono::milliseconds(1500),
+                               kFollowerGrace = std::chrono::milliseconds(4500);
+  // For waits after the agreement, in which all ranks have started the operation: for ranks of this host.
+  nanoseconds inner_timeout() const {
+    return std::min(timeout(), kMaxTimeout) + (is_leader() ? nanoseconds(0) : kFollowerGrace);
+  }
+  // For leaders.
+  nanoseconds outer_timeout() const { return std::min(timeout(), kMaxTimeout) + kLeaderGrace; }
 
   // Gathers `bytes` bytes of every rank into gathered_, in host order. The first wait is for the ranks of this host.
   void gather_all(const void* data, int64_t bytes, nanoseconds timeout);

@@ -81,8 +81,9 @@ void HierarchicalComm::gather_all(const void* data, int64_t bytes, nanoseconds t
 
 void HierarchicalComm::gather_blocks(int64_t own_block, int64_t all, nanoseconds timeout) {
   if (topology_.hosts.size() == 1) return;
-  if (outer_) outer(timeout + grace()).all_gather(gathered_.data() + own_block, gathered_.data(), counts_, DType::u8);
-  inner(timeout + 2 * grace()).broadcast(gathered_.data(), all, DType::u8, 0);
+  if (outer_)
+    outer(timeout + kLeaderGrace).all_gather(gathered_.data() + own_block, gathered_.data(), counts_, DType::u8);
+  inner(timeout + kFollowerGrace).broadcast(gathered_.data(), all, DType::u8, 0);
 }
 
 int64_t HierarchicalComm::host_order_index(int rank) const {
@@ -115,7 +116,7 @@ void HierarchicalComm::throw_disagreement(const Operation& operation, int64_t nu
   mine.hash = hash_of(operation);
   const std::string text = describe(operation);
   std::memcpy(mine.text, text.data(), std::min(text.size(), sizeof mine.text - 1));
-  gather_all(&mine, sizeof mine, data_timeout());
+  gather_all(&mine, sizeof mine, timeout());
   const auto read = [&](int rank, auto& to) {
     std::memcpy(&to, gathered_.data() + host_order_index(rank) * int64_t{sizeof mine}, sizeof mine);
   };
@@ -148,7 +149,7 @@ void HierarchicalComm::execute(const Operation& operation, int64_t number) {
 void HierarchicalComm::all_reduce_levels(const Operation& operation) {
   const int64_t element = lockstep::size_of(operation.dtype), step = kPieceBytes / element, count = operation.count;
   const auto at = [&](int64_t i) { return static_cast<std::byte*>(operation.out) + i * element; };
-  Comm& host = inner(data_timeout());
+  Comm& host = inner(inner_timeout());
   const auto reduce_piece = [&](int64_t i) {
     return host.start_all_reduce(static_cast<const std::byte*>(operation.in) + i * element, at(i),
                                  std::min(step, count - i), operation.dtype, operation.reduction);
@@ -159,7 +160,7 @@ void HierarchicalComm::all_reduce_levels(const Operation& operation) {
     Work next = i + step < count ? reduce_piece(i + step) : Work();
     in_outer_ = false;
     reduced.wait();
-    if (outer_) outer(data_timeout()).all_reduce(at(i), at(i), piece, operation.dtype, operation.reduction);
+    if (outer_) outer(outer_timeout()).all_reduce(at(i), at(i), piece, operation.dtype, operation.reduction);
     in_outer_ = false;
     distributed.wait();
     if (topology_.hosts.size() > 1) distributed = host.start_broadcast(at(i), piece, operation.dtype, 0);
@@ -177,7 +178,7 @@ void HierarchicalComm::reduce_scatter_levels(const Operation& operation) {
   const auto bytes = static_cast<size_t>(all * element);
   gathered_.resize(std::max(gathered_.size(), bytes));
   blocks_.resize(std::max(blocks_.size(), bytes));
-  inner(data_timeout()).all_reduce(operation.in, gathered_.data(), all, operation.dtype, operation.reduction);
+  inner(inner_timeout()).all_reduce(operation.in, gathered_.data(), all, operation.dtype, operation.reduction);
   // Rearrange from rank order to host order.
   counts_.assign(topology_.hosts.size(), 0);
   int64_t to = 0, own_block = 0, mine = 0;
@@ -194,9 +195,9 @@ void HierarchicalComm::reduce_scatter_levels(const Operation& operation) {
   }
   if (topology_.hosts.size() > 1) {
     if (outer_)
-      outer(data_timeout())
+      outer(outer_timeout())
           .reduce_scatter(blocks_.data(), blocks_.data() + own_block, counts_, operation.dtype, operation.reduction);
-    inner(data_timeout())
+    inner(inner_timeout())
         .broadcast(blocks_.data() + own_block, counts_[static_cast<size_t>(topology_.host)], operation.dtype, 0);
   }
   if (bytes_of(rank()) > 0) std::memcpy(operation.out, blocks_.data() + mine, static_cast<size_t>(bytes_of(rank())));
@@ -215,8 +216,8 @@ void HierarchicalComm::all_gather_levels(const Operation& operation) {
   }
   for (const int rank : local_) local_counts_.push_back(bytes_of(rank));
   gathered_.resize(std::max(gathered_.size(), static_cast<size_t>(all)));
-  inner(data_timeout()).all_gather(operation.in, gathered_.data() + own_block, local_counts_, DType::u8);
-  gather_blocks(own_block, all, data_timeout());
+  inner(inner_timeout()).all_gather(operation.in, gathered_.data() + own_block, local_counts_, DType::u8);
+  gather_blocks(own_block, all, timeout());
   int64_t from = 0;
   for (const auto& host : topology_.hosts)
     for (const int rank : host) {
@@ -231,11 +232,11 @@ void HierarchicalComm::all_gather_levels(const Operation& operation) {
 void HierarchicalComm::broadcast_levels(const Operation& operation) {
   const int source = host_of_[static_cast<size_t>(operation.root)];
   const auto broadcast_inner = [&](int root) {
-    inner(data_timeout()).broadcast(operation.out, operation.count, operation.dtype, root);
+    inner(inner_timeout()).broadcast(operation.out, operation.count, operation.dtype, root);
   };
   if (source == topology_.host)
     broadcast_inner(static_cast<int>(std::ranges::find(local_, operation.root) - local_.begin()));
-  if (outer_) outer(data_timeout()).broadcast(operation.out, operation.count, operation.dtype, source);
+  if (outer_) outer(outer_timeout()).broadcast(operation.out, operation.count, operation.dtype, source);
   if (source != topology_.host) broadcast_inner(0);
 }
 
@@ -263,8 +264,8 @@ void HierarchicalComm::exchange(const Operation& operation, int64_t number) {
   pack_outgoing(operation);
   if (topology_.hosts.size() == 1) return unpack_incoming(operation, blocks_.data());
   std::byte* const incoming = blocks_.data() + outgoing_bytes;
-  if (outer_) outer(data_timeout()).all_to_all(blocks_.data(), incoming, counts_, receive_counts_, DType::u8);
-  inner(data_timeout()).broadcast(incoming, incoming_bytes, DType::u8, 0);
+  if (outer_) outer(outer_timeout()).all_to_all(blocks_.data(), incoming, counts_, receive_counts_, DType::u8);
+  inner(inner_timeout()).broadcast(incoming, incoming_bytes, DType::u8, 0);
   unpack_incoming(operation, incoming);
 }
 
@@ -276,7 +277,7 @@ void HierarchicalComm::gather_counts(const Operation& operation, int64_t number)
   std::vector<int64_t>& own_row = receive_counts_;
   own_row.assign(operation.counts.begin(), operation.counts.end());
   own_row.insert(own_row.end(), operation.receive_counts.begin(), operation.receive_counts.end());
-  gather_all(own_row.data(), static_cast<int64_t>(row_bytes), data_timeout());
+  gather_all(own_row.data(), static_cast<int64_t>(row_bytes), timeout());
   table_.resize(2 * n * n);
   for (int rank = 0; rank < size(); ++rank)
     std::memcpy(table_.data() + static_cast<size_t>(rank) * 2 * n,
@@ -308,7 +309,7 @@ int64_t HierarchicalComm::gather_inputs(const Operation& operation) {
   }
   const int64_t all = total_count(local_counts_);
   gathered_.resize(std::max(gathered_.size(), static_cast<size_t>(all)));
-  inner(data_timeout()).all_gather(operation.in, gathered_.data(), local_counts_, DType::u8);
+  inner(inner_timeout()).all_gather(operation.in, gathered_.data(), local_counts_, DType::u8);
   return all;
 }
 

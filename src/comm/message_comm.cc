@@ -19,8 +19,11 @@ using detail::MessageGroup;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-constexpr auto kPollInterval = milliseconds(50);              // between two checks for a failure of the group
-constexpr auto kKeyReadTime = milliseconds(20);               // for reading a key that may be set
+constexpr auto kPollInterval = milliseconds(50);  // between two checks for a failure of the group
+constexpr auto kKeyReadTime = milliseconds(20);   // for reading a key that may be set
+// A rank that has waited for this part of its timeout looks for `timed_out` at this interval.
+constexpr int kLongWaitPart = 8;
+constexpr auto kMinLookInterval = milliseconds(100), kMaxLookInterval = milliseconds(800);
 constexpr auto kMaxSplitTime = std::chrono::hours(24 * 365);  // can be added to the clock without overflow
 
 std::string ranks_text(const std::vector<int>& ranks) { return fmt::format("[{}]", fmt::join(ranks, ", ")); }
@@ -49,14 +52,15 @@ class MessageComm final : public QueuedComm {
   void run(const Operation& operation, int64_t number, Time deadline) override {
     const std::string_view kind = lockstep::name(operation.kind);
     group_->check(kind, number);
+    run_began_.store(Clock::now(), std::memory_order_relaxed);
     try {
       return collectives_.run(operation, number, deadline);
     } catch (const LinkTimeout&) {
       std::rethrow_exception(group_->fail_timeout(kind, number, started(), timeout()));
     } catch (const LinkBroken& broken) {
-      group_->fail_broken_link(broken, started());
+      group_->fail_broken_link(broken, started(), true);
     } catch (const CommError& error) {
-      group_->fail_broken_link({-1, error.what()}, started());
+      group_->fail_broken_link({-1, error.what()}, started(), true);
     } catch (const MessageCollectives::Disagreement& found) {
       group_->fail(MessageGroup::Cause::mismatch,
                    detail::mismatch_message(number, name(), group_->label(found.ranks[0]), found.texts[0],
@@ -73,9 +77,22 @@ class MessageComm final : public QueuedComm {
   // closed it because the group has failed, this rank must stop too.
   void check_peers() noexcept override {
     const size_t broken = group_->links().broken_links().size();
-    if (broken <= known_broken_) return;
-    known_broken_ = broken;
-    if (group_->read_key("abort", kKeyReadTime) || group_->read_key("timed_out", kKeyReadTime)) group_->links().close();
+    if (broken > known_broken_) {
+      known_broken_ = broken;
+      if (group_->read_key("abort", kKeyReadTime)) return group_->links().close();
+    } else if (!looks_for_timeout()) {
+      return;
+    }
+    if (group_->read_key("timed_out", kKeyReadTime)) group_->links().close();
+  }
+
+  // Whether this rank has waited long, and last looked long ago.
+  bool looks_for_timeout() noexcept {
+    const Time now = Clock::now(), began = run_began_.load(std::memory_order_relaxed);
+    Time last = last_look_.load(std::memory_order_relaxed);
+    const nanoseconds long_wait = timeout() / kLongWaitPart;
+    const nanoseconds interval = std::clamp<nanoseconds>(long_wait, kMinLookInterval, kMaxLookInterval);
+    return now - began >= long_wait && now - last >= interval && last_look_.compare_exchange_strong(last, now);
   }
 
   std::unique_ptr<Comm> make_group(const std::vector<int>& ranks, const std::string& name) override;
@@ -84,7 +101,8 @@ class MessageComm final : public QueuedComm {
 
   const std::shared_ptr<MessageGroup> group_;
   MessageCollectives collectives_;
-  std::atomic<size_t> known_broken_{0};  // broken links at the last check
+  std::atomic<size_t> known_broken_{0};                      // broken links at the last check
+  std::atomic<Time> run_began_{Time{}}, last_look_{Time{}};  // of the running operation; for `timed_out`
   // By the name of a group to split off: how many this rank has announced, and how many announcements of each other
   // rank it has read.
   std::map<std::string, int> announced_;
@@ -95,7 +113,7 @@ class MessageComm final : public QueuedComm {
 void MessageComm::check_members(const std::vector<int>& ranks) {
   if (!group_->failed()) {
     for (const LinkBroken& broken : group_->links().broken_links())
-      if (std::ranges::find(ranks, broken.peer) != ranks.end()) group_->fail_broken_link(broken, started());
+      if (std::ranges::find(ranks, broken.peer) != ranks.end()) group_->fail_broken_link(broken, started(), false);
     if (group_->read_key("abort", milliseconds(1)))
       group_->fail(MessageGroup::Cause::aborted,
                    "another rank has stopped");  // the key is set already, so its cause is used

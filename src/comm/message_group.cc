@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "comm/failure_text.h"
 
 namespace lockstep::detail {
 
@@ -24,6 +23,11 @@ constexpr auto kMinReadTime = milliseconds(1);
 // second.
 constexpr auto kMinAnswerTime = milliseconds(400), kMaxAnswerTime = milliseconds(2000);
 
+// A rank that is silent may also be one that the network does not reach.
+constexpr std::string_view kMissingRemedy =
+    "check whether they hang or have exited, and the network between the hosts; raise the timeout if they are only "
+    "slow";
+constexpr std::string_view kWaits = " waits";  // in `started/R`
 constexpr std::string_view kMismatch = "mismatch\n", kAborted = "aborted\n";
 
 }  // namespace
@@ -78,15 +82,21 @@ void MessageGroup::throw_failure(std::string_view operation, int64_t number) con
                                 identity_.name, label(identity_.rank), identity_.size, reason_));
 }
 
-void MessageGroup::fail_broken_link(const LinkBroken& broken, int64_t started) noexcept {
+void MessageGroup::publish_started(int64_t started, bool waits) const noexcept {
+  set_key(fmt::format("started/{}", identity_.rank), fmt::format("{}{}", started, waits ? kWaits : ""));
+}
+
+void MessageGroup::fail_broken_link(const LinkBroken& broken, int64_t started, bool waits) noexcept {
   {
     std::unique_lock lock(mutex_);
     if (timing_out_ || state_ != State::ok) return changed_.wait(lock, [&] { return state_ == State::failed; });
   }
-  set_key(fmt::format("started/{}", identity_.rank), std::to_string(started));
+  publish_started(started, waits);
   if (!read_key("abort", kCauseTime) && read_key("timed_out", kMinReadTime)) read_key("abort", kTimeoutCauseTime);
   const std::string peer = broken.peer < 0 ? "the other ranks" : "rank " + label(broken.peer);
-  fail(Cause::aborted, fmt::format("rank {} lost its connection to {}: {}", label(identity_.rank), peer, broken.what));
+  const bool has_remedy = broken.what.find("network") != std::string::npos;
+  fail(Cause::aborted, fmt::format("rank {} lost its connection to {}: {}{}", label(identity_.rank), peer, broken.what,
+                                   has_remedy ? "" : "; it has exited, or the network between the hosts is down"));
 }
 
 std::exception_ptr MessageGroup::fail_timeout(std::string_view operation, int64_t number, int64_t started,
@@ -102,18 +112,24 @@ std::exception_ptr MessageGroup::fail_timeout(std::string_view operation, int64_
       timing_out_ = true;
     }
     set_key("timed_out", std::to_string(identity_.rank));
-    set_key(fmt::format("started/{}", identity_.rank), std::to_string(started));
+    publish_started(started, true);
     links_->close();
     const auto end = Clock::now() + std::clamp<nanoseconds>(waited / 2, kMinAnswerTime, kMaxAnswerTime);
     std::vector<int> missing;
+    bool blocked = false;
     for (int rank = 0; rank < identity_.size; ++rank) {
       if (rank == identity_.rank) continue;
       const std::string started_text = read_key(fmt::format("started/{}", rank), end - Clock::now()).value_or("");
       int64_t last = -1;
       std::from_chars(started_text.data(), started_text.data() + started_text.size(), last);
-      if (last < number) missing.push_back(rank);
+      if (last >= number) continue;
+      // A rank that waits in an earlier operation, which this rank has completed, lacks data that was sent.
+      if (started_text.ends_with(kWaits))
+        blocked = true;
+      else
+        missing.push_back(rank);
     }
-    const std::string message = timeout_message(operation, number, waited, missing);
+    const std::string message = timeout_message(operation, number, waited, missing, blocked);
     fail(Cause::aborted, message);
     {
       const std::lock_guard lock(mutex_);
@@ -150,13 +166,14 @@ std::string MessageGroup::label(const std::vector<int>& ranks) const {
 }
 
 std::string MessageGroup::timeout_message(std::string_view operation, int64_t number, nanoseconds waited,
-                                          const std::vector<int>& missing) const {
+                                          const std::vector<int>& missing, bool blocked) const {
   const std::string what =
       fmt::format("{} {} on \"{}\": rank {} of {} waited {:.3g} s for ", operation, number, identity_.name,
                   label(identity_.rank), identity_.size, std::chrono::duration<double>(waited).count());
   if (missing.empty())
-    return what + "data of the other ranks, which have all started the operation; check the network between the hosts";
-  return what + label(missing) + fmt::format("; {}", kTimeoutRemedy);
+    return what + fmt::format("data of the other ranks, which {}; check the network between the hosts",
+                              blocked ? "wait for data themselves" : "have all started the operation");
+  return what + label(missing) + fmt::format("; {}", kMissingRemedy);
 }
 
 }  // namespace lockstep::detail

@@ -51,8 +51,8 @@ class MessageGroup {
   [[noreturn]] void throw_failure(std::string_view operation, int64_t number) const;
 
   // Fails the group after a link broke: with the cause that another rank has set, or with the broken link when no rank
-  // has. `started` is the number of the last operation that this rank has started.
-  void fail_broken_link(const LinkBroken& broken, int64_t started) noexcept;
+  // has. `started` is the number of the last operation that this rank has started; `waits`: it is in one of them.
+  void fail_broken_link(const LinkBroken& broken, int64_t started, bool waits) noexcept;
 
   // Fails the group after this rank has waited too long for operation `number`. Collects from all ranks which operation
   // they have started, to name those that are missing. Returns the exception for the wait.
@@ -64,8 +64,10 @@ class MessageGroup {
   // The name of a rank in messages: `3`, or `1 (3 of "world")` in a group that was split off.
   std::string label(int rank) const;
   std::string label(const std::vector<int>& ranks) const;
+  // `missing`: the ranks that have not started the operation; `blocked`: some of the others have not either, because they
+  // wait for the data of an earlier one.
   std::string timeout_message(std::string_view operation, int64_t number, std::chrono::nanoseconds waited,
-                              const std::vector<int>& missing) const;
+                              const std::vector<int>& missing, bool blocked = false) const;
 
   // Reads a key of this group, waiting for at most `time`; nullopt when it is not set by then.
   std::optional<std::string> read_key(const std::string& key, std::chrono::nanoseconds time) const noexcept;
@@ -74,6 +76,8 @@ class MessageGroup {
 
  private:
   enum class State { ok, failing, failed };
+
+  void publish_started(int64_t started, bool waits) const noexcept;
 
   const Identity identity_;
   KeyStore& store_;

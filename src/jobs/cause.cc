@@ -103,6 +103,11 @@ int exit_code(const ExitStatus& exit_status) {
 
 std::string describe_cause(const std::vector<ProcessExit>& exits, size_t cause) {
   const ProcessExit& first = exits[cause];
+  const bool by_retry = first.exit_status.signal == 0 && is_retry_code(first.exit_status.code);
+  // The processes name the network, and each other only as those that lack its data.
+  if (by_retry && !first.signalled && first.last_line.find("check the network between the hosts") != std::string::npos)
+    return fmt::format("the network between the hosts failed, according to process {}, which {} after {:.1f} s",
+                       first.process, exit_text(first.exit_status), first.seconds);
   // All processes failed because of another one, and this one names it. A hung process is killed by the launcher only
   // later.
   if (const auto other = find_other_process(first.last_line, first.process);

@@ -80,7 +80,8 @@ Loggers loggers_of(const TrainConfig& config, RunRecorder* recorder) {
 void report_platform() {
   if (const std::string where = platform_in_use(); platform() == Platform::cpu && !where.empty())
     print_stderr("{}: note: computing on {}\n", program_name(), where);
-  if (const std::string note = narrow_binding(); !note.empty()) print_stderr("{}: note: {}\n", program_name(), note);
+  for (const std::string& note : {narrow_binding(), unprotected_data()})
+    if (!note.empty()) print_stderr("{}: note: {}\n", program_name(), note);
 }
 
 // Warns about settings that are valid but have no or little effect.

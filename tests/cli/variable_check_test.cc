@@ -33,6 +33,7 @@ const std::vector<WrongVariable>& wrong_variables() {
       {"LOCKSTEP_INSECURE", "yes"},
       {"LOCKSTEP_COLLECTIVES", "udp"},
       {"LOCKSTEP_MPI_THREADS", "many"},
+      {"LOCKSTEP_DATA_SECURITY", "tls"},
       {"LOCKSTEP_TLS", "maybe"},
       {"LOCKSTEP_INITIALIZATION_TIMEOUT", "0"},
       {"LOCKSTEP_HEARTBEAT_TIMEOUT", "nan"},
@@ -110,15 +111,16 @@ TEST(VariableCheck, OtherCommandsIgnoreThem) {
 
 TEST(VariableCheck, LaunchReportsThemOnceBeforeAnyProcessStarts) {
   const Words devices = {"launch", "-n", "2", "--", "devices"};
-  for (const WrongVariable& each : {WrongVariable{"LOCKSTEP_COLLECTIVES", "udp", devices},
-                                    {"LOCKSTEP_CPU_LANES", "x", devices},
-                                    {"LOCKSTEP_PLATFORM", "tpu", devices},
-                                    {"LOCKSTEP_NUM_CPU_DEVICES", "x", devices},
-                                    {"LOCKSTEP_MPI_THREADS", "many", devices},
-                                    {"LOCKSTEP_LOCAL_DEVICE_IDS", "x", devices},
-                                    {"LOCKSTEP_TLS", "maybe", {"launch", "-n", "2", "--", "/bin/true"}},
-                                    {"LOCKSTEP_DEBUG_NANS", "yes", {"train", "--no-save", "--dataset", "synthetic", "--steps", "1"}},
-      {"LOCKSTEP_VERBOSE", "yes", {"launch", "-n", "2", "--", "train", "--no-save"}}})
+  for (const WrongVariable& each :
+       {WrongVariable{"LOCKSTEP_COLLECTIVES", "udp", devices},
+        {"LOCKSTEP_CPU_LANES", "x", devices},
+        {"LOCKSTEP_PLATFORM", "tpu", devices},
+        {"LOCKSTEP_NUM_CPU_DEVICES", "x", devices},
+        {"LOCKSTEP_MPI_THREADS", "many", devices},
+        {"LOCKSTEP_LOCAL_DEVICE_IDS", "x", devices},
+        {"LOCKSTEP_TLS", "maybe", {"launch", "-n", "2", "--", "/bin/true"}},
+        {"LOCKSTEP_DEBUG_NANS", "yes", {"train", "--no-save", "--dataset", "synthetic", "--steps", "1"}},
+        {"LOCKSTEP_VERBOSE", "yes", {"launch", "-n", "2", "--", "train", "--no-save"}}})
     expect_variable_refused(each);
 }
 

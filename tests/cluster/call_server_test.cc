@@ -12,6 +12,7 @@
 
 #include "cluster/control_job.h"
 #include "cluster/grpc/client.h"
+#include "cluster/grpc/connect_pass.h"
 #include "cluster/grpc/connection.h"
 #include "cluster/grpc/server.h"
 #include "cluster/message_bytes.h"
@@ -27,7 +28,8 @@ class RawClient {
  public:
   explicit RawClient(int port) {
     grpc::ChannelArguments arguments;
-    arguments.SetString(detail::kConnectArgument, kTestSecurity.pass);
+    arguments.SetString(detail::kConnectArgument,
+                        connect_argument(kTestSecurity, ask_challenge("127.0.0.1", port, kGenerous)));
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     stub_ = std::make_unique<grpc::GenericStub>(grpc::CreateCustomChannel(
         "ipv4:127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), arguments));

@@ -7,6 +7,7 @@
 #include "cluster/certificates.h"
 #include "cluster/control_job.h"
 #include "cluster/grpc/client.h"
+#include "cluster/grpc/connect_pass.h"
 #include "cluster/grpc/server.h"
 #include "cluster/own_name.h"
 #include "cluster/security.h"
@@ -140,26 +141,41 @@ TEST(DerivedTls, CanBeSwitchedOffWithAWarning) {
 TEST(DerivedTls, IsTheSameForTheSameTokenOnly) {
   const Security one = make_security({.token = kTestToken}), same = make_security({.token = kTestToken}),
                  other = make_security({.token = kTestToken + "x"});
-  EXPECT_EQ(one.pass, same.pass);
+  EXPECT_EQ(one.pass_key, same.pass_key);
   EXPECT_EQ(one.call_secret, same.call_secret);
   EXPECT_NE(one.tls.key, same.tls.key) << "every process has a key of its own";
-  EXPECT_NE(one.pass, other.pass);
+  EXPECT_NE(one.pass_key, other.pass_key);
   EXPECT_NE(one.call_secret, other.call_secret);
-  EXPECT_NE(one.pass.substr(one.pass.rfind('/') + 1), one.call_secret);
+  EXPECT_NE(one.pass_key, one.call_secret);
   EXPECT_EQ(make_security({}).kind, Security::Kind::plain) << "without a token there is no secret to derive keys from";
 }
 
-// The pass of a job can be read on the network, but it does not reveal the keys.
-TEST(DerivedTls, KnowingThePassIsNotEnoughToJoin) {
+std::string answer_to(TestSocket& socket, const std::string& argument) {
+  EXPECT_TRUE(socket.send("CONNECT " + argument + " HTTP/1.0\r\n\r\n"));
+  char answer[256] = {};
+  EXPECT_GT(::recv(socket.fd(), answer, sizeof(answer) - 1, 0), 0);
+  return std::string(answer).substr(0, std::string_view(answer).find("\r\n"));
+}
+
+// A CONNECT request can be read on the network. It is valid for one connection, and does not reveal the keys.
+TEST(DerivedTls, RecordedConnectRequestsAreUseless) {
   ControlJob job({.transport = Transport::network});
-  TestSocket socket;
+  const std::string argument =
+      connect_argument(make_security({.token = kTestToken}), ask_challenge("127.0.0.1", job.port(), kGenerous));
+  TestSocket socket, replayed;
   ASSERT_TRUE(socket.connect(job.port()));
-  ASSERT_TRUE(socket.send("CONNECT " + make_security({.token = kTestToken}).pass + " HTTP/1.0\r\n\r\n"));
-  char answer[64] = {};
-  ASSERT_GT(::recv(socket.fd(), answer, sizeof(answer) - 1, 0), 0);
-  EXPECT_STREQ(answer, "HTTP/1.0 200 OK\r\n\r\n");
+  EXPECT_EQ(answer_to(socket, argument), "HTTP/1.0 200 OK");
   socket.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
   EXPECT_TRUE(socket.wait_closed(60'000));
+  ASSERT_TRUE(replayed.connect(job.port()));
+  EXPECT_EQ(answer_to(replayed, argument), "HTTP/1.0 401 Unauthorized");
+  EXPECT_TRUE(replayed.wait_closed(60'000));
+  ControlJob other({.transport = Transport::network});
+  TestSocket elsewhere;
+  ASSERT_TRUE(elsewhere.connect(other.port()));
+  EXPECT_EQ(answer_to(elsewhere, argument), "HTTP/1.0 401 Unauthorized");
+  other.barrier("x");
+  other.shutdown();
   job.barrier("x");
   job.shutdown();
 }

@@ -32,12 +32,13 @@ TEST(Coordinator, RegistrationTimeoutCountsAndListsTheMissing) {
   job.pass(1s);
   EXPECT_EQ(job.answer(first),
             "timeout: register: timeout after 5 s: 2 of 4 processes have registered; missing: process 2 (host n2), "
-            "process 3; check that they started and can reach the coordinator");
+            "process 3; check that they started and that the network lets them reach the coordinator");
   EXPECT_EQ(job.answer(second), "waiting");
   job.pass(4s);
-  EXPECT_EQ(job.answer(second),
-            "timeout: register: timeout after 5 s: 1 of 4 processes have registered; missing: process 0 (host n0), "
-            "process 2 (host n2), process 3; check that they started and can reach the coordinator");
+  EXPECT_EQ(
+      job.answer(second),
+      "timeout: register: timeout after 5 s: 1 of 4 processes have registered; missing: process 0 (host n0), "
+      "process 2 (host n2), process 3; check that they started and that the network lets them reach the coordinator");
 }
 
 TEST(Coordinator, ListOfMissingProcessesIsLimited) {

@@ -10,6 +10,8 @@
 
 #include "cluster/control_job.h"
 #include "cluster/grpc/auth_listener.h"
+#include "cluster/grpc/connect_pass.h"
+#include "cluster/grpc/tls_handshakes.h"
 #include "cluster/sockets.h"
 
 namespace lockstep {
@@ -184,7 +186,8 @@ TestSocket connected_from(const char* number, int port) {
 
 TEST(AuthListener, AddressWithManyConnectionsDoesNotLockOutAnother) {
   Lines lines;
-  AuthListener listener({.ips = {"127.0.0.1"}, .pass = "lockstep/tls/0123", .log = lines.log()});
+  const Security security = make_security({.token = kTestToken});
+  AuthListener listener({.ips = {"127.0.0.1"}, .security = security, .log = lines.log()});
   std::promise<int> admitted;
   listener.start([&](int, int fd) { admitted.set_value(fd); });
   std::vector<TestSocket> many;
@@ -195,7 +198,8 @@ TEST(AuthListener, AddressWithManyConnectionsDoesNotLockOutAnother) {
   TestSocket quiet = connected_from("127.0.0.3", listener.port());
   crowd(20);
   EXPECT_TRUE(many.front().wait_closed(60'000));
-  ASSERT_TRUE(quiet.send("CONNECT lockstep/tls/0123 HTTP/1.0\r\n\r\n"));
+  const std::string challenge = ask_challenge("127.0.0.1", listener.port(), kGenerous);
+  ASSERT_TRUE(quiet.send("CONNECT " + connect_argument(security, challenge) + " HTTP/1.0\r\n\r\n"));
   auto future = admitted.get_future();
   ASSERT_EQ(future.wait_for(kGenerous), std::future_status::ready);
   const TestSocket own(future.get());
@@ -207,26 +211,106 @@ TEST(AuthListener, AddressWithManyConnectionsDoesNotLockOutAnother) {
       << logged[0];
 }
 
-TEST(AuthListener, StatusDistinguishesTokenAndSecurity) {
-  const std::string pass = "lockstep/tls/0123";
+// The connections that are handed to the server count until a call arrives over them.
+TEST(AuthListener, UnfinishedHandshakesAreLimited) {
+  Lines lines;
+  const Security security = make_security({.token = kTestToken});
+  AuthListener listener({.ips = {"127.0.0.1"}, .security = security, .log = lines.log()});
+  constexpr size_t kMany = 530;
+  std::mutex mutex;
+  std::vector<TestSocket> admitted;
+  std::promise<void> all;
+  listener.start([&](int, int fd) {
+    const std::lock_guard lock(mutex);
+    admitted.emplace_back(fd);
+    if (admitted.size() == kMany + 1) all.set_value();
+  });
+  const std::string challenge = ask_challenge("127.0.0.1", listener.port(), kGenerous);
+  const auto present = [&](TestSocket& socket) {
+    ASSERT_TRUE(socket.send("CONNECT " + connect_argument(security, challenge) + " HTTP/1.0\r\n\r\n"));
+  };
+  TestSocket quiet = connected_from("127.0.0.3", listener.port());
+  present(quiet);
+  std::vector<TestSocket> many;
+  for (size_t i = 0; i < kMany; ++i) {
+    many.push_back(connected_from("127.0.0.2", listener.port()));
+    present(many.back());
+  }
+  ASSERT_EQ(all.get_future().wait_for(kGenerous), std::future_status::ready);
+  EXPECT_TRUE(many.front().wait_closed(60'000));
+  EXPECT_FALSE(many.back().wait_closed(0));
+  EXPECT_FALSE(quiet.wait_closed(0));
+  const std::vector<std::string> logged = lines.take();
+  ASSERT_EQ(logged.size(), 1u);
+  EXPECT_NE(logged[0].find("refused a connection from 127.0.0.2: 512 of its connections have not finished their TLS "
+                           "handshake; at most 512 of all addresses are allowed (logged once per address)"),
+            std::string::npos)
+      << logged[0];
+}
+
+TEST(TlsHandshakes, AreForgottenWhenOverOrClosed) {
+  TestSocket listening;
+  const int port = listening.listen();
+  TlsHandshakes handshakes(4);
+  std::string ended;
+  std::vector<TestSocket> sockets;
+  for (int i = 0; i < 4; ++i) {
+    sockets.emplace_back();
+    ASSERT_TRUE(sockets.back().connect(port));
+    EXPECT_EQ(handshakes.add(sockets.back().fd(), "10.0.0.7", 100 + i, ended), 0u);
+  }
+  handshakes.mark_over("10.0.0.7", 101);
+  handshakes.mark_over("10.0.0.8", 102);
+  EXPECT_EQ(handshakes.count(), 3u);
+  ::shutdown(sockets[2].fd(), SHUT_RDWR);  // as the server does
+  EXPECT_EQ(handshakes.add(sockets[3].fd(), "10.0.0.9", 1, ended), 0u);
+  EXPECT_EQ(handshakes.count(), 3u);
+}
+
+TEST(ConnectGate, StatusDistinguishesTokenSecurityAndReplay) {
+  const Security security = make_security({.token = kTestToken}),
+                 plain = make_security({.token = kTestToken, .tls = false}),
+                 other = make_security({.token = kTestToken + "x"});
+  ConnectGate gate(security);
   const auto request = [](const std::string& shown) { return "CONNECT " + shown + " HTTP/1.0\r\nHost: x\r\n\r\n"; };
+  const auto challenge_of = [](const ConnectGate& of) {
+    const std::string answer = of.answer(connect_status::kChallenge);
+    const size_t begin = answer.find("Lockstep-Challenge: ") + 20;
+    return answer.substr(begin, answer.find("\r\n", begin) - begin);
+  };
+  const std::string challenge = challenge_of(gate), good = request(connect_argument(security, challenge));
+  std::string changed = good;
+  changed[good.find(" HTTP/") - 1] = changed[good.find(" HTTP/") - 1] == '0' ? '1' : '0';
   struct Row {
     std::string request;
     int status;
   };
   const Row rows[] = {
-      {request(pass), connect_status::kAdmitted},
-      {request("lockstep/plain/0123"), connect_status::kOtherSecurity},
-      {request("lockstep/tls/0124"), connect_status::kWrongToken},
-      {request("lockstep/tls/"), connect_status::kWrongToken},
-      {request("lockstep/tls/01234"), connect_status::kWrongToken},
+      {request("lockstep/challenge"), connect_status::kChallenge},
+      {changed, connect_status::kWrongToken},
+      {good, connect_status::kAdmitted},
+      {good, connect_status::kChallenge},
+      {request(connect_argument(security, std::string(64, '0'))), connect_status::kChallenge},
+      {request(connect_argument(plain, challenge)), connect_status::kOtherSecurity},
+      {request(connect_argument(other, challenge)), connect_status::kWrongToken},
+      {request("lockstep/tls/" + challenge + "/1/"), connect_status::kWrongToken},
+      {request("lockstep/tls/" + challenge + "/1/2"), connect_status::kWrongToken},
+      {request("lockstep/tls/0123"), connect_status::kMalformed},
+      {request("lockstep//0123/1/2"), connect_status::kMalformed},
       {request("example.com:443"), connect_status::kMalformed},
       {request(""), connect_status::kMalformed},
       {"CONNECT HTTP/1.0", connect_status::kMalformed},
       {"GET / HTTP/1.1\r\n\r\n", connect_status::kMalformed},
       {"", connect_status::kMalformed},
   };
-  for (const Row& row : rows) EXPECT_EQ(connect_status_for(row.request, pass), row.status) << row.request;
+  for (const Row& row : rows) EXPECT_EQ(gate.judge(row.request), row.status) << row.request;
+
+  ConnectGate forgetful(security, 2);
+  const std::string first = challenge_of(forgetful), once = request(connect_argument(security, first));
+  EXPECT_EQ(forgetful.judge(once), connect_status::kAdmitted);
+  EXPECT_EQ(forgetful.judge(request(connect_argument(security, first))), connect_status::kAdmitted);
+  EXPECT_NE(challenge_of(forgetful), first);
+  EXPECT_EQ(forgetful.judge(once), connect_status::kChallenge) << "its nonce is forgotten, but not its challenge";
 }
 
 }  // namespace

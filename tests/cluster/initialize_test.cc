@@ -60,6 +60,8 @@ TEST_F(InitializeAlone, WrongVariablesAreErrors) {
   };
   expect_error("LOCKSTEP_TLS", "maybe", "initialize: LOCKSTEP_TLS is \"maybe\"; set it to on or off");
   expect_error("LOCKSTEP_COLLECTIVES", "udp", "initialize: collectives is \"udp\"; set it to auto, shared, tcp or mpi");
+  expect_error("LOCKSTEP_DATA_SECURITY", "tls",
+               "initialize: data_security is \"tls\"; set it to auto, encrypted, signed or plain");
   expect_error("LOCKSTEP_HEARTBEAT_TIMEOUT", "soon",
                "initialize: LOCKSTEP_HEARTBEAT_TIMEOUT is \"soon\"; give a positive number of seconds, or unset it");
 }

@@ -22,12 +22,21 @@ using conformance::FileStore;
 using std::chrono::milliseconds;
 
 std::unique_ptr<Comm> join(FileStore& store, int rank, int n, std::chrono::nanoseconds timeout = Comm::kDefaultTimeout,
-                           const std::string& name = "world") {
-  return tcp_comm({.store = store, .rank = rank, .size = n, .address = "127.0.0.1", .timeout = timeout, .name = name});
+                           LinkSecurity security = LinkSecurity::plain,
+                           detail::Cipher cipher = detail::fastest_cipher()) {
+  return tcp_comm({.store = store,
+                   .rank = rank,
+                   .size = n,
+                   .address = "127.0.0.1",
+                   .timeout = timeout,
+                   .security = security,
+                   .cipher = cipher});
 }
 
+using Body = std::function<void(Comm&)>;
+
 // Runs every rank on its own thread. Comms live until all ranks have returned.
-void on_threads(int n, const std::function<void(Comm&)>& body) {
+void on_threads_with(LinkSecurity security, detail::Cipher cipher, int n, const Body& body) {
   FileStore store;
   std::vector<std::unique_ptr<Comm>> comms(static_cast<size_t>(n));
   std::vector<std::thread> threads;
@@ -35,7 +44,7 @@ void on_threads(int n, const std::function<void(Comm&)>& body) {
     threads.emplace_back([&, rank] {
       std::unique_ptr<Comm>& comm = comms[static_cast<size_t>(rank)];
       try {
-        comm = join(store, rank, n);
+        comm = join(store, rank, n, Comm::kDefaultTimeout, security, cipher);
         body(*comm);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -43,6 +52,13 @@ void on_threads(int n, const std::function<void(Comm&)>& body) {
       }
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+void on_threads(int n, const Body& body) { on_threads_with(LinkSecurity::plain, detail::fastest_cipher(), n, body); }
+
+conformance::Backend protected_threads(LinkSecurity security, detail::Cipher cipher) {
+  return {fmt::format("tcp, {} with {}", name(security), detail::name(cipher)),
+          [=](int n, const Body& body) { on_threads_with(security, cipher, n, body); }};
 }
 
 std::vector<conformance::Case> cases(const conformance::Backend& backend, const std::vector<int>& sizes) {
@@ -60,16 +76,32 @@ FileStore& shared_store() {
   return store;
 }
 
+template <LinkSecurity security>
 std::unique_ptr<Comm> join_by_key(int rank, int n, const std::string& key) {
-  return tcp_comm({.store = shared_store(), .prefix = key, .rank = rank, .size = n, .address = "127.0.0.1"});
+  return tcp_comm(
+      {.store = shared_store(), .prefix = key, .rank = rank, .size = n, .address = "127.0.0.1", .security = security});
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, CommConformance, testing::ValuesIn(cases({"tcp", on_threads}, {1, 2, 4, 7})),
                          conformance::name_of);
 // With processes only the connecting differs, so one size is enough.
-INSTANTIATE_TEST_SUITE_P(TcpProcesses, CommConformance,
-                         testing::ValuesIn((shared_store(), cases(conformance::processes("tcp", join_by_key), {3}))),
-                         conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(
+    TcpProcesses, CommConformance,
+    testing::ValuesIn((shared_store(), cases(conformance::processes("tcp", join_by_key<LinkSecurity::plain>), {3}))),
+    conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(
+    TcpEncrypted, CommConformance,
+    testing::ValuesIn(cases(protected_threads(LinkSecurity::encrypted, detail::Cipher::aes_128_gcm), {2, 4, 7})),
+    conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(
+    TcpSigned, CommConformance,
+    testing::ValuesIn(cases(protected_threads(LinkSecurity::signature, detail::Cipher::chacha20_poly1305), {3})),
+    conformance::name_of);
+INSTANTIATE_TEST_SUITE_P(
+    TcpEncryptedProcesses, CommConformance,
+    testing::ValuesIn((shared_store(),
+                       cases(conformance::processes("tcp, encrypted", join_by_key<LinkSecurity::encrypted>), {3}))),
+    conformance::name_of);
 
 TEST(TcpComm, SumsHaveTheSameBitsAsInOneProcess) {
   const std::vector<float> terms{0x1p24f, 1, 2, 1, 5, -0x1p24f, 3};
@@ -102,8 +134,7 @@ TEST(TcpComm, TimeoutNamesExactlyTheMissingRanks) {
       started.wait();
       EXPECT_THROWS(comm.all_reduce(&value, &value, 1, i32, Reduction::sum), CommTimeout,
                     "all_reduce 1 on \"world\": rank 2 of 4 waited 0.5 s for ranks 1, 3; check whether they hang or "
-                    "have exited, or "
-                    "raise the timeout if they are only slow");
+                    "have exited, and the network between the hosts; raise the timeout if they are only slow");
     }
   });
 }
@@ -170,8 +201,8 @@ TEST(TcpComm, TimeoutNamesAStoppedRank) {
 TEST(TcpComm, ConnectTimeoutNamesTheMissingRank) {
   FileStore store;
   EXPECT_THROWS(join(store, 0, 2, milliseconds(50)), CommTimeout,
-                "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; check that it is running and that its "
-                "address is reachable from this host");
+                "connecting \"world\": rank 0 of 2 waited 0.05 s for rank 1; check that it is running, and the "
+                "network between the hosts: its address must be reachable from this host");
 }
 
 TEST(TcpComm, UnknownRanksAndAddressesAreRejected) {

@@ -84,6 +84,15 @@ TEST(FindCause, DescriptionNamesTheProcessThatTheOthersName) {
             "process 0 was lost or hung, according to process 1, which ended with exit code 75 after 12.3 s");
 }
 
+TEST(FindCause, DescriptionNamesTheNetwork) {
+  const std::string line =
+      "lockstep: process 0 (host a), step 3: all_reduce 5 on \"world\": process 0 (host a) waited 60 s for data of the "
+      "other ranks, which have all started the operation; check the network between the hosts";
+  const std::vector<ProcessExit> exits = {exit_of(1, kRetry, 1, line), exit_of(0, kRetry, 2, line)};
+  EXPECT_EQ(describe_cause(exits, *find_cause(exits)),
+            "the network between the hosts failed, according to process 1, which ended with exit code 75 after 12.3 s");
+}
+
 TEST(FindCause, DescriptionNamesAMissingProcessOrTheCoordinator) {
   const auto text = [](const std::string& line) {
     const std::vector<ProcessExit> exits = {exit_of(1, kRetry, 1, line)};

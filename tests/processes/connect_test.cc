@@ -88,7 +88,7 @@ TEST(Connecting, EndsWhenAPeerLeavesBeforeItPublishesItsAddress) {
 TEST(Connecting, EndsWhenAPeerLeavesBeforeItConnects) {
   expect_left("tcp", [](Control& control) {
     control.get("data plane/tcp/flat/secret", std::chrono::seconds(60));
-    control.set("data plane/tcp/flat/address/1", "0 127.0.0.1");
+    control.set("data plane/tcp/flat/address/1", "0 127.0.0.1 plain aes-128-gcm");
   });
 }
 

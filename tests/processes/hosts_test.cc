@@ -29,6 +29,13 @@ TEST(Hosts, OneProcessOfTwoLanesEachTrainsLikeOne) {
   expect_hosts_train_like_one({on_host("a", {"LOCKSTEP_CPU_LANES=2"}), on_host("b", {"LOCKSTEP_CPU_LANES=2"})});
 }
 
+TEST(Hosts, SignedAndPlainDataTrainsLikeOne) {
+  for (const char* const security : {"signed", "plain"}) {
+    const Words variables = {std::string("LOCKSTEP_DATA_SECURITY=") + security};
+    expect_hosts_train_like_one({on_host("a", variables), on_host("b", variables)});
+  }
+}
+
 TEST(Hosts, OneLaneEachTrainsLikeOne) { expect_hosts_train_like_one({on_host("a"), on_host("b")}); }
 
 TEST(Hosts, TcpBetweenAllLanesTrainsLikeOne) {
@@ -79,6 +86,12 @@ TEST(Processes, MustHaveTheSameNumberOfLanes) {
   expect_all_refuse({with({"LOCKSTEP_CPU_LANES=2"}), with({"LOCKSTEP_CPU_LANES=1"})},
                     "initialize: process 0 has 2 lanes and process 1 has 1 lane; give all processes the same "
                     "LOCKSTEP_CPU_LANES");
+}
+
+TEST(Processes, MustHaveTheSameDataSecurity) {
+  expect_all_refuse({on_host("a", {"LOCKSTEP_DATA_SECURITY=plain"}), on_host("b")},
+                    "initialize: process 0 has data_security plain and process 1 has auto; give all processes the same "
+                    "--data-security (LOCKSTEP_DATA_SECURITY)");
 }
 
 TEST(Processes, UseMpiOnlyWhereItStartedThem) {

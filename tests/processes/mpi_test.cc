@@ -48,6 +48,46 @@ TEST_F(Mpirun, MpiBetweenProcessesOfTwoLanesTrainsLikeOne) {
 TEST_F(Mpirun, MpiBetweenHostsTrainsLikeOne) { expect_trains_like_one(4, {}, true); }
 TEST_F(Mpirun, MpiBetweenHostsOfOneProcessTrainsLikeOne) { expect_trains_like_one(2, {}, true); }
 
+// Returns the output of a job on two simulated hosts.
+RunningProgram::Result train_on_two_hosts(const Words& prefix, const Words& variables, bool quiet) {
+  const TempDir dir;
+  Words each = train_words(dir.path());
+  if (!quiet) std::erase(each, "--quiet");
+  each = with(variables) + each;
+  return RunningProgram(prefix + Words{"-n", "1"} + on_host("a") + each + Words{":", "-n", "1"} + on_host("b") + each)
+      .wait();
+}
+
+TEST_F(Mpirun, NoteSaysThatDataBetweenHostsIsNotProtected) {
+  const std::string note =
+      "note: MPI carries data between hosts, neither encrypted nor signed; use --collectives tcp to encrypt it, or "
+      "--data-security plain if you trust the network\n";
+  struct Row {
+    Words variables;
+    bool quiet, noted;
+  };
+  for (const Row& row :
+       {Row{{}, false, true}, Row{{}, true, false}, Row{{"LOCKSTEP_DATA_SECURITY=plain"}, false, false}}) {
+    const auto result = train_on_two_hosts(mpirun({}), row.variables, row.quiet);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const size_t first = result.err.find(note);
+    EXPECT_EQ(first != std::string::npos, row.noted) << result.err;
+    if (row.noted) {
+      EXPECT_EQ(result.err.find(note, first + 1), std::string::npos) << result.err;
+    }
+  }
+}
+
+TEST_F(Mpirun, DataThatMustBeEncryptedIsRefused) {
+  const auto result = train_on_two_hosts(mpirun({}), {"LOCKSTEP_DATA_SECURITY=encrypted"}, true);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(
+      result.err.find("initialize: data_security is encrypted, but MPI carries data between hosts, which Lockstep "
+                      "can neither encrypt nor sign; use --collectives tcp, or --data-security plain"),
+      std::string::npos)
+      << result.err;
+}
+
 TEST_F(Mpirun, AllReducesOverAllProcesses) {
   const auto result = RunningProgram(mpirun({"-n", "3", program_path(), "allreduce"})).wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -10,16 +10,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "base/start_thread.h"
 #include "cluster/address.h"
+#include "cluster/grpc/connect_pass.h"
+#include "cluster/grpc/crowding.h"
 #include "cluster/port_owner.h"
-#include "cluster/token.h"
 
 namespace lockstep {
 
@@ -27,18 +29,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMaxPending = 256;  // connections that have not authenticated
-constexpr size_t kMaxBytes = 1024;   // of a request
+constexpr size_t kMaxPending = 256;     // connections that have not authenticated
+constexpr size_t kMaxHandshakes = 512;  // connections that have, and from which no call has arrived yet
+constexpr size_t kMaxBytes = 1024;      // of a request
 constexpr std::chrono::seconds kMaxTime(10);
 constexpr int kAcceptsPerRound = 64;
 constexpr size_t kMaxLogged = 1000;  // addresses
 constexpr std::chrono::milliseconds kNoDescriptors(10);
 
-std::string address_of(const sockaddr_storage& address, socklen_t size) {
-  char text[NI_MAXHOST];
-  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, text, sizeof(text), nullptr, 0,
-                    NI_NUMERICHOST) != 0)
+std::string address_of(const sockaddr_storage& address, socklen_t size, int& port) {
+  char text[NI_MAXHOST], number_of_port[NI_MAXSERV];
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, text, sizeof(text), number_of_port,
+                    sizeof(number_of_port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return "an unknown address";
+  port = std::atoi(number_of_port);
   constexpr std::string_view kMapped = "::ffff:";  // an IPv4 peer of an IPv6 socket
   const std::string_view number = text;
   return std::string(number.starts_with(kMapped) ? number.substr(kMapped.size()) : number);
@@ -54,35 +58,18 @@ int bound_port(int fd) {
 
 void set_option(int fd, int what, int value) { ::setsockopt(fd, IPPROTO_TCP, what, &value, sizeof(value)); }
 
-void send_status(int fd, int status) {
-  const std::string_view reason = status == connect_status::kAdmitted        ? "OK"
-                                  : status == connect_status::kMalformed     ? "Bad Request"
-                                  : status == connect_status::kOtherSecurity ? "Conflict"
-                                                                             : "Forbidden";
-  const std::string text = fmt::format("HTTP/1.0 {} {}\r\n\r\n", status, reason);
-  (void)!::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 }  // namespace
-
-int connect_status_for(std::string_view request, std::string_view pass) {
-  constexpr std::string_view kMethod = "CONNECT ", kVersion = " HTTP/1.";
-  const std::string_view line = request.substr(0, request.find("\r\n"));
-  const size_t end = line.rfind(kVersion);
-  if (!line.starts_with(kMethod) || end == line.npos || end < kMethod.size()) return connect_status::kMalformed;
-  const std::string_view shown = line.substr(kMethod.size(), end - kMethod.size());
-  if (!shown.starts_with("lockstep/")) return connect_status::kMalformed;
-  if (same_token(shown, pass)) return connect_status::kAdmitted;
-  // lockstep/SECURITY/PROOF: with the right proof only the security differs.
-  const auto proof = [](std::string_view text) { return text.substr(text.rfind('/') + 1); };
-  return same_token(proof(shown), proof(pass)) ? connect_status::kOtherSecurity : connect_status::kWrongToken;
-}
 
 // The loop of the listener's thread.
 class AuthListener::AcceptLoop {
  public:
-  AcceptLoop(const AuthListenerOptions& options, const std::vector<Descriptor>& listeners, int wake, Admit admit)
-      : options_(options), listeners_(listeners), wake_(wake), admit_(std::move(admit)) {}
+  AcceptLoop(AuthListener& listener, Admit admit)
+      : options_(listener.options_),
+        listeners_(listener.listeners_),
+        wake_(listener.wake_.get()),
+        handshakes_(listener.handshakes_),
+        admit_(std::move(admit)),
+        gate_(options_.security) {}
 
   void run() {
     std::vector<pollfd> polled;
@@ -109,6 +96,7 @@ class AuthListener::AcceptLoop {
     Descriptor socket;
     int listener;
     std::string address;
+    int port;
     Clock::time_point deadline;
     std::string bytes = {};
   };
@@ -131,7 +119,9 @@ class AuthListener::AcceptLoop {
       }
       set_option(socket.get(), TCP_NODELAY, 1);
       if (options_.user_timeout_ms > 0) set_option(socket.get(), TCP_USER_TIMEOUT, options_.user_timeout_ms);
-      PendingConnection connection{std::move(socket), listener, address_of(address, size), Clock::now() + kMaxTime};
+      int port = 0;
+      std::string from = address_of(address, size, port);
+      PendingConnection connection{std::move(socket), listener, std::move(from), port, Clock::now() + kMaxTime};
       // The request usually arrives with the connection.
       if (receive(connection)) continue;
       pending_.push_back(std::move(connection));
@@ -165,12 +155,13 @@ class AuthListener::AcceptLoop {
     if (is_connect && end == connection.bytes.npos && connection.bytes.size() < kMaxBytes) return false;
     // A client sends nothing more before it receives the answer.
     const bool complete = end != connection.bytes.npos && end + kEnd.size() == connection.bytes.size();
-    const int status = complete ? connect_status_for(connection.bytes, options_.pass) : connect_status::kMalformed;
-    send_status(connection.socket.get(), status);
-    if (status == connect_status::kAdmitted) {
-      admit_(connection.listener, connection.socket.release());
-      return true;
-    }
+    const int status = complete ? gate_.judge(connection.bytes) : connect_status::kMalformed;
+    const std::string answer = gate_.answer(status);
+    // Added before the client can send more.
+    if (status == connect_status::kAdmitted && options_.security.tls.any()) limit_handshakes(connection);
+    (void)!::send(connection.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (status == connect_status::kAdmitted) admit_(connection.listener, connection.socket.release());
+    if (status == connect_status::kAdmitted || status == connect_status::kChallenge) return true;
     log(connection.address, status == connect_status::kWrongToken ? "its token is missing or wrong"
                             : status == connect_status::kOtherSecurity
                                 ? "its TLS settings differ from those of the coordinator"
@@ -189,15 +180,20 @@ class AuthListener::AcceptLoop {
 
   // Closes the oldest connection of the address with the most pending ones, so that no address can lock out others.
   void evict() {
-    std::map<std::string_view, size_t> counts;
-    for (const PendingConnection& connection : pending_) ++counts[connection.address];
-    const auto most = std::ranges::max_element(counts, {}, [](const auto& each) { return each.second; })->second;
-    const auto found =
-        std::ranges::find_if(pending_, [&](const PendingConnection& v) { return counts[v.address] == most; });
+    const auto [at, most] = find_crowding(pending_);
+    const auto found = pending_.begin() + static_cast<std::ptrdiff_t>(at);
     log(found->address, fmt::format("{} of its connections have not presented this job's token, {} in "
                                     "total; at most {} are allowed",
                                     most, pending_.size(), kMaxPending));
     pending_.erase(found);
+  }
+
+  void limit_handshakes(const PendingConnection& connection) {
+    std::string ended;
+    if (const size_t most = handshakes_.add(connection.socket.get(), connection.address, connection.port, ended))
+      log(ended, fmt::format("{} of its connections have not finished their TLS handshake; at most {} of all addresses "
+                             "are allowed",
+                             most, kMaxHandshakes));
   }
 
   void log(const std::string& address, const std::string& why) {
@@ -209,13 +205,15 @@ class AuthListener::AcceptLoop {
   const AuthListenerOptions& options_;
   const std::vector<Descriptor>& listeners_;
   const int wake_;
+  TlsHandshakes& handshakes_;
   const Admit admit_;
+  ConnectGate gate_;
   std::vector<PendingConnection> pending_;  // the oldest first
   std::set<std::string> logged_;
 };
 
 AuthListener::AuthListener(AuthListenerOptions options)
-    : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : options_(std::move(options)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), handshakes_(kMaxHandshakes) {
   std::string why = !wake_ ? std::strerror(errno) : "";
   detail::Address place;
   for (size_t i = 0; i < options_.ips.size() && why.empty(); ++i) {
@@ -232,14 +230,16 @@ AuthListener::AuthListener(AuthListenerOptions options)
 }
 
 void AuthListener::start(Admit admit) {
-  thread_ =
-      start_thread([this, admit = std::move(admit)] { AcceptLoop(options_, listeners_, wake_.get(), admit).run(); });
+  thread_ = start_thread([loop = std::make_shared<AcceptLoop>(*this, std::move(admit))] { loop->run(); });
 }
 
-AuthListener::~AuthListener() {
+AuthListener::~AuthListener() { stop(); }
+
+void AuthListener::stop() {
   const uint64_t one = 1;
   (void)!::write(wake_.get(), &one, sizeof(one));
   if (thread_.joinable()) thread_.join();
+  listeners_.clear();
 }
 
 }  // namespace lockstep

@@ -1,13 +1,14 @@
 // AuthListener: the coordinator's listening sockets, in front of its gRPC server. gRPC clients send an HTTP CONNECT
-// request first, as to a proxy. The listener checks the job's pass in it, and hands only authenticated connections to
-// the server, so that strangers cannot make the server allocate or compute:
+// request first, as to a proxy. The listener checks the proof in it (connect_pass.h), and hands only authenticated
+// connections to the server, so that strangers cannot make the server allocate or compute:
 //
 //   client                          listener                       gRPC server
-//   CONNECT lockstep/tls/PROOF  ->  compares with its own pass
-//                               <-  200 (or 400, 403, 409 and close)
+//   CONNECT lockstep/tls/...    ->  checks the proof
+//                               <-  200 (or 400, 401, 403, 409 and close)
 //                                   passes the descriptor      ->  TLS, HTTP/2, calls
 //
-// Connections without an authenticated request are limited in number, bytes and time. Thread-safe.
+// Connections without an authenticated request are limited in number, bytes and time. So are those that the server has
+// not heard a call from: their TLS handshake may still be running. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -19,24 +20,18 @@
 
 #include "base/os/descriptor.h"
 #include "cluster/control_channel.h"
+#include "cluster/grpc/tls_handshakes.h"
+#include "cluster/security.h"
 
 namespace lockstep {
 
 struct AuthListenerOptions {
   std::vector<std::string> ips = {};  // addresses to listen on
   int port = 0;                       // 0: any free one; only with a single address
-  std::string pass = {};              // Security::pass
-  int user_timeout_ms = 0;            // TCP_USER_TIMEOUT; 0: the system's default
+  Security security = {};
+  int user_timeout_ms = 0;  // TCP_USER_TIMEOUT; 0: the system's default
   LogLine log = log_to_stderr;
 };
-
-// HTTP status codes of the answers to CONNECT.
-namespace connect_status {
-inline constexpr int kAdmitted = 200, kMalformed = 400, kWrongToken = 403, kOtherSecurity = 409;
-}
-
-// The status of the answer to a request (`CONNECT PASS HTTP/1.0` and headers), if the listener's pass is `pass`.
-int connect_status_for(std::string_view request, std::string_view pass);
 
 class AuthListener {
  public:
@@ -51,8 +46,12 @@ class AuthListener {
   AuthListener& operator=(const AuthListener&) = delete;
 
   int port() const { return port_; }
+  // Ends the thread: no more connections are admitted.
+  void stop();
   // Starts the thread that authenticates connections. REQUIRES: called once.
   void start(Admit admit);
+  // The server has received a call over the connection from this IP address and port: its TLS handshake is over.
+  void mark_established(std::string_view ip, int port) { handshakes_.mark_over(ip, port); }
 
  private:
   class AcceptLoop;
@@ -61,6 +60,7 @@ class AuthListener {
   std::vector<Descriptor> listeners_;
   int port_ = 0;
   Descriptor wake_;  // eventfd that stops the thread
+  TlsHandshakes handshakes_;
   std::thread thread_;
 };
 

@@ -40,10 +40,12 @@ constexpr int kHandshakeMs = 10'000;
 constexpr int kMaxStreams = 256;               // concurrent calls of one connection
 constexpr size_t kMaxServerBytes = 512 << 20;  // gRPC's memory quota for all connections
 
-// "10.0.0.7" of "ipv4:10.0.0.7:4711", "fd00::1" of "ipv6:%5Bfd00::1%5D:4711".
-std::string peer_ip(std::string peer) {
+// "10.0.0.7" and 4711 of "ipv4:10.0.0.7:4711", "fd00::1" of "ipv6:%5Bfd00::1%5D:4711".
+std::string peer_ip(std::string peer, int& port) {
   peer.erase(0, peer.find(':') + 1);
-  peer.erase(std::min(peer.rfind(':'), peer.size()));
+  const size_t colon = std::min(peer.rfind(':'), peer.size());
+  port = std::atoi(peer.c_str() + std::min(colon + 1, peer.size()));
+  peer.erase(colon);
   for (const char* bracket : {"%5B", "%5D", "[", "]"}) {
     const std::string_view text = bracket;
     if (const size_t at = peer.find(text); at != std::string::npos) peer.erase(at, text.size());
@@ -83,7 +85,7 @@ std::shared_ptr<grpc::ServerCredentials> credentials_of(const Security& security
 
 AuthListenerOptions listener_options(const CallServerOptions& options) {
   AuthListenerOptions out = options.listener;
-  out.pass = options.security.pass;
+  out.security = options.security;
   out.user_timeout_ms = detail::keepalive_timeout_ms(options.heartbeat_timeout);
   return out;
 }
@@ -127,17 +129,21 @@ void ServerCall::answer(std::string bytes) {
 
 class CallServer::Service final : public grpc::CallbackGenericService {
  public:
-  Service(std::string secret, NewCall new_call) : secret_(std::move(secret)), new_call_(std::move(new_call)) {}
+  Service(std::string secret, NewCall new_call, AuthListener& listener)
+      : secret_(std::move(secret)), new_call_(std::move(new_call)), listener_(listener) {}
   ~Service() override {
     if (server) server->Shutdown(std::chrono::system_clock::now() + kAnswerFlush);
   }
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+    int port = 0;
+    const std::string ip = peer_ip(context->peer(), port);
+    listener_.mark_established(ip, port);
     if (context->method() != detail::kAskMethod)
       return new RefusedCall({grpc::StatusCode::UNIMPLEMENTED, "unknown method"});
     if (!authenticated(*context))
       return new RefusedCall({grpc::StatusCode::UNAUTHENTICATED, "the token is missing or wrong"});
-    ServerCall* call = new_call_(peer_ip(context->peer())).release();
+    ServerCall* call = new_call_(ip).release();
     call->begin(in_flight);
     return call;
   }
@@ -155,14 +161,15 @@ class CallServer::Service final : public grpc::CallbackGenericService {
 
   const std::string secret_;
   const NewCall new_call_;
+  AuthListener& listener_;
 
  public:
   std::unique_ptr<grpc::Server> server;  // last member: its calls use the others
 };
 
 CallServer::CallServer(CallServerOptions options, NewCall new_call)
-    : service_(std::make_unique<Service>(options.security.call_secret, std::move(new_call))),
-      listener_(listener_options(options)) {
+    : listener_(listener_options(options)),
+      service_(std::make_unique<Service>(options.security.call_secret, std::move(new_call), listener_)) {
   detail::silence_grpc();
   grpc::ServerBuilder builder;
   builder.RegisterCallbackGenericService(service_.get());
@@ -184,6 +191,6 @@ CallServer::CallServer(CallServerOptions options, NewCall new_call)
 
 void CallServer::flush() { service_->in_flight.wait_none(kAnswerFlush); }
 
-CallServer::~CallServer() = default;
+CallServer::~CallServer() { listener_.stop(); }
 
 }  // namespace lockstep

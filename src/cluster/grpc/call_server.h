@@ -46,7 +46,7 @@ class ServerCall : public grpc::ServerGenericBidiReactor {
 };
 
 struct CallServerOptions {
-  AuthListenerOptions listener = {};  // without `pass` and `user_timeout_ms`
+  AuthListenerOptions listener = {};  // without `security` and `user_timeout_ms`
   Security security = {};
   std::chrono::nanoseconds heartbeat_timeout = std::chrono::seconds(10);
 };
@@ -70,8 +70,8 @@ class CallServer {
  private:
   class Service;
 
+  AuthListener listener_;
   const std::unique_ptr<Service> service_;
-  AuthListener listener_;  // destroyed first: it passes connections to the gRPC server
 };
 
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/os/environment.h"
-#include "cluster/grpc/auth_listener.h"
+#include "cluster/grpc/connect_pass.h"
 #include "cluster/grpc/connection.h"
 #include "cluster/message_bytes.h"
 #include "cluster/security.h"
@@ -48,6 +48,11 @@ std::string reason_of(const std::string& message) {
       return "the process that listens there does not answer as a coordinator: it is another program, has different "
              "TLS settings, or is suspended";
   return message;
+}
+
+// Whether the AuthListener answered a CONNECT request with this status. gRPC reports it only in its error text.
+bool was_answered(const std::string& error, int status) {
+  return error.find(fmt::format("returned response code {}", status)) != error.npos;
 }
 
 // gRPC's URI of an IP address and port.
@@ -88,6 +93,9 @@ class NetworkChannel : public ControlChannel {
     const std::shared_ptr<grpc::GenericStub> stub = current();
     if (!stub) return unreachable("not connected");
     Reply reply = send_request(*stub, request, timeout);
+    // gRPC has connected again, with a proof that was used before.
+    if (reply.challenged && renew(std::min<nanoseconds>(timeout, milliseconds(kConnectMs))))
+      reply = send_request(*current(), request, timeout);
     if (reply.retry) reply.answer.connection_refused = is_connection_refused(timeout);
     return std::move(reply.answer);
   }
@@ -104,7 +112,8 @@ class NetworkChannel : public ControlChannel {
  private:
   struct Reply {
     Answer answer = {};
-    bool retry = false;  // no coordinator was reached
+    bool retry = false;       // no coordinator was reached
+    bool challenged = false;  // it asks for a new proof
   };
 
   static Answer unreachable(const std::string& why) { return {.outcome = Outcome::unreachable, .text = why}; }
@@ -126,7 +135,28 @@ class NetworkChannel : public ControlChannel {
            detail::probe_port(ip, options_.coordinator.port, wait).result == detail::PortProbe::Result::refused;
   }
 
-  std::shared_ptr<grpc::GenericStub> connect(const std::string& ip) const {
+  // Replaces the connection. False if the coordinator does not answer in time.
+  bool renew(nanoseconds timeout) {
+    std::string ip;
+    {
+      const std::lock_guard lock(mutex_);
+      ip = ip_;
+    }
+    try {
+      const auto stub = connect(ip, timeout);
+      const std::lock_guard lock(mutex_);
+      stub_ = stub;
+      return true;
+    } catch (const IoError&) {
+      return false;
+    }
+  }
+
+  // Throws IoError when the coordinator does not answer in time. gRPC itself connects with the first call.
+  std::shared_ptr<grpc::GenericStub> connect(const std::string& ip, nanoseconds timeout) const {
+    const auto patience =
+        std::clamp(std::chrono::duration_cast<milliseconds>(timeout), milliseconds(1), milliseconds(kConnectMs));
+    const std::string challenge = ask_challenge(ip, options_.coordinator.port, patience);
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -140,7 +170,7 @@ class NetworkChannel : public ControlChannel {
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     arguments.SetMaxReceiveMessageSize(detail::kMaxMessageBytes);
     arguments.SetMaxSendMessageSize(detail::kMaxMessageBytes);
-    arguments.SetString(detail::kConnectArgument, security_.pass);
+    arguments.SetString(detail::kConnectArgument, connect_argument(security_, challenge));
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
     if (const TlsFiles& tls = security_.tls; tls.any()) {
       credentials = grpc::SslCredentials({tls.ca, tls.key, tls.certificate});
@@ -166,8 +196,8 @@ class NetworkChannel : public ControlChannel {
         const auto ips = detail::resolve(options_.coordinator.host, std::clamp(left, milliseconds(1), kResolveAttempt));
         const std::string& chosen = ips[next % ips.size()];
         if (chosen != ip) {
+          const auto stub = connect(chosen, deadline - Clock::now());
           ip = chosen;
-          const auto stub = connect(ip);
           const std::lock_guard lock(mutex_);
           stub_ = stub;
           ip_ = ip;
@@ -184,6 +214,7 @@ class NetworkChannel : public ControlChannel {
         ip.clear();
       } catch (const IoError& error) {
         why = error.what();
+        ++next;
       }
       if (Clock::now() - begin > kQuiet && !std::exchange(logged, true))
         options_.log(fmt::format("cannot reach the coordinator at {} yet ({}); retrying for {}", coordinator(), why,
@@ -235,7 +266,8 @@ class NetworkChannel : public ControlChannel {
       case grpc::StatusCode::UNAVAILABLE:
         if (const std::string why = refusal(status.error_message()); !why.empty())
           return {{.outcome = Outcome::refused, .text = why}};
-        return {unreachable(reason_of(status.error_message())), true};
+        return {unreachable(reason_of(status.error_message())), true,
+                was_answered(status.error_message(), connect_status::kChallenge)};
       case grpc::StatusCode::DEADLINE_EXCEEDED:
         return {unreachable("no answer in time")};
       case grpc::StatusCode::CANCELLED:
@@ -267,12 +299,8 @@ class NetworkChannel : public ControlChannel {
 
   // Why the AuthListener refused this process; empty if the connection failed for another reason.
   std::string refusal(const std::string& error) const {
-    // gRPC reports the status of the answer to CONNECT only in its error text.
-    const auto answered = [&](int status) {
-      return error.find(fmt::format("returned response code {}", status)) != error.npos;
-    };
-    if (answered(connect_status::kWrongToken)) return wrong_token();
-    if (!answered(connect_status::kOtherSecurity)) return "";
+    if (was_answered(error, connect_status::kWrongToken)) return wrong_token();
+    if (!was_answered(error, connect_status::kOtherSecurity)) return "";
     return fmt::format(
         "tls: the coordinator at {} refused this process: {} here, but not there; give all processes of the job the "
         "same LOCKSTEP_TLS, tls_ca, tls_certificate and tls_key",

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <sstream>
 
-#include "comm/tcp/handshake.h"
 #include "comm/tcp/listener.h"
 #include "lockstep/error.h"
 
@@ -58,7 +57,7 @@ class Dialer {
   int channel() const { return channel_; }
   bool done() const { return done_; }
   bool has_socket() const { return static_cast<bool>(socket_); }
-  Descriptor take_socket() { return std::move(socket_); }
+  RankConnection take_connection() { return {std::move(socket_), handshake_->keys()}; }
 
   void add_polled(std::vector<pollfd>& polled) const {
     if (done_ || !socket_) return;
@@ -147,11 +146,21 @@ class Dialer {
   milliseconds connect_time_ = kFirstConnectTime, retry_time_ = kFirstRetryTime;
 };
 
-std::string to_text(const HostPort& where) { return fmt::format("{} {}", where.port, where.host); }
+// What a rank publishes: where it listens, how it protects its connections, and its preferred cipher.
+struct Publication {
+  HostPort where;
+  std::string security, cipher;
+};
 
-HostPort host_port_from(const std::string& text) {
-  const size_t space = std::min(text.find(' '), text.size());
-  return {text.substr(std::min(space + 1, text.size())), std::atoi(text.c_str())};
+std::string to_text(const Publication& own) {
+  return fmt::format("{} {} {} {}", own.where.port, own.where.host, own.security, own.cipher);
+}
+
+Publication publication_from(const std::string& text) {
+  Publication out;
+  std::istringstream words(text);
+  words >> out.where.port >> out.where.host >> out.security >> out.cipher;
+  return out;
 }
 
 class GroupConnector {
@@ -160,12 +169,14 @@ class GroupConnector {
     secret_.group = options.prefix;
     secret_.size = options.size;
     secret_.channels = options.channels;
+    secret_.security = options.security;
+    secret_.cipher = options.cipher;
   }
 
-  std::vector<std::vector<Descriptor>> run() {
+  RankConnections run() {
     for (int channel = 0; channel < options_.channels; ++channel)
-      sockets_.emplace_back(static_cast<size_t>(options_.size));
-    if (options_.size == 1) return std::move(sockets_);
+      connections_.emplace_back(static_cast<size_t>(options_.size));
+    if (options_.size == 1) return {std::move(connections_), secret_.cipher};
     if (options_.rank + 1 < options_.size)
       listener_.emplace(options_.address, options_.address_length, secret_, options_.rank);
     exchange_addresses();
@@ -187,7 +198,7 @@ class GroupConnector {
       ::poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
       serve();
     }
-    return std::move(sockets_);
+    return {std::move(connections_), secret_.cipher};
   }
 
  private:
@@ -199,7 +210,8 @@ class GroupConnector {
       options_.store.set(secret_key, std::string(secret_.key.begin(), secret_.key.end()));
     }
     const HostPort here = listener_ ? listener_->address() : HostPort{host_port_of(options_.address).host, 0};
-    options_.store.set(address_key(options_.rank), to_text(here));
+    options_.store.set(address_key(options_.rank), to_text({here, std::string(lockstep::name(options_.security)),
+                                                            std::string(detail::name(options_.cipher))}));
     if (options_.rank != 0) {
       const std::string secret = read_key(secret_key, 0);
       if (secret.size() != secret_.key.size()) throw LinkBroken{0, "its secret is missing or does not have 32 bytes"};
@@ -207,9 +219,15 @@ class GroupConnector {
     }
     for (int peer = 0; peer < options_.size; ++peer) {
       if (peer == options_.rank) continue;
-      const HostPort there = host_port_from(read_key(address_key(peer), peer));
+      const Publication there = publication_from(read_key(address_key(peer), peer));
+      if (there.security != lockstep::name(options_.security))
+        throw LinkBroken{peer, fmt::format("its connections are {}, and those of this rank are {}; give all processes "
+                                           "the same --data-security (LOCKSTEP_DATA_SECURITY)",
+                                           there.security, lockstep::name(options_.security))};
+      // A group uses AES only if all of its ranks compute it fast.
+      if (there.cipher != detail::name(Cipher::aes_128_gcm)) secret_.cipher = Cipher::chacha20_poly1305;
       for (int channel = 0; peer < options_.rank && channel < options_.channels; ++channel)
-        dialers_.emplace_back(secret_, options_.rank, peer, channel, there);
+        dialers_.emplace_back(secret_, options_.rank, peer, channel, there.where);
     }
   }
 
@@ -228,21 +246,22 @@ class GroupConnector {
 
   int first_missing() const {
     for (int peer = 0; peer < options_.size; ++peer)
-      for (const std::vector<Descriptor>& channel : sockets_)
-        if (peer != options_.rank && !channel[static_cast<size_t>(peer)]) return peer;
+      for (const std::vector<RankConnection>& channel : connections_)
+        if (peer != options_.rank && !channel[static_cast<size_t>(peer)].socket) return peer;
     return -1;
   }
 
-  Descriptor& socket_of(int peer, int channel) {
-    return sockets_[static_cast<size_t>(channel)][static_cast<size_t>(peer)];
+  RankConnection& connection(int peer, int channel) {
+    return connections_[static_cast<size_t>(channel)][static_cast<size_t>(peer)];
   }
 
   void serve() {
     if (listener_)
-      for (RankListener::Arrival& one : listener_->serve()) socket_of(one.peer, one.channel) = std::move(one.socket);
+      for (RankListener::Arrival& one : listener_->serve())
+        connection(one.peer, one.channel) = {std::move(one.socket), one.keys};
     for (Dialer& dialer : dialers_) {
       dialer.serve();
-      if (dialer.done() && dialer.has_socket()) socket_of(dialer.peer(), dialer.channel()) = dialer.take_socket();
+      if (dialer.done() && dialer.has_socket()) connection(dialer.peer(), dialer.channel()) = dialer.take_connection();
     }
   }
 
@@ -250,13 +269,11 @@ class GroupConnector {
   GroupSecret secret_;
   std::optional<RankListener> listener_;
   std::vector<Dialer> dialers_;
-  std::vector<std::vector<Descriptor>> sockets_;  // by channel and rank
+  std::vector<std::vector<RankConnection>> connections_;  // by channel and rank
 };
 
 }  // namespace
 
-std::vector<std::vector<Descriptor>> connect_ranks(const ConnectOptions& options) {
-  return GroupConnector(options).run();
-}
+RankConnections connect_ranks(const ConnectOptions& options) { return GroupConnector(options).run(); }
 
 }  // namespace lockstep::detail

@@ -11,6 +11,7 @@
 #include "base/os/descriptor.h"
 #include "comm/key_store.h"
 #include "comm/links.h"
+#include "comm/tcp/handshake.h"
 
 namespace lockstep::detail {
 
@@ -18,14 +19,25 @@ struct ConnectOptions {
   KeyStore& store;
   std::string prefix;  // of the keys
   int rank = 0, size = 1;
-  int channels = 1;               // connections between each pair of ranks
-  sockaddr_storage address = {};  // to listen on; its port is ignored
+  int channels = 1;                             // connections between each pair of ranks
+  LinkSecurity security = LinkSecurity::plain;  // the same on all ranks
+  Cipher cipher = fastest_cipher();             // that this rank prefers
+  sockaddr_storage address = {};                // to listen on; its port is ignored
   socklen_t address_length = 0;
   Links::Time deadline;
 };
 
-// Returns the sockets by channel and rank when all are connected, and stops listening. The entry of this rank itself is
-// not open. Throws LinkTimeout and LinkBroken, which name the rank, and CommError.
-std::vector<std::vector<Descriptor>> connect_ranks(const ConnectOptions& options);
+struct RankConnection {
+  Descriptor socket;
+  LinkKeys keys;
+};
+struct RankConnections {
+  std::vector<std::vector<RankConnection>> by_channel;  // and by rank; that of this rank itself is not open
+  Cipher cipher = Cipher::aes_128_gcm;                  // of all connections of the group
+};
+
+// Returns when all ranks are connected, and stops listening. Throws LinkTimeout and LinkBroken, which name the rank, and
+// CommError.
+RankConnections connect_ranks(const ConnectOptions& options);
 
 }  // namespace lockstep::detail

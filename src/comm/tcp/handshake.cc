@@ -71,7 +71,8 @@ Handshake Handshake::caller(const GroupSecret& secret, int rank, int peer, int c
 }
 
 Bytes32 Handshake::mac(const char* name) const {
-  std::string text = fmt::format("lockstep/{}/{}:{}/", name, secret_->group.size(), secret_->group);
+  std::string text = fmt::format("lockstep/{}/{}:{}/{}/{}/", name, secret_->group.size(), secret_->group,
+                                 lockstep::name(secret_->security), detail::name(secret_->cipher));
   append_u32(text, static_cast<uint32_t>(is_caller_ ? rank_ : peer_));
   append_u32(text, static_cast<uint32_t>(is_caller_ ? peer_ : rank_));
   append_u32(text, static_cast<uint32_t>(channel_));
@@ -84,6 +85,19 @@ Bytes32 Handshake::mac(const char* name) const {
                       out.data(), &length) != nullptr &&
                  length == out.size());
   return out;
+}
+
+LinkKeys Handshake::keys() const {
+  std::array<uint8_t, 64> nonces{};
+  std::ranges::copy(caller_nonce_, nonces.begin());
+  std::ranges::copy(listener_nonce_, nonces.begin() + caller_nonce_.size());
+  const auto key = [&](std::string_view sender) {
+    return derive_key(secret_->key, nonces,
+                      fmt::format("lockstep/data/{}/{}:{}/{}/{}/{}", sender, secret_->group.size(), secret_->group,
+                                  is_caller_ ? rank_ : peer_, is_caller_ ? peer_ : rank_, channel_));
+  };
+  const Bytes32 of_caller = key("caller"), of_listener = key("listener");
+  return is_caller_ ? LinkKeys{of_caller, of_listener} : LinkKeys{of_listener, of_caller};
 }
 
 bool Handshake::is_mac(const char* name, std::span<const uint8_t> found) const {

@@ -6,8 +6,9 @@
 //   caller -> listener   proof:  MAC("proof")
 //   listener -> caller   accept: MAC("accept")
 //
-// A MAC is the HMAC-SHA256, with the secret as key, of the message's name, the group's name, both ranks, the channel
-// and the nonces sent so far.
+// A MAC is the HMAC-SHA256, with the secret as key, of the message's name, the group's name, the protection of its data,
+// both ranks, the channel and the nonces sent so far. The keys of the connection are derived from the secret and both
+// nonces, one for each direction (record_cipher.h).
 //
 // A recorded handshake cannot be replayed: the listener rejects a hello that it has seen, and uses a new nonce each
 // time. The caller waits for the accept, so that both sides agree on whether the connection is valid.
@@ -21,9 +22,9 @@
 #include <span>
 #include <string>
 
-namespace lockstep::detail {
+#include "comm/tcp/record_cipher.h"
 
-using Bytes32 = std::array<uint8_t, 32>;
+namespace lockstep::detail {
 
 // Throws CommError when the system provides no random numbers.
 Bytes32 random_bytes32();
@@ -33,7 +34,14 @@ struct GroupSecret {
   std::string group;  // distinguishes groups that have the same key
   int size = 0;
   int channels = 1;  // connections between each pair of ranks
+  LinkSecurity security = LinkSecurity::plain;
+  Cipher cipher = Cipher::aes_128_gcm;
   Bytes32 key{};
+};
+
+// The keys of one connection, on one of its sides.
+struct LinkKeys {
+  Bytes32 send{}, receive{};
 };
 
 class Handshake {
@@ -59,6 +67,8 @@ class Handshake {
   bool peer_has_proved() const { return peer_has_proved_; }
   // Why it failed.
   const std::string& failure() const { return failure_; }
+  // REQUIRES: the handshake is done. Throws CommError when OpenSSL fails.
+  LinkKeys keys() const;
 
  private:
   enum class Step : uint8_t { hello, answer, proof, accept, over };

@@ -151,7 +151,8 @@ std::vector<RankListener::Arrival> RankListener::serve() {
     const PendingIterator current = one++;
     const Handshake::State state = current->handshake.advance(current->socket.get());
     if (state == Handshake::State::done)
-      ranks.push_back({current->handshake.peer(), current->handshake.channel(), std::move(current->socket)});
+      ranks.push_back({current->handshake.peer(), current->handshake.channel(), std::move(current->socket),
+                       current->handshake.keys()});
     if (state != Handshake::State::running || Clock::now() >= current->deadline) proved_.erase(current);
   }
   return ranks;

@@ -46,6 +46,7 @@ class RankListener {
   struct Arrival {
     int peer, channel;
     Descriptor socket;
+    LinkKeys keys;
   };
   // Accepts connections and advances their handshakes. Returns the connections whose handshakes have succeeded. A rank
   // may connect again: it has then given up its earlier connection. Throws CommError when the process has no file

@@ -2,7 +2,8 @@
 // connections, so that it can fail without affecting other groups.
 //
 // Only ranks of the group can connect: they prove that they know a secret that rank 0 puts into the key store
-// (handshake.h). Any other connection to a port of this process is refused and has no effect.
+// (handshake.h). Any other connection to a port of this process is refused and has no effect. Data is plain, signed or
+// encrypted. When signed or encrypted data was changed on the way, the group fails and names the rank that sent it.
 //
 // Thread safety: as Comm; tcp_comm() is safe from any thread.
 #pragma once
@@ -13,6 +14,7 @@
 
 #include "comm/comm.h"
 #include "comm/key_store.h"
+#include "comm/tcp/record_cipher.h"
 
 namespace lockstep {
 
@@ -28,6 +30,8 @@ struct TcpOptions {
   std::string interface = {};
   std::chrono::nanoseconds timeout = Comm::kDefaultTimeout;
   std::string name = "world";
+  LinkSecurity security = LinkSecurity::plain;       // the same on all ranks
+  detail::Cipher cipher = detail::fastest_cipher();  // preferred by this rank
 };
 
 // Connects to all other ranks. Throws Error for a rank or address that does not exist, CommTimeout, which names the

@@ -19,46 +19,63 @@ namespace lockstep {
 
 namespace {
 
+using detail::RecordCipher;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 constexpr int kChannels = 2;
 constexpr size_t kAhead = size_t{16} << 10;
+constexpr size_t kSealedHeader = 16 + RecordCipher::kTagBytes;
+constexpr size_t kSealedRecord = RecordCipher::kMaxRecordBytes + RecordCipher::kTagBytes;
 constexpr nanoseconds kMaxPollTime = std::chrono::minutes(1);
 constexpr const char* kClosedByPeer = "it closed the connection";
+constexpr const char* kChanged =
+    "its data was changed, dropped or repeated on the way (the authentication failed); check the network between the "
+    "hosts";
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, int size, const std::string& prefix,
-                   Time deadline)
-    : here_(here),
-      store_(store),
+TcpLinks::TcpLinks(const Settings& settings, int rank, int size, const std::string& prefix, Time deadline)
+    : settings_(settings),
       rank_(rank),
       size_(size),
       streams_(static_cast<size_t>(kChannels * size)),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!wake_) throw CommError(fmt::format("eventfd: {}", std::strerror(errno)));
-  auto sockets = detail::connect_ranks({.store = store,
-                                        .prefix = prefix,
-                                        .rank = rank,
-                                        .size = size,
-                                        .channels = kChannels,
-                                        .address = here.address,
-                                        .address_length = here.length,
-                                        .deadline = deadline});
+  detail::RankConnections connections = detail::connect_ranks({.store = settings.store,
+                                                               .prefix = prefix,
+                                                               .rank = rank,
+                                                               .size = size,
+                                                               .channels = kChannels,
+                                                               .security = settings.security,
+                                                               .cipher = settings.cipher,
+                                                               .address = settings.here.address,
+                                                               .address_length = settings.here.length,
+                                                               .deadline = deadline});
   for (const Channel channel : {Channel::agreement, Channel::data})
     for (int peer = 0; peer < size; ++peer) {
       Stream& one = stream(channel, peer);
       one.peer = peer;
-      if (peer == rank) continue;
-      one.socket = std::move(sockets[static_cast<size_t>(channel)][static_cast<size_t>(peer)]);
-      const int yes = 1;
-      ::setsockopt(one.socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-      one.ahead = std::make_unique<std::byte[]>(kAhead);
+      if (peer != rank)
+        open_stream(one, std::move(connections.by_channel[static_cast<size_t>(channel)][static_cast<size_t>(peer)]),
+                    connections.cipher);
     }
+}
+
+void TcpLinks::open_stream(Stream& stream, detail::RankConnection connection, detail::Cipher cipher) {
+  stream.socket = std::move(connection.socket);
+  const int yes = 1;
+  ::setsockopt(stream.socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  stream.ahead_room = kAhead;
+  if (settings_.security != LinkSecurity::plain) {
+    stream.protection = std::make_unique<Protection>(settings_.security, cipher, connection.keys);
+    stream.protection->sealed = std::make_unique_for_overwrite<std::byte[]>(kSealedHeader + kSealedRecord);
+    stream.ahead_room = 2 * kSealedRecord;
+  }
+  stream.ahead = std::make_unique_for_overwrite<std::byte[]>(stream.ahead_room);
 }
 
 // Closing a socket with unread bytes resets the connection, and bytes that the peer has not received yet are lost. So
@@ -78,7 +95,7 @@ TcpLinks::Stream& TcpLinks::stream(Channel channel, int peer) {
 
 std::unique_ptr<Links> TcpLinks::split(const std::vector<int>& ranks, int rank, const std::string& prefix,
                                        Time deadline) {
-  return std::make_unique<TcpLinks>(here_, store_, rank, static_cast<int>(ranks.size()), prefix, deadline);
+  return std::make_unique<TcpLinks>(settings_, rank, static_cast<int>(ranks.size()), prefix, deadline);
 }
 
 int TcpLinks::begin(Stream& stream, bool sends) {
@@ -124,29 +141,56 @@ int TcpLinks::receive(Channel channel, int from, void* data, size_t bytes) {
   return number;
 }
 
+ssize_t TcpLinks::write_plain(const Stream& stream, Message& one) {
+  std::array<iovec, 2> parts;
+  size_t count = 0;
+  if (one.done < sizeof one.header)
+    parts[count++] = {reinterpret_cast<std::byte*>(&one.header) + one.done, sizeof one.header - one.done};
+  const size_t sent = one.done - std::min(one.done, sizeof one.header);
+  if (sent < one.header.bytes) parts[count++] = {one.data + sent, one.header.bytes - sent};
+  msghdr text = {};
+  text.msg_iov = parts.data();
+  text.msg_iovlen = count;
+  const ssize_t written = ::sendmsg(stream.socket.get(), &text, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (written > 0) one.done += static_cast<size_t>(written);
+  return written;
+}
+
+// Bytes count as done when they are sealed. The message is complete when all sealed bytes are written.
+ssize_t TcpLinks::write_sealed(Stream& stream, Message& one) {
+  Protection& out = *stream.protection;
+  if (out.sealed_begin == out.sealed_end) {
+    out.sealed_begin = out.sealed_end = 0;
+    const auto seal = [&](const std::byte* data, size_t bytes) {
+      out.sealer.seal(data, bytes, out.sealed.get() + out.sealed_end);
+      out.sealed_end += bytes + RecordCipher::kTagBytes;
+      one.done += bytes;
+    };
+    if (one.done == 0) seal(reinterpret_cast<const std::byte*>(&one.header), sizeof one.header);
+    const size_t sealed = one.done - sizeof one.header;
+    if (const size_t left = one.header.bytes - sealed; left > 0)
+      seal(one.data + sealed, std::min(left, RecordCipher::kMaxRecordBytes));
+  }
+  const ssize_t written = ::send(stream.socket.get(), out.sealed.get() + out.sealed_begin,
+                                 out.sealed_end - out.sealed_begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (written > 0) out.sealed_begin += static_cast<size_t>(written);
+  return written;
+}
+
 // Writes as many messages as the connection accepts now.
 void TcpLinks::write(Stream& stream) {
   while (stream.sends.first >= 0 && stream.write_error.empty()) {
     Message& one = message(stream.sends.first);
-    const size_t all = sizeof one.header + one.header.bytes;
-    std::array<iovec, 2> parts;
-    size_t count = 0;
-    if (one.done < sizeof one.header)
-      parts[count++] = {reinterpret_cast<std::byte*>(&one.header) + one.done, sizeof one.header - one.done};
-    const size_t sent = one.done - std::min(one.done, sizeof one.header);
-    if (sent < one.header.bytes) parts[count++] = {one.data + sent, one.header.bytes - sent};
-    msghdr text = {};
-    text.msg_iov = parts.data();
-    text.msg_iovlen = count;
-    const ssize_t written = ::sendmsg(stream.socket.get(), &text, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const Protection* const protection = stream.protection.get();
+    const ssize_t written = protection ? write_sealed(stream, one) : write_plain(stream, one);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && would_block(errno)) return;
     if (written < 0) {
       stream.write_error = errno == EPIPE ? kClosedByPeer : std::strerror(errno);
       return;
     }
-    one.done += static_cast<size_t>(written);
-    if (one.done == all) finish(stream.sends);
+    const bool all_written = !protection || protection->sealed_begin == protection->sealed_end;
+    if (all_written && one.done == sizeof one.header + one.header.bytes) finish(stream.sends);
   }
 }
 
@@ -171,7 +215,8 @@ bool TcpLinks::read_ahead(Stream& stream) {
     std::memmove(stream.ahead.get(), stream.ahead.get() + stream.ahead_begin, stream.ahead_end - stream.ahead_begin);
     stream.ahead_end -= std::exchange(stream.ahead_begin, 0);
   }
-  return receive_into(stream, stream.ahead.get() + stream.ahead_end, kAhead - stream.ahead_end, stream.ahead_end);
+  return receive_into(stream, stream.ahead.get() + stream.ahead_end, stream.ahead_room - stream.ahead_end,
+                      stream.ahead_end);
 }
 
 bool TcpLinks::read_header(Stream& stream, Message& one) {
@@ -180,6 +225,10 @@ bool TcpLinks::read_header(Stream& stream, Message& one) {
   std::memcpy(&one.header, stream.ahead.get() + stream.ahead_begin, sizeof one.header);
   stream.ahead_begin += sizeof one.header;
   one.done = sizeof one.header;
+  return check_room(stream, one);
+}
+
+bool TcpLinks::check_room(Stream& stream, const Message& one) {
   if (one.header.bytes <= one.room) return true;
   stream.read_error = fmt::format("it sent {} bytes where {} were expected", one.header.bytes, one.room);
   return false;
@@ -203,12 +252,40 @@ bool TcpLinks::read_bytes(Stream& stream, Message& one) {
   return true;
 }
 
-// Reads the available bytes of the expected messages, and at most kAhead bytes beyond them.
+// True when the message is complete. The header is used only once it has been authenticated.
+bool TcpLinks::read_sealed(Stream& stream, Message& one) {
+  while (one.done < sizeof one.header + one.header.bytes) {
+    const bool is_header = one.done == 0;
+    const size_t received = one.done - (is_header ? 0 : sizeof one.header);
+    const size_t bytes =
+        is_header ? sizeof one.header : std::min(one.header.bytes - received, RecordCipher::kMaxRecordBytes);
+    while (stream.ahead_end - stream.ahead_begin < bytes + RecordCipher::kTagBytes)
+      if (!read_ahead(stream)) return false;
+    Header header;
+    std::byte* const to = is_header ? reinterpret_cast<std::byte*>(&header) : one.data + received;
+    if (!stream.protection->opener.open(stream.ahead.get() + stream.ahead_begin, bytes, to)) {
+      stream.read_error = kChanged;
+      return false;
+    }
+    stream.ahead_begin += bytes + RecordCipher::kTagBytes;
+    one.done += bytes;
+    if (!is_header) continue;
+    one.header = header;
+    if (!check_room(stream, one)) return false;
+  }
+  return true;
+}
+
+// Reads the available bytes of the expected messages, and at most ahead_room bytes beyond them.
 void TcpLinks::read(Stream& stream) {
   while (stream.receives.first >= 0 && stream.read_error.empty()) {
     Message& one = message(stream.receives.first);
-    if (one.done == 0 && !read_header(stream, one)) return;
-    if (!read_bytes(stream, one)) return;
+    if (stream.protection) {
+      if (!read_sealed(stream, one)) return;
+    } else {
+      if (one.done == 0 && !read_header(stream, one)) return;
+      if (!read_bytes(stream, one)) return;
+    }
     finish(stream.receives);
   }
 }

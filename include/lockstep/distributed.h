@@ -50,6 +50,8 @@ struct Options {
   std::string collectives = "auto";
   // "eth0", "ib*", "^docker*"; empty: the interface that routes to the coordinator.
   std::string network_interface = {};
+  // "61000-64999": ports on which processes on different hosts accept each other's data; empty: any free port.
+  std::string data_ports = {};
   // The job's shared secret, or a file that contains it. Both empty: LOCKSTEP_TOKEN, else the file LOCKSTEP_TOKEN_FILE.
   std::string token = {}, token_file = {};
   bool insecure = false;  // without a token, accept every process and do not encrypt (LOCKSTEP_INSECURE=1)

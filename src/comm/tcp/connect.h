@@ -11,6 +11,7 @@
 #include "base/os/descriptor.h"
 #include "comm/key_store.h"
 #include "comm/links.h"
+#include "comm/tcp/port_range.h"
 
 namespace lockstep::detail {
 
@@ -21,6 +22,7 @@ struct ConnectOptions {
   int channels = 1;               // connections between each pair of ranks
   sockaddr_storage address = {};  // to listen on; its port is ignored
   socklen_t address_length = 0;
+  PortRange ports = {};
   Links::Time deadline;
 };
 

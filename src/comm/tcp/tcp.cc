@@ -17,8 +17,9 @@ std::unique_ptr<Comm> tcp_comm(const TcpOptions& options) {
                         std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(24 * 365));
   std::unique_ptr<Links> links;
   try {
-    links = std::make_unique<TcpLinks>(detail::local_address(options.address, options.interface), options.store, rank,
-                                       size, options.prefix, deadline);
+    detail::LocalAddress here = detail::local_address(options.address, options.interface);
+    here.ports = options.ports;
+    links = std::make_unique<TcpLinks>(here, options.store, rank, size, options.prefix, deadline);
   } catch (const LinkTimeout& late) {
     throw CommTimeout(fmt::format(
         "connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; check that it is running and that its "

@@ -13,6 +13,7 @@
 
 #include "comm/comm.h"
 #include "comm/key_store.h"
+#include "comm/tcp/port_range.h"
 
 namespace lockstep {
 
@@ -26,6 +27,7 @@ struct TcpOptions {
   // empty: the hostname.
   std::string address = {};
   std::string interface = {};
+  PortRange ports = {};  // on which this rank listens
   std::chrono::nanoseconds timeout = Comm::kDefaultTimeout;
   std::string name = "world";
 };

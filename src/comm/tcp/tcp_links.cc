@@ -48,6 +48,7 @@ TcpLinks::TcpLinks(const detail::LocalAddress& here, KeyStore& store, int rank, 
                                         .channels = kChannels,
                                         .address = here.address,
                                         .address_length = here.length,
+                                        .ports = here.ports,
                                         .deadline = deadline});
   for (const Channel channel : {Channel::agreement, Channel::data})
     for (int peer = 0; peer < size; ++peer) {

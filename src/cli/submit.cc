@@ -186,7 +186,7 @@ int submit(const SubmitArguments& arguments, const std::vector<std::string>& wor
     throw UsageError(
         fmt::format("submit: job \"{}\" exists already; choose another --name, or delete it: lockstep delete {}{}",
                     job.name, job.name, arguments.flags.namespace_name.empty() ? "" : " -n " + job.namespace_name));
-  apply_jobs(*runner, arguments.flags, {.jobs = {job}, .others = std::move(manifests.others)},
+  apply_jobs(*runner, arguments.flags, {.jobs = {job}, .others = std::move(manifests.others), .notes = {}},
              [&](std::string_view line) {
                if (arguments.image.empty() && line.starts_with("the image ")) return;  // only Kubernetes needs one
                print_stderr("lockstep: note: {}\n", line);

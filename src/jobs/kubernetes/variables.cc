@@ -79,7 +79,7 @@ void check_all(const Json& given, const VariablesOptions& options) {
 
 void check_choice(const Json& all, const char* name, const std::vector<std::string>& choices) {
   const auto found = all.find(name);
-  if (found != all.end() && std::ranges::find(choices, *found) == choices.end())
+  if (found != all.end() && std::ranges::find(choices, found->get<std::string>()) == choices.end())
     throw_invalid_variable(
         name, *found, fmt::format("use {} or {}", fmt::join(choices.begin(), choices.end() - 1, ", "), choices.back()));
 }

@@ -118,8 +118,8 @@ Json variables_of(const SubmitArguments& arguments, const std::vector<std::strin
   for (size_t i = 1; i < command.size(); ++i) out["args"].push_back(literal(command[i]));
   if (!arguments.flags.namespace_name.empty()) out["namespace"] = arguments.flags.namespace_name;
   if (!arguments.image.empty()) out["image"] = arguments.image;
-  for (const char* each : {"gpus", "local_device_count"})
-    if (arguments.gpus > 0) out[each] = arguments.gpus;
+  out["local_device_count"] = nullptr;  // the command's own flags set the devices
+  if (arguments.gpus > 0) out["gpus"] = arguments.gpus;
   for (const char* each : {"cpu", "cpu_limit"})
     if (arguments.cpus > 0) out[each] = arguments.cpus;
   if (!arguments.memory.empty()) out["memory"] = arguments.memory;

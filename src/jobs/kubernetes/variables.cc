@@ -26,7 +26,7 @@ constexpr JsonLimits kVariableLimits = {.bytes = 1 << 20, .depth = 16, .values =
 // Variables that may be null: the manifest then has no such field, and the cluster's default applies.
 bool is_optional(const std::string& name) {
   static const std::vector<std::string> all = {
-      "cpu", "memory", "ephemeral_storage", "shm", "initialization_timeout", "data_ports"};
+      "local_device_count", "cpu", "memory", "ephemeral_storage", "shm", "initialization_timeout", "data_ports"};
   return std::ranges::find(all, name) != all.end();
 }
 
@@ -161,9 +161,11 @@ void list_items(Json& object) {
 
 // Sets the defaults that depend on the number of GPUs.
 void set_resources(Json& all) {
-  const Json gpus = all["gpus"];
-  const int64_t count =
-      gpus.is_boolean() ? (gpus.get<bool>() ? all["local_device_count"].get<int64_t>() : 0) : gpus.get<int64_t>();
+  const Json gpus = all["gpus"], devices = all["local_device_count"];
+  const int64_t count = gpus == false       ? 0
+                        : gpus != true      ? gpus.get<int64_t>()
+                        : devices.is_null() ? 1
+                                            : devices.get<int64_t>();
   all["gpu_count"] = count;
   set_default(all, "cpu", fmt::format("{}", count > 0 ? 4 * count : 1));
   set_default(all, "memory", fmt::format("{}Gi", count > 0 ? 16 * count : 2));

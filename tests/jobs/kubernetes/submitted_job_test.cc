@@ -34,6 +34,7 @@ TEST_F(Submit, MakesAnIndexedJobWithoutKubeflow) {
                                                           {"command", {"lockstep"}},
                                                           {"args", {"train", "--run-dir", "/data/run"}},
                                                           {"volumes", {"runs:/data"}},
+                                                          {"local_device_count", nullptr},
                                                           {"token_secret", "sj-token"}}}),
                            "job.yaml");
   EXPECT_EQ(nlohmann::json(without_server_fields(job)), nlohmann::json(rendered.back().value));

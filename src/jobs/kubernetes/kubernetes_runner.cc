@@ -190,7 +190,7 @@ class KubernetesRunner final : public Runner {
                            "--cascade=foreground", "--wait=true",
                            fmt::format("--timeout={}s", std::chrono::seconds(kDeleteTimeout).count())},
                           {}, kDeleteTimeout + kubectl::kAnswerTimeout);
-    remove_rendered_objects(job);
+    remove_belongings(job);
   }
 
   std::vector<Job> list(const std::string& namespace_name, std::optional<JobKind> kind) override {
@@ -272,19 +272,25 @@ class KubernetesRunner final : public Runner {
   }
 
   // Deletes the Service, the Secret and the NetworkPolicy that were rendered with the job and that `kubectl apply`
-  // created, so that nothing owns them. Without the permission, prints a note and leaves them.
-  static void remove_rendered_objects(const Job& job) {
+  // created, so that nothing owns them. Waits for those that the job owned, so that a new job can create its own. Without
+  // the permission, prints a note and leaves them.
+  static void remove_belongings(const Job& job) {
     std::vector<std::pair<std::string, std::string>> names;
     for (const Json& each : required_objects(job.object, ""))
       names.emplace_back(each["kind"], each["metadata"]["name"]);
     names.emplace_back("NetworkPolicy", job.name);
-    for (const auto& [kind, name] : names) {
-      if_permitted([&, &kind = kind, &name = name] {
-        if (const Json present = find_object(kind, job.namespace_name, name); is_rendered_for(present, job.name))
-          kubectl::run_or_throw({"delete", kind, name, "-n", job.namespace_name, "--ignore-not-found"});
-        return true;
-      });
-    }
+    const auto deadline = Clock::now() + kubectl::kAnswerTimeout;
+    const auto remove_one = [&](const std::string& kind, const std::string& name) {
+      Json present = find_object(kind, job.namespace_name, name);
+      if (is_rendered_for(present, job.name))
+        kubectl::run_or_throw({"delete", kind, name, "-n", job.namespace_name, "--ignore-not-found"});
+      else
+        for (; is_owned_by(present, job.uid) && Clock::now() < deadline;
+             present = find_object(kind, job.namespace_name, name))
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return true;
+    };
+    for (const auto& [kind, name] : names) if_permitted([&, &k = kind, &n = name] { return remove_one(k, n); });
   }
 
   // Whether the object exists. Waits for the deletion of an object of an earlier job with the same name.

@@ -1,5 +1,6 @@
 #include "jobs/kubernetes/required_objects.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace lockstep {
@@ -120,6 +121,11 @@ std::string add_token_reference(Json& job, const Json& present) {
   if (!env.is_array()) env = Json::array();
   env.push_back({{"name", "LOCKSTEP_TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", secret}, {"key", "token"}}}}}});
   return secret;
+}
+
+bool is_owned_by(const Json& object, const std::string& uid) {
+  const Json owners = at(object, "/metadata/ownerReferences");
+  return std::ranges::any_of(owners, [&](const Json& each) { return at(each, "/uid") == uid; });
 }
 
 bool is_owned_by_earlier_job(const Json& object, const Json& job) {

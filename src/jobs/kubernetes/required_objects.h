@@ -25,6 +25,9 @@ bool is_rendered_for(const nlohmann::ordered_json& object, const std::string& jo
 //   an existing job cannot change.
 std::string add_token_reference(nlohmann::ordered_json& job, const nlohmann::ordered_json& present);
 
+// Whether an object with this uid owns `object`.
+bool is_owned_by(const nlohmann::ordered_json& object, const std::string& uid);
+
 // Whether the owner of `object` is an earlier job with the kind and name of `job`. Kubernetes will delete the object.
 bool is_owned_by_earlier_job(const nlohmann::ordered_json& object, const nlohmann::ordered_json& job);
 

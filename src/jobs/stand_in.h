@@ -1,6 +1,6 @@
 // The example programs that containers have beside lockstep. Local and Slurm runners start those of this installation:
-// for a command that names one, and in place of a known container image (a stand-in), because a manifest with an image but without a
-// command does not name a program. Safe from any thread.
+// for a command that names one, and in place of a known container image (a stand-in), because a manifest with an image
+// but without a command does not name a program. Safe from any thread.
 #pragma once
 
 #include <string>

@@ -272,8 +272,8 @@ class KubernetesRunner final : public Runner {
   }
 
   // Deletes the Service, the Secret and the NetworkPolicy that were rendered with the job and that `kubectl apply`
-  // created, so that nothing owns them. Waits for those that the job owned, so that a new job can create its own. Without
-  // the permission, prints a note and leaves them.
+  // created, so that nothing owns them. Waits for those that the job owned, so that a new job can create its own.
+  // Without the permission, prints a note and leaves them.
   static void remove_belongings(const Job& job) {
     std::vector<std::pair<std::string, std::string>> names;
     for (const Json& each : required_objects(job.object, ""))

@@ -102,9 +102,9 @@ void set_default(Json& all, const char* name, Json value) {
   if (!all.contains(name)) all[name] = std::move(value);
 }
 
-// The failures that the controller must not act on yet, so that all processes can be restarted `backoff` times. At worst
-// all pods of a job fail together, and each counts. Kubeflow's operator adds up the restarts of all containers, and gives
-// up when the sum reaches the limit; with ExitCode it makes new pods, which it does not count.
+// The limit with which the controller restarts all processes at least `backoff` times. At worst all pods of a job fail
+// together, and each counts. Kubeflow's operator adds up the restarts of all containers, and gives up when the sum
+// reaches the limit; with ExitCode it makes new pods, which it does not count.
 int64_t backoff_limit(const Json& all, const std::string& kind) {
   const int64_t backoff = all["backoff"].get<int64_t>(), hosts = all["hosts_count"].get<int64_t>();
   if (kind != "jaxjob") return backoff * hosts;

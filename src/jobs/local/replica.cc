@@ -79,7 +79,7 @@ Variables cluster_variables(const Job& job, int index, int port) {
 
 std::vector<std::string> argv_of(const LocalJob& job, const Variables& variables) {
   const Container& container = job.job.spec.container;
-  // apply() has checked that a stand-in exists. If it was removed since, the replica fails to start and reports the path.
+  // apply() has checked that a stand-in exists. If it was removed since, the replica fails to start and names the path.
   const auto installed = [&](const std::string& name) {
     const std::vector<std::string> paths = stand_in_paths(name, job.program);
     const auto found = std::ranges::find_if(paths, [](const auto& each) { return ::access(each.c_str(), X_OK) == 0; });

@@ -66,8 +66,8 @@ struct Options {
 
 // Joins the job. Options that keep their default value can be set by environment variables: those named above,
 // LOCKSTEP_COORDINATOR, LOCKSTEP_COORDINATOR_PORT, LOCKSTEP_NUM_PROCESSES, LOCKSTEP_PROCESS_ID,
-// LOCKSTEP_LOCAL_DEVICE_IDS, LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, and, in seconds, LOCKSTEP_INITIALIZATION_TIMEOUT,
-// LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
+// LOCKSTEP_LOCAL_DEVICE_IDS, LOCKSTEP_COLLECTIVES, LOCKSTEP_INTERFACE, LOCKSTEP_DATA_PORTS, and, in seconds,
+// LOCKSTEP_INITIALIZATION_TIMEOUT, LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
 //
 // Throws Error when called twice, after devices were used, or with missing or invalid values. Throws CommTimeout when
 // not all processes joined in time; the message lists the missing ones.

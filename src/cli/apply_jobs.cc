@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <stdexcept>
 #include <thread>
 
 #include "jobs/kubernetes/kubectl.h"
@@ -20,9 +21,10 @@ void report_refused_pods(Runner& runner, const Job& job, const std::function<voi
   if (job.spec.suspend) return;
   const auto end = std::chrono::steady_clock::now() + kMoment;
   for (;; std::this_thread::sleep_for(kPause)) {
-    if (const std::string reason = runner.why_waiting(job); !reason.empty())
+    const Job current = runner.get(job.namespace_name, job.name, job.kind);
+    if (const std::string reason = runner.why_waiting(current); !reason.empty())
       return note(fmt::format("{} waits: {}", job.name, reason));
-    if (!runner.pods(job).empty() || std::chrono::steady_clock::now() >= end) return;
+    if (!runner.pods(current).empty() || std::chrono::steady_clock::now() >= end) return;
   }
 }
 
@@ -55,7 +57,7 @@ void apply_jobs(Runner& runner, const JobFlags& flags, const JobFiles& files,
   if (!on_cluster) return;
   try {
     finish_on_cluster(runner, files, note);
-  } catch (const IoError& error) {
+  } catch (const std::runtime_error& error) {  // also a job that was deleted in the meantime
     note(error.what());
   }
 }

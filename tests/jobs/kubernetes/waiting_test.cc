@@ -59,10 +59,10 @@ TEST_F(Waiting, FollowedLogsPrintTheReasonAndGoOn) {
 }
 
 TEST_F(Waiting, ApplyPrintsTheReason) {
-  refuse_pods({{"kind", "Job"}, {"metadata", {{"name", "mnist"}, {"namespace", "default"}, {"uid", nullptr}}}},
-              "FailedCreate", kPolicy);
   const std::string file = dir_.path() + "/job.yaml";
   ASSERT_EQ(run_lockstep({"render", "kubernetes", "--set", "name=mnist", "-o", file}).exit_code, 0);
+  EXPECT_FALSE(contains(run({"apply", "-f", file}).err, "waits"));
+  refuse_pods(server_.get("jobs", "default", "mnist"), "FailedCreate", kPolicy);
   const auto result = run({"apply", "-f", file});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(contains(result.err, "note: mnist waits: " + std::string(kPolicy))) << result.err;

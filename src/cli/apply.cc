@@ -17,7 +17,7 @@ namespace {
 struct ApplyArguments {
   JobFlags flags;
   std::vector<std::string> files;
-  std::string dry_run;  // "client", "server" or empty
+  std::string dry_run;  // "auto", "client" or "server"; empty: not a dry run
 };
 
 // Checks the manifests without starting anything: on a cluster by its API server, unless only "client" is asked.
@@ -62,11 +62,12 @@ void add_apply_command(CLI::App& program, Action& action) {
   add_job_flags(*command, arguments->flags);
   add_runtime_flags(*command, arguments->flags.runtime, {SettingGroup::logs});
   command
-      ->add_flag("--dry-run{default}", arguments->dry_run,
-                 "check the manifests without starting anything; on Kubernetes the API server checks them, unless "
-                 "client is given")
-      ->type_name("client|server")
-      ->check(one_of({"default", "client", "server"}));
+      ->add_option("--dry-run", arguments->dry_run,
+                   "check the manifests without starting anything: by the API server of Kubernetes (server; auto, if "
+                   "jobs run there), or only here (client)")
+      ->expected(0, 1)
+      ->default_str("auto")
+      ->check(one_of({"auto", "client", "server"}));
   add_examples(*command, {"lockstep apply -f job.yaml", "lockstep apply -f jobs/ --on slurm"});
   command->callback([arguments, &action] { action = [arguments] { return apply(*arguments); }; });
 }

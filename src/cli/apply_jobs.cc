@@ -34,7 +34,7 @@ void finish_on_cluster(Runner& runner, const JobFiles& files, const std::functio
     if (each.kind == "JobSet" || each.kind == "TrainJob")
       adopt_rendered_objects({each.kind, each.name, each.namespace_name}, files.others);
   for (const Job& job : files.jobs)
-    adopt_rendered_objects({name_of(job.kind), job.name, job.namespace_name}, files.others);
+    adopt_rendered_objects({std::string(name_of(job.kind)), job.name, job.namespace_name}, files.others);
   for (const Job& job : files.jobs) report_refused_pods(runner, job, note);
 }
 

@@ -380,8 +380,11 @@ std::string pending_reason(const KubernetesPod& pod) {
 
 std::string waiting_reason(const Job& job, const std::vector<KubernetesPod>& pods,
                            const std::vector<JobEvent>& events) {
-  const bool missing = pods.size() < static_cast<size_t>(job.spec.replicas);
-  for (auto event = events.rbegin(); missing && !job.spec.suspend && event != events.rend(); ++event)
+  const bool missing = pods.size() < static_cast<size_t>(job.spec.replicas) && !job.spec.suspend;
+  // An event that is older than a pod may be out of date: the quota has room again.
+  JobTime newest = job.created;
+  for (const KubernetesPod& each : pods) newest = std::max(newest, each.pod.created.value_or(newest));
+  for (auto event = events.rbegin(); missing && event != events.rend() && event->time >= newest; ++event)
     if (event->reason == "FailedCreate" || event->reason == "FailedCreatePod") return event->message;
   for (const KubernetesPod& each : pods) {
     if (each.pod.phase != PodPhase::pending) continue;

@@ -41,9 +41,15 @@ TEST_F(Waiting, APendingPodTellsWhatTheSchedulerSays) {
 }
 
 TEST_F(Waiting, NothingIsPrintedWhenAllPodsRun) {
-  make_job("mnist");
   refuse_pods(make_job("mnist"), "FailedCreate", kPolicy);  // a quota that has room again
   for (const int i : {0, 1}) make_pod("mnist", i, fmt::format("mnist-{}-aaaaa", i), "Running", running());
+  EXPECT_FALSE(contains(run({"wait", "--for=condition=Succeeded", "mnist", "--timeout", "1s"}).err, "does not start"));
+}
+
+// A pod was created after the event; another one is being replaced.
+TEST_F(Waiting, AnOldEventIsNotTheReason) {
+  refuse_pods(make_job("mnist"), "FailedCreate", kPolicy);
+  make_pod("mnist", 0, "mnist-0-aaaaa", "Running", running(), true, "2026-01-01T00:00:03Z");
   EXPECT_FALSE(contains(run({"wait", "--for=condition=Succeeded", "mnist", "--timeout", "1s"}).err, "does not start"));
 }
 

@@ -266,7 +266,7 @@ void add_submit_command(CLI::App& program, Action& action) {
              "COMMAND is a lockstep command, such as train, or the path of a program. It runs in this folder.");
   add_examples(*command, {"lockstep submit -n 2 --name mnist -- train --model cnn",
                           "lockstep submit --on slurm -n 4 --gpus 1 --time 2h -- train run.yaml",
-                          "lockstep submit --on kubernetes -n 2 --volume runs:/data -- train --run-dir /data/run",
+                          "lockstep submit --on kubernetes --volume runs:/runs -- train --run-dir /runs/a",
                           "lockstep submit -n 2 --name mnist --dry-run -- train > job.yaml"});
   command->callback(
       [arguments, &action] { action = [arguments] { return submit(*arguments, command_after_dashes()); }; });

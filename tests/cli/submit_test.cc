@@ -199,7 +199,8 @@ TEST_F(SubmittedJobs, AreListedInTheWaysOfKubectl) {
   ASSERT_EQ(labels.size(), 3u);
   EXPECT_TRUE(labels[0].ends_with("AGE   LABELS") || contains(labels[0], "LABELS")) << labels[0];
   expect_contains(labels[1], "training.kubeflow.org/replica-index=0");
-  EXPECT_TRUE(lines_of(out({"get", "jobs", "--show-labels"}))[1].ends_with("<none>"));
+  EXPECT_TRUE(lines_of(out({"get", "jobs", "--show-labels"}))[1].ends_with(
+      "app.kubernetes.io/instance=a,app.kubernetes.io/name=lockstep"));
 }
 
 }  // namespace

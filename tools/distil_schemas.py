@@ -107,6 +107,9 @@ def main():
                      {"v1 Service": "io.k8s.api.core.v1.Service", "v1 Secret": "io.k8s.api.core.v1.Secret",
                       "v1 Pod": "io.k8s.api.core.v1.Pod", "v1 Event": "io.k8s.api.core.v1.Event"})
     kinds.update(core)
+    network, _ = of_api(f"{folder}/kubernetes-networking-v1.openapi.json",
+                        {"networking.k8s.io/v1 NetworkPolicy": "io.k8s.api.networking.v1.NetworkPolicy"})
+    kinds.update(network)
     for name in ("jaxjob", "jobset", "trainjob"):
         kinds.update(of_crd(f"{folder}/crd-{name}.yaml"))
     for schema in kinds.values():  # a CustomResourceDefinition only declares it as an object

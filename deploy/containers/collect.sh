@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # Creates the root file system of a container: a program and everything it needs to run.
 #
-# usage: collect.sh PROGRAM FOLDER [LIBRARY...]
+# usage: collect.sh [--also PROGRAM]... PROGRAM FOLDER [LIBRARY...]
 #
-# Copies the shared libraries of the program according to ldd, libcurl and the given libraries (CUDA), which it opens with
-# dlopen, the dynamic loader and the CA certificates (for https). Adds a user that is not root. Prints the number of libraries and the
-# size.
+# Copies the program as bin/lockstep and the others under their own names. Copies their shared libraries according to ldd,
+# libcurl and the given libraries (CUDA), which they open with dlopen, the dynamic loader and the CA certificates (for
+# https). Adds a user that is not root. Prints the number of libraries and the size.
 set -euo pipefail
 
+others=()
+while [ "${1:-}" = --also ] && [ $# -ge 2 ]; do
+  others+=("$2")
+  shift 2
+done
 if [ $# -lt 2 ]; then
-  echo "usage: $0 PROGRAM FOLDER [LIBRARY...]" >&2
+  echo "usage: $0 [--also PROGRAM]... PROGRAM FOLDER [LIBRARY...]" >&2
   exit 2
 fi
 program=$1
@@ -17,10 +22,12 @@ root=$2
 shift 2
 user=65532
 
-if [ ! -x "$program" ]; then
-  echo "collect: program $program does not exist or is not executable; build it first" >&2
-  exit 1
-fi
+for each in "$program" ${others[@]+"${others[@]}"}; do
+  if [ ! -x "$each" ]; then
+    echo "collect: program $each does not exist or is not executable; build it first" >&2
+    exit 1
+  fi
+done
 for library; do
   if [ ! -e "$library" ]; then
     echo "collect: library $library does not exist" >&2
@@ -35,7 +42,8 @@ fi
 umask 022  # readable for all users
 mkdir -p "$root"/{bin,etc/ssl/certs,tmp,checkpoints,proc,dev}
 install -m 755 "$program" "$root/bin/lockstep"
-strip --strip-unneeded "$root/bin/lockstep" 2>/dev/null || true
+if [ ${#others[@]} -gt 0 ]; then install -m 755 -t "$root/bin" "${others[@]}"; fi
+strip --strip-unneeded "$root"/bin/* 2>/dev/null || true
 
 # libcurl, which the program opens when it downloads something, is not in the output of ldd.
 curl=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcurl\.so\.4 .*=> //p' | head -n 1)
@@ -43,7 +51,7 @@ if [ -n "$curl" ] && grep -q 'libcurl\.so\.4' "$program"; then set -- "$@" "$cur
 
 # ldd prints "name => /path" for a library and "/path" for the loader. A missing library is an error, except NVIDIA's
 # driver, which comes from the host.
-libraries=$(for each in "$program" "$@"; do ldd "$each"; done | sed 's/ (0x.*//' | grep -v 'libcuda\.so' | sort -u)
+libraries=$(for each in "$program" ${others[@]+"${others[@]}"} "$@"; do ldd "$each"; done | sed 's/ (0x.*//' | grep -v 'libcuda\.so' | sort -u)
 for library; do libraries+=$'\n'"$(basename "$library") => $library"; done
 if grep -q 'not found' <<<"$libraries"; then
   grep 'not found' <<<"$libraries" >&2

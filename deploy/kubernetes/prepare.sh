@@ -11,5 +11,5 @@ for each in "$@"; do set+=(--set "$each"); done
 umask 077  # the manifest contains the job's token
 "$lockstep" render kubernetes --kind "${KIND:-indexed-job}" --variables "${VARIABLES:-variables.json}" \
   --set name=myjob --set service=mysvc --set port=8080 \
-  --set "args=[\"train\",\"--epochs\",\"${EPOCHS:-8}\",\"--loggers\",\"batches\"]" "${set[@]}" --output "$manifest"
+  --set "args=[\"train\",\"--epochs\",\"${EPOCHS:-8}\",\"--loggers\",\"batches\",\"--no-save\"]" "${set[@]}" --output "$manifest"
 echo "wrote $manifest"

@@ -54,6 +54,8 @@ struct Options {
   std::string data_security = "auto";
   // "eth0", "ib*", "^docker*"; empty: the interface that routes to the coordinator.
   std::string network_interface = {};
+  // "61000-64999": ports on which processes on different hosts accept each other's data; empty: any free port.
+  std::string data_ports = {};
   // The job's shared secret, or a file that contains it. Both empty: LOCKSTEP_TOKEN, else the file LOCKSTEP_TOKEN_FILE.
   std::string token = {}, token_file = {};
   bool insecure = false;  // without a token, accept every process and do not encrypt (LOCKSTEP_INSECURE=1)
@@ -68,7 +70,8 @@ struct Options {
 
 // Joins the job. Options that keep their default value can be set by environment variables: those named above,
 // LOCKSTEP_COORDINATOR, LOCKSTEP_COORDINATOR_PORT, LOCKSTEP_NUM_PROCESSES, LOCKSTEP_PROCESS_ID,
-// LOCKSTEP_LOCAL_DEVICE_IDS, LOCKSTEP_COLLECTIVES, LOCKSTEP_DATA_SECURITY, LOCKSTEP_INTERFACE, and, in seconds,
+// LOCKSTEP_LOCAL_DEVICE_IDS, LOCKSTEP_COLLECTIVES, LOCKSTEP_DATA_SECURITY, LOCKSTEP_INTERFACE, LOCKSTEP_DATA_PORTS,
+// and, in seconds,
 // LOCKSTEP_INITIALIZATION_TIMEOUT, LOCKSTEP_HEARTBEAT_TIMEOUT and LOCKSTEP_COLLECTIVE_TIMEOUT.
 //
 // Throws Error when called twice, after devices were used, or with missing or invalid values. Throws CommTimeout when

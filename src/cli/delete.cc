@@ -8,6 +8,7 @@
 #include "cli/job_files.h"
 #include "command/help.h"
 #include "jobs/kubernetes/kubectl.h"
+#include "jobs/kubernetes/required_objects.h"
 #include "jobs/selector.h"
 #include "jobs/show.h"
 #include "lockstep/error.h"
@@ -95,11 +96,19 @@ int delete_jobs(const DeleteArguments& arguments) {
     return kDone;
   }
   std::vector<std::string> missing;
-  for (const Job& job : find_named(*runner, arguments, named, missing)) remove(*runner, job);
+  const std::vector<Job> jobs = find_named(*runner, arguments, named, missing);
+  for (const Job& job : jobs) remove(*runner, job);
+  // Objects that were rendered with a job were deleted with it.
+  const auto is_gone = [&](const OtherObject& object) {
+    return std::ranges::any_of(jobs, [&](const Job& job) {
+      return object.namespace_name == job.namespace_name && is_rendered_for(object.value, job.name);
+    });
+  };
   // In reverse order: the jobs, whose pods use these objects, were deleted above, and Namespaces come last.
   for (auto each = files.others.rbegin(); others && each != files.others.rend(); ++each) {
     try {
-      const std::string done = kubectl::delete_object(each->value, each->namespace_name, arguments.ignore_not_found);
+      const std::string done =
+          kubectl::delete_object(each->value, each->namespace_name, arguments.ignore_not_found || is_gone(*each));
       if (!done.empty()) fmt::print("{}\n", done);
     } catch (const RunnerUnreachable&) {
       throw;

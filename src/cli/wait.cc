@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -160,6 +161,36 @@ std::vector<Job> list_current(Runner& runner, const WaitArguments& arguments, co
   return runner.list(arguments.flags.list_namespace(), same ? std::optional(left[0].kind) : std::nullopt);
 }
 
+// Tells why jobs do not start, each reason once.
+class WaitReasons {
+ public:
+  explicit WaitReasons(Runner& runner) : runner_(runner) {}
+
+  // Looks at jobs that are not running, at most every few seconds.
+  void look(const std::vector<Job>& jobs) {
+    if (Clock::now() < next_) return;
+    for (const Job& job : jobs) {
+      if (job_state(job) == "Running" || is_finished(job)) continue;
+      std::string reason;
+      try {
+        reason = runner_.why_waiting(job);
+      } catch (const RunnerUnreachable&) {  // the loop that waits reports it
+        continue;
+      }
+      if (reason.empty() || reasons_[job.uid] == reason) continue;
+      print_stderr("lockstep: wait: {} does not start: {}\n", short_name(job), reason);
+      reasons_[job.uid] = reason;
+    }
+    next_ = Clock::now() + kPause;
+  }
+
+ private:
+  static constexpr std::chrono::seconds kPause{5};
+  Runner& runner_;
+  Clock::time_point next_ = Clock::now();
+  std::map<std::string, std::string> reasons_;  // by uid
+};
+
 int wait(const WaitArguments& arguments) {
   const WaitGoal goal = parse_goal(arguments.what);
   const Clock::time_point end = Clock::now() + *parse_duration(arguments.timeout);
@@ -167,6 +198,7 @@ int wait(const WaitArguments& arguments) {
   Retrier retrier(end);
   std::vector<Job> left = retrier.run([&] { return selected_jobs(*runner, arguments, goal); });
   bool never = false;
+  WaitReasons reasons(*runner);
   for (;;) {
     const std::vector<Job> jobs = retrier.run([&] { return list_current(*runner, arguments, left); });
     std::erase_if(left, [&](const Job& each) {
@@ -184,6 +216,12 @@ int wait(const WaitArguments& arguments) {
       return answer != ConditionResult::not_yet;
     });
     if (left.empty()) return never ? kFailed : kDone;
+    if (!goal.deleted) {
+      std::vector<Job> waiting;
+      for (const Job& each : left)
+        if (const Job* job = find(jobs, each)) waiting.push_back(*job);
+      reasons.look(waiting);
+    }
     if (Clock::now() >= end) break;
     runner->wait_for_change();
   }

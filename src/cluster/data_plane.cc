@@ -208,17 +208,18 @@ using Connect = std::function<std::unique_ptr<Comm>(int own, const std::vector<i
 
 // The secrets of the groups are exchanged through the coordinator, so only processes of the job know them.
 Connect over_tcp(const JobLanes& job) {
-  return
-      [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address, timeout = job.timeout(),
-       security = job.security](int own, const std::vector<int>& lanes, const std::string& key) {
-        return tcp_comm({.store = control,
-                         .prefix = "data plane/tcp/" + key,
-                         .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
-                         .size = static_cast<int>(lanes.size()),
-                         .address = address,
-                         .timeout = timeout,
-                         .security = security});
-      };
+  return [&control = job.control, address = job.facts[static_cast<size_t>(job.process())].address,
+          ports = parse_port_range(job.options.data_ports, "connect: data_ports"), timeout = job.timeout(),
+          security = job.security](int own, const std::vector<int>& lanes, const std::string& key) {
+    return tcp_comm({.store = control,
+                     .prefix = "data plane/tcp/" + key,
+                     .rank = static_cast<int>(std::find(lanes.begin(), lanes.end(), own) - lanes.begin()),
+                     .size = static_cast<int>(lanes.size()),
+                     .address = address,
+                     .ports = ports,
+                     .timeout = timeout,
+                     .security = security});
+  };
 }
 
 Connect over_mpi(const JobLanes& job) {

@@ -9,8 +9,8 @@
 namespace lockstep {
 
 // The exit code of the process whose retryable failure is the first cause: LOCKSTEP_FIRST_CAUSE_CODE, or retry_code().
-// The podFailurePolicy of an Indexed Job ignores kRetry, with which the other processes exit. It must not ignore the
-// first cause: otherwise the job would restart without limit.
+// The podFailurePolicy of an Indexed Job ignores kRetry, with which the other processes exit, and those whose partners
+// never came. It must not ignore the first cause: otherwise the job would restart without limit.
 inline int first_cause_code() {
   const std::optional<std::string> text = environment_variable("LOCKSTEP_FIRST_CAUSE_CODE");
   const int code = text ? std::atoi(text->c_str()) : 0;

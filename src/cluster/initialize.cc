@@ -9,6 +9,7 @@
 #include "cluster/exit_code.h"
 #include "cluster/gpus.h"
 #include "cluster/session.h"
+#include "comm/tcp/port_range.h"
 #include "comm/tcp/record_cipher.h"
 #include "comm/world.h"
 #include "lockstep/distributed.h"
@@ -27,6 +28,7 @@ struct Initialization {
 
   std::mutex mutex;
   bool initialized = false;
+  int join_code = 0;                 // exit code after a failure to join; 0: the one that asks for a restart
   std::shared_ptr<Session> session;  // null: one process
 };
 Initialization& state() { return detail::runtime_part<Initialization>(); }
@@ -55,6 +57,8 @@ Options with_variables(Options options, const detail::Environment& environment) 
   text("LOCKSTEP_COLLECTIVES", options.collectives, "auto");
   text("LOCKSTEP_DATA_SECURITY", options.data_security, "auto");
   text("LOCKSTEP_INTERFACE", options.network_interface, "");
+  text("LOCKSTEP_DATA_PORTS", options.data_ports, "");
+  static_cast<void>(parse_port_range(options.data_ports, "initialize: data_ports"));
   text("LOCKSTEP_TLS_CA", options.tls_ca, "");
   text("LOCKSTEP_TLS_CERTIFICATE", options.tls_certificate, "");
   text("LOCKSTEP_TLS_KEY", options.tls_key, "");
@@ -97,7 +101,16 @@ void initialize(const Options& given) {
   const detail::ClusterInfo info = detail::detect(options, where);
   if (info.process_count > 1) {
     try {
-      state().session = std::make_shared<Session>(options, info);
+      // Until all processes have registered, nothing of this process has failed: the others have not come.
+      state().join_code = 0;
+      const auto joining = std::make_shared<Session>(options, info);
+      try {
+        joining->join(info);
+      } catch (...) {
+        state().join_code = joining->failure_code();
+        throw;
+      }
+      state().session = joining;
     } catch (const IoError& error) {
       throw CommTimeout(error.what());  // a restart may help
     }
@@ -128,9 +141,9 @@ void report_failure(const std::string& message, bool retryable) {
 
 int report_failure(const std::exception& error) {
   if (dynamic_cast<const CommError*>(&error)) {  // caused by another process, which has reported it
-    const int code = failure_code();
-    // A process that could not join the others in time has itself failed.
-    return code != 0 ? code : is_initialized() ? retry_code() : first_cause_code();
+    if (const int code = failure_code(); code != 0) return code;
+    const std::lock_guard lock(state().mutex);
+    return state().join_code != 0 ? state().join_code : retry_code();
   }
   const bool retryable = dynamic_cast<const DeviceLost*>(&error) != nullptr;
   report_failure(error.what(), retryable);

@@ -73,6 +73,9 @@ Session::Session(const distributed::Options& options, const detail::ClusterInfo&
   }
   control_ = join_control(join_options(options, info));
   control_->on_failure([this](const Failure& failure) { on_failure(failure); });
+}
+
+void Session::join(const detail::ClusterInfo& info) {
   try {
     join_world(info);
   } catch (const Error& error) {

@@ -29,13 +29,16 @@ class DeviceTable;
 
 class Session {
  public:
-  // Joins the job, the World and the device table. Throws as distributed::initialize does.
+  // Registers with the coordinator. Returns when all processes have registered. Throws as distributed::initialize does.
   Session(const distributed::Options& options, const detail::ClusterInfo& info);
   // Leaves the job. Without a preceding shutdown() this is a failure of the job.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // Joins the World and the device table. Reports its failure to the other processes, and throws as
+  // distributed::initialize does. Call it once, first.
+  void join(const detail::ClusterInfo& info);
   void shutdown();
   void sync(const std::string& name);
   // All-gather of texts: returns those of all processes, by process id. Calls on one channel must not overlap;

@@ -56,6 +56,10 @@ class Runner {
   // The pod with this name and its job; nullopt if it does not exist.
   virtual std::optional<std::pair<Job, Pod>> find_pod(const std::string& namespace_name, const std::string& name);
 
+  // Why replicas of the job do not start: a quota, a policy, no free node. "" if nothing prevents it, or if that is
+  // unknown.
+  virtual std::string why_waiting(const Job&) { return ""; }
+
   // Whether replicas that were not started yet are listed as pending pods. Kubernetes lists only existing pods.
   virtual bool lists_pending_replicas() const { return true; }
 

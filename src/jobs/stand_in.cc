@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <string_view>
@@ -28,6 +29,10 @@ std::string_view base_name(std::string_view image) {
 }
 
 }  // namespace
+
+bool is_image_program(const std::string& name) {
+  return std::ranges::any_of(kStandIns, [&](const auto& each) { return name == each.second; });
+}
 
 std::string stand_in_of(const Container& container) {
   if (!container.command.empty() || !container.args.empty()) return "";

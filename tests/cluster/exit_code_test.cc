@@ -36,6 +36,12 @@ TEST(ExitCode, ReflectsWhetherARestartMayHelp) {
   EXPECT_EQ(distributed::report_failure(Error("a wrong setting")), 1);
   EXPECT_EQ(distributed::report_failure(IoError("a full disk")), 1);
   EXPECT_EQ(distributed::report_failure(std::runtime_error("what is this")), 1);
+  {
+    // Processes that have not come are no failure of this process; its GPU is.
+    const ScopedVariable first("LOCKSTEP_FIRST_CAUSE_CODE", "74");
+    EXPECT_EQ(distributed::report_failure(CommTimeout("processes are missing")), 75);
+    EXPECT_EQ(distributed::report_failure(DeviceLost("GPU 0")), 74);
+  }
   const auto variables = replica_without("none");
   EXPECT_EQ(distributed::report_failure(CommAborted("process 1 was lost")), 138);
   EXPECT_EQ(distributed::report_failure(Error("a wrong setting")), 1);

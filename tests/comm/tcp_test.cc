@@ -1,5 +1,6 @@
 #include "comm/tcp/tcp.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include "comm/file_store.h"
 #include "comm/processes.h"
 #include "lockstep/error.h"
+#include "support/listener.h"
 
 namespace lockstep {
 namespace {
@@ -218,6 +220,45 @@ TEST(TcpComm, UnknownRanksAndAddressesAreRejected) {
 TEST(TcpComm, ListensOnANetworkInterface) {
   FileStore store;
   tcp_comm({.store = store, .interface = "lo"})->barrier();
+}
+
+// Three ranks and a group of two of them: every listener chooses a port of the range.
+TEST(TcpComm, ListensInTheRangeOfPorts) {
+  constexpr PortRange kPorts{.first = 21000, .last = 21999};
+  FileStore store;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto comm = tcp_comm({.store = store, .rank = rank, .size = 3, .address = "127.0.0.1", .ports = kPorts});
+      comm->barrier();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const int rank : {0, 1}) {
+    const int port = std::stoi(store.get(fmt::format("tcp/address/{}", rank), std::chrono::seconds(1)));
+    EXPECT_GE(port, kPorts.first);
+    EXPECT_LE(port, kPorts.last);
+  }
+}
+
+TEST(TcpComm, AFullRangeOfPortsIsNamed) {
+  const Listener taken;
+  FileStore store;
+  EXPECT_THROWS(
+      tcp_comm({.store = store, .rank = 0, .size = 2, .address = "127.0.0.1", .ports = {taken.port(), taken.port()}}),
+      CommError,
+      fmt::format("cannot listen on 127.0.0.1: Address already in use; its ports are {0}-{0} (--data-ports)",
+                  taken.port()));
+}
+
+TEST(PortRange, IsParsed) {
+  const PortRange range = parse_port_range("61000-64999", "x");
+  EXPECT_EQ(range.first, 61000);
+  EXPECT_EQ(range.last, 64999);
+  EXPECT_EQ(parse_port_range("", "x").first, 0);
+  for (const char* text : {"7000", "7001-7000", "0-5", "1-65536", "a-b", "1-2-3", "-"})
+    EXPECT_THROWS(
+        static_cast<void>(parse_port_range(text, "initialize: data_ports")), Error,
+        fmt::format("initialize: data_ports is \"{}\"; set it to a range of ports such as 61000-64999", text));
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ class GroupConnector {
       connections_.emplace_back(static_cast<size_t>(options_.size));
     if (options_.size == 1) return {std::move(connections_), secret_.cipher};
     if (options_.rank + 1 < options_.size)
-      listener_.emplace(options_.address, options_.address_length, secret_, options_.rank);
+      listener_.emplace(options_.address, options_.address_length, options_.ports, secret_, options_.rank);
     exchange_addresses();
     std::vector<pollfd> polled;
     for (int missing = first_missing(); missing >= 0; missing = first_missing()) {

@@ -12,6 +12,7 @@
 #include "comm/key_store.h"
 #include "comm/links.h"
 #include "comm/tcp/handshake.h"
+#include "comm/tcp/port_range.h"
 
 namespace lockstep::detail {
 
@@ -24,6 +25,7 @@ struct ConnectOptions {
   Cipher cipher = fastest_cipher();             // that this rank prefers
   sockaddr_storage address = {};                // to listen on; its port is ignored
   socklen_t address_length = 0;
+  PortRange ports = {};
   Links::Time deadline;
 };
 

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -45,6 +48,40 @@ void reset_connection(Descriptor& socket) {
   socket.close();
 }
 
+// Listens on this port (0: any free one). Returns no socket, and sets errno, if that fails.
+Descriptor listen_on(sockaddr_storage address, socklen_t length, int port) {
+  Descriptor socket(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return socket;
+  const auto number = htons(static_cast<uint16_t>(port));
+  if (address.ss_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = number;
+  else
+    reinterpret_cast<sockaddr_in*>(&address)->sin_port = number;
+  const int yes = 1;  // connections of an earlier group do not keep the port
+  if (port != 0) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0 &&
+      ::listen(socket.get(), kBacklog) == 0)
+    return socket;
+  const int error = errno;
+  socket.close();
+  errno = error;
+  return socket;
+}
+
+// Listens on a free port of the range. Returns no socket, and sets errno, if that fails.
+Descriptor listen_in_range(const sockaddr_storage& address, socklen_t length, const PortRange& ports) {
+  const int count = ports.last - ports.first + 1;
+  // Processes of one host start at different ports, so that they rarely try the same.
+  static std::atomic<int> next = static_cast<int>(::getpid());
+  const int start = next++ % count;
+  for (int i = 0; i < count; ++i) {
+    Descriptor socket = listen_on(address, length, ports.first + (start + i) % count);
+    if (socket || errno != EADDRINUSE) return socket;
+  }
+  errno = EADDRINUSE;
+  return {};
+}
+
 }  // namespace
 
 HostPort host_port_of(const sockaddr_storage& address) {
@@ -56,16 +93,15 @@ HostPort host_port_of(const sockaddr_storage& address) {
   return {host.data(), std::atoi(port.data())};
 }
 
-RankListener::RankListener(const sockaddr_storage& address, socklen_t length, const GroupSecret& secret, int rank)
-    : secret_(secret),
-      rank_(rank),
-      socket_(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+RankListener::RankListener(const sockaddr_storage& address, socklen_t length, const PortRange& ports,
+                           const GroupSecret& secret, int rank)
+    : secret_(secret), rank_(rank), socket_(listen_in_range(address, length, ports)) {
   sockaddr_storage bound = {};
   socklen_t size = sizeof bound;
-  if (!socket_ || ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-      ::listen(socket_.get(), kBacklog) != 0 ||
-      ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
-    throw CommError(fmt::format("cannot listen on {}: {}", host_port_of(address).host, std::strerror(errno)));
+  if (!socket_ || ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+    throw CommError(fmt::format(
+        "cannot listen on {}: {}{}", host_port_of(address).host, std::strerror(errno),
+        ports.first == 0 ? "" : fmt::format("; its ports are {}-{} (--data-ports)", ports.first, ports.last)));
   bound_address_ = host_port_of(bound);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/os/descriptor.h"
 #include "comm/tcp/handshake.h"
+#include "comm/tcp/port_range.h"
 
 namespace lockstep::detail {
 
@@ -33,9 +34,10 @@ class RankListener {
   static constexpr std::chrono::seconds kHelloTime{5};   // allowed from the connection to the hello
   static constexpr std::chrono::seconds kProofTime{10};  // allowed from the hello to the proof
 
-  // Listens on a free port. The secret outlives the listener, and must be set before the first serve(). Throws
-  // CommError.
-  RankListener(const sockaddr_storage& address, socklen_t length, const GroupSecret& secret, int rank);
+  // Listens on a free port of the range. The secret outlives the listener, and must be set before the first serve().
+  // Throws CommError.
+  RankListener(const sockaddr_storage& address, socklen_t length, const PortRange& ports, const GroupSecret& secret,
+               int rank);
 
   const HostPort& address() const { return bound_address_; }
 

@@ -5,11 +5,14 @@
 
 #include <string>
 
+#include "comm/tcp/port_range.h"
+
 namespace lockstep::detail {
 
 struct LocalAddress {
   sockaddr_storage address = {};  // port 0
   socklen_t length = 0;
+  PortRange ports = {};  // to choose the port from
 };
 
 // Resolves an address or name of this host, or the first address of a network interface. Both empty: the hostname.

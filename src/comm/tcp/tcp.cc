@@ -17,17 +17,16 @@ std::unique_ptr<Comm> tcp_comm(const TcpOptions& options) {
                         std::min<std::chrono::nanoseconds>(options.timeout, std::chrono::hours(24 * 365));
   std::unique_ptr<Links> links;
   try {
-    links =
-        std::make_unique<TcpLinks>(TcpLinks::Settings{.here = detail::local_address(options.address, options.interface),
-                                                      .store = options.store,
-                                                      .security = options.security,
-                                                      .cipher = options.cipher},
-                                   rank, size, options.prefix, deadline);
+    detail::LocalAddress here = detail::local_address(options.address, options.interface);
+    here.ports = options.ports;
+    links = std::make_unique<TcpLinks>(
+        TcpLinks::Settings{
+            .here = here, .store = options.store, .security = options.security, .cipher = options.cipher},
+        rank, size, options.prefix, deadline);
   } catch (const LinkTimeout& late) {
     throw CommTimeout(
         fmt::format("connecting \"{}\": rank {} of {} waited {:.3g} s for rank {}; check that it is running, and the "
-                    "network between "
-                    "the hosts: its address must be reachable from this host",
+                    "network between the hosts: its address must be reachable from this host",
                     options.name, rank, size, std::chrono::duration<double>(options.timeout).count(), late.peer));
   } catch (const LinkBroken& broken) {
     throw CommError(fmt::format("connecting \"{}\": rank {} of {} cannot connect to rank {}: {}", options.name, rank,

@@ -14,6 +14,7 @@
 
 #include "comm/comm.h"
 #include "comm/key_store.h"
+#include "comm/tcp/port_range.h"
 #include "comm/tcp/record_cipher.h"
 
 namespace lockstep {
@@ -28,6 +29,7 @@ struct TcpOptions {
   // empty: the hostname.
   std::string address = {};
   std::string interface = {};
+  PortRange ports = {};  // on which this rank listens
   std::chrono::nanoseconds timeout = Comm::kDefaultTimeout;
   std::string name = "world";
   LinkSecurity security = LinkSecurity::plain;       // the same on all ranks

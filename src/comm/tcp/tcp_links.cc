@@ -54,6 +54,7 @@ TcpLinks::TcpLinks(const Settings& settings, int rank, int size, const std::stri
                                                                .cipher = settings.cipher,
                                                                .address = settings.here.address,
                                                                .address_length = settings.here.length,
+                                                               .ports = settings.here.ports,
                                                                .deadline = deadline});
   for (const Channel channel : {Channel::agreement, Channel::data})
     for (int peer = 0; peer < size; ++peer) {

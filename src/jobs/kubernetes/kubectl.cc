@@ -82,6 +82,11 @@ ProgramResult run_or_throw(const Words& words, const std::string& input, std::ch
   return result;
 }
 
+bool has_resource(const std::string& group, const std::string& resource) {
+  const std::string names = "\n" + run_or_throw({"api-resources", "--api-group=" + group, "-o", "name"}).out;
+  return names.find(fmt::format("\n{}.{}\n", resource, group)) != names.npos;
+}
+
 Json parse_output(const std::string& text) {
   try {
     const JsonLimits limits{.bytes = size_t{256} << 20, .values = 20'000'000};
@@ -123,8 +128,10 @@ std::string context_namespace() {
   return std::getline(file, namespace_name) && !namespace_name.empty() ? namespace_name : "default";
 }
 
-std::string apply_object(const Json& object, const std::string& namespace_name) {
-  return without_newline(run_or_throw({"apply", "-f", "-", "-n", namespace_name}, object.dump()).out);
+std::string apply_object(const Json& object, const std::string& namespace_name, ApplyMode mode) {
+  Words words = {"apply", "-f", "-", "-n", namespace_name};
+  if (mode == ApplyMode::server_dry_run) words.push_back("--dry-run=server");
+  return without_newline(run_or_throw(words, object.dump()).out);
 }
 
 std::string delete_object(const Json& object, const std::string& namespace_name, bool ignore_not_found) {

@@ -40,6 +40,9 @@ ProgramResult run(const Words& words, const std::string& input = {},
 ProgramResult run_or_throw(const Words& words, const std::string& input = {},
                            std::chrono::milliseconds deadline = kAnswerTimeout);
 
+// Whether the API server has this resource, such as jaxjobs of kubeflow.org.
+bool has_resource(const std::string& group, const std::string& resource);
+
 // Parses the output of `kubectl get ... -o json`. Throws IoError if it is not JSON.
 nlohmann::ordered_json parse_output(const std::string& text);
 
@@ -52,9 +55,13 @@ void note_once(const std::string& text);
 // The namespace of kubectl's current context; "default" if it has none.
 std::string context_namespace();
 
+// What kubectl does with an object: applies it, or checks it on the server without storing it.
+enum class ApplyMode { store, server_dry_run };
+
 // Apply or delete an object of any kind in a namespace. Return kubectl's output without the newline, such as
 // "configmap/x created"; "" if there was nothing to delete.
-std::string apply_object(const nlohmann::ordered_json& object, const std::string& namespace_name);
+std::string apply_object(const nlohmann::ordered_json& object, const std::string& namespace_name,
+                         ApplyMode mode = ApplyMode::store);
 std::string delete_object(const nlohmann::ordered_json& object, const std::string& namespace_name,
                           bool ignore_not_found);
 

@@ -24,6 +24,7 @@ using kubectl::Words;
 
 constexpr auto kDeleteTimeout = std::chrono::minutes(10);   // includes the grace period of the pods
 constexpr auto kStartTimeout = std::chrono::minutes(10);    // of a pod, which may wait for its image and a new node
+constexpr auto kLookPause = std::chrono::seconds(5);        // between two looks for the reason why a pod does not start
 constexpr auto kSilenceTimeout = std::chrono::minutes(10);  // of the API server while a log is followed
 constexpr std::chrono::milliseconds kMinPause{500}, kMaxPause{10'000};  // between connections
 constexpr std::array kKinds = {JobKind::jax_job, JobKind::indexed_job};
@@ -166,6 +167,17 @@ class KubernetesRunner final : public Runner {
     return events_of_job(get_list("events", job.namespace_name), job, pods_of_job(job, true));
   }
 
+  std::string why_waiting(const Job& job) override {
+    const auto pods = if_permitted([&] { return pods_of_job(job, true); });
+    if (!pods) return "";
+    const auto all = if_permitted([&] { return get_list("events", job.namespace_name); });
+    std::map<int, KubernetesPod> newest;
+    for (const KubernetesPod& each : *pods) newest[each.pod.index] = each;
+    std::vector<KubernetesPod> current;
+    for (const auto& [index, each] : newest) current.push_back(each);
+    return waiting_reason(job, current, all ? events_of_job(*all, job, *pods) : std::vector<JobEvent>());
+  }
+
   void set_suspend(const Job& job, bool suspend) override {
     const Json patch = job.kind == JobKind::jax_job ? Json{{"spec", {{"runPolicy", {{"suspend", suspend}}}}}}
                                                     : Json{{"spec", {{"suspend", suspend}}}};
@@ -178,6 +190,7 @@ class KubernetesRunner final : public Runner {
                            "--cascade=foreground", "--wait=true",
                            fmt::format("--timeout={}s", std::chrono::seconds(kDeleteTimeout).count())},
                           {}, kDeleteTimeout + kubectl::kAnswerTimeout);
+    remove_belongings(job);
   }
 
   std::vector<Job> list(const std::string& namespace_name, std::optional<JobKind> kind) override {
@@ -255,6 +268,33 @@ class KubernetesRunner final : public Runner {
             "the job has no token: added LOCKSTEP_TOKEN from the new Secret {}, which is deleted with the job", name));
       else
         note(fmt::format("created the missing {} {}; it is deleted with the job", kind, name));
+    }
+  }
+
+  // Deletes the Service, the Secret and the NetworkPolicy that were rendered with the job and that `kubectl apply`
+  // created, so that nothing owns them. Waits for those that the job owned, so that a new job can create its own.
+  // Without the permission, prints a note and leaves them.
+  static void remove_belongings(const Job& job) {
+    std::vector<std::pair<std::string, std::string>> names;
+    for (const Json& each : required_objects(job.object, ""))
+      names.emplace_back(each["kind"], each["metadata"]["name"]);
+    names.emplace_back("NetworkPolicy", job.name);
+    const auto deadline = Clock::now() + kubectl::kAnswerTimeout;
+    const auto remove_one = [&](const std::string& kind, const std::string& name) {
+      Json present = find_object(kind, job.namespace_name, name);
+      if (is_rendered_for(present, job.name))
+        kubectl::run_or_throw({"delete", kind, name, "-n", job.namespace_name, "--ignore-not-found"});
+      else
+        for (; is_owned_by(present, job.uid) && Clock::now() < deadline;
+             present = find_object(kind, job.namespace_name, name))
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    };
+    for (const auto& [kind, name] : names) {
+      try {
+        remove_one(kind, name);
+      } catch (const Forbidden& error) {
+        if (kind != "NetworkPolicy") kubectl::note_once(error.what());  // few jobs have one
+      }
     }
   }
 
@@ -341,6 +381,8 @@ class KubernetesRunner final : public Runner {
   // The pod whose log to show. With --follow, waits until it has started.
   KubernetesPod started_pod(const Job& job, const LogOptions& options) {
     const auto deadline = Clock::now() + kStartTimeout;
+    auto next_look = Clock::now();
+    std::string reason;
     std::vector<KubernetesPod> all;
     for (bool first = true;; first = false, wait_for_change()) {
       try {
@@ -358,10 +400,20 @@ class KubernetesRunner final : public Runner {
       if (!options.follow)
         throw_error("logs: replica {} of {} has no pod: it was not created yet or was deleted; -f waits for it",
                     options.replica, job.name);
+      if (first || Clock::now() > next_look) {
+        next_look = Clock::now() + kLookPause;
+        try {
+          if (std::string now = why_waiting(job); !now.empty()) reason = std::move(now);
+        } catch (const RunnerUnreachable&) {
+        }
+        if (!reason.empty()) kubectl::note_once(fmt::format("{} waits: {}", job.name, reason));
+      }
       if (Clock::now() > deadline)
         throw IoError(fmt::format("logs: the pod of replica {} of {} did not start within {} minutes{}",
                                   options.replica, job.name, std::chrono::minutes(kStartTimeout).count(),
-                                  found == all.rend() ? "" : ": " + found->pod.kubectl_status));
+                                  !reason.empty()       ? ": " + reason
+                                  : found == all.rend() ? ""
+                                                        : ": " + found->pod.kubectl_status));
     }
   }
 };

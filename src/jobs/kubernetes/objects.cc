@@ -365,7 +365,34 @@ bool is_event_of(const Json& object, const JobEvent& event, const Job& job, cons
   return is_pod_name_of(job, name) && in_lifetime;
 }
 
+// What prevents a pending pod from running, as its conditions and its containers report it.
+std::string pending_reason(const KubernetesPod& pod) {
+  for (const Json& each : at(pod.pod.object, {"status", "conditions"}))
+    if (text_at(each, {"type"}) == "PodScheduled" && text_at(each, {"status"}) == "False")
+      return text_at(each, {"message"});
+  for (const Json& each : at(pod.pod.object, {"status", "containerStatuses"}))
+    if (const std::string message = text_at(each, {"state", "waiting", "message"}); !message.empty())
+      return fmt::format("{}: {}", text_at(each, {"state", "waiting", "reason"}), message);
+  return "";
+}
+
 }  // namespace
+
+std::string waiting_reason(const Job& job, const std::vector<KubernetesPod>& pods,
+                           const std::vector<JobEvent>& events) {
+  const bool missing = pods.size() < static_cast<size_t>(job.spec.replicas) && !job.spec.suspend;
+  // An event that is older than a pod may be out of date: the quota has room again.
+  JobTime newest = job.created;
+  for (const KubernetesPod& each : pods) newest = std::max(newest, each.pod.created.value_or(newest));
+  for (auto event = events.rbegin(); missing && event != events.rend() && event->time >= newest; ++event)
+    if (event->reason == "FailedCreate" || event->reason == "FailedCreatePod") return event->message;
+  for (const KubernetesPod& each : pods) {
+    if (each.pod.phase != PodPhase::pending) continue;
+    if (const std::string reason = pending_reason(each); !reason.empty())
+      return fmt::format("{}: {}", each.name, reason);
+  }
+  return "";
+}
 
 std::vector<JobEvent> events_of_job(const Json& list, const Job& job, const std::vector<KubernetesPod>& pods) {
   std::vector<JobEvent> out;

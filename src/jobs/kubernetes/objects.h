@@ -43,4 +43,9 @@ void update_status_from_pods(Job& job, const std::vector<KubernetesPod>& pods);
 std::vector<JobEvent> events_of_job(const nlohmann::ordered_json& list, const Job& job,
                                     const std::vector<KubernetesPod>& pods);
 
+// Why replicas of the job do not start: the last event about a pod that could not be created, if pods are missing; else
+// what the scheduler or the kubelet reports about a pending pod. "": nothing is known, or all have started.
+// `pods` are the newest ones, `events` those of events_of_job().
+std::string waiting_reason(const Job& job, const std::vector<KubernetesPod>& pods, const std::vector<JobEvent>& events);
+
 }  // namespace lockstep

@@ -1,5 +1,8 @@
 #include "jobs/kubernetes/required_objects.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace lockstep {
 namespace {
 
@@ -10,15 +13,17 @@ Json at(const Json& object, const char* path) {
   return object.contains(pointer) ? object[pointer] : Json();
 }
 
+constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";  // of jobs only
+
 Json metadata_of(const Json& job, const Json& name) {
   Json out = {{"name", name}};
   if (const Json namespace_name = at(job, "/metadata/namespace"); namespace_name.is_string())
     out["namespace"] = namespace_name;
-  if (const Json labels = at(job, "/metadata/labels"); labels.is_object()) out["labels"] = labels;
-  out["ownerReferences"] = Json::array({{{"apiVersion", job.at("apiVersion")},
-                                         {"kind", job.at("kind")},
-                                         {"name", at(job, "/metadata/name")},
-                                         {"uid", at(job, "/metadata/uid")}}});
+  if (Json labels = at(job, "/metadata/labels"); labels.is_object()) {
+    labels.erase(kQueueLabel);
+    out["labels"] = labels;
+  }
+  out["ownerReferences"] = Json::array({owner_reference(job)});
   return out;
 }
 
@@ -54,12 +59,55 @@ Json* container_of(Json& job) {
 
 bool has_token(const Json& container) {
   for (const Json& variable : at(container, "/env"))
-    if (at(variable, "/name") == "LOCKSTEP_TOKEN") return true;
+    if (at(variable, "/name") == "LOCKSTEP_TOKEN" || at(variable, "/name") == "LOCKSTEP_TOKEN_FILE") return true;
   const Json sources = at(container, "/envFrom");
   return sources.is_array() && !sources.empty();
 }
 
+// The key of a Secret that holds the job's token.
+struct TokenKey {
+  std::string secret, key;
+};
+
+// The key of the Secret that is mounted at this path; nullopt if none is.
+std::optional<TokenKey> mounted_key(const Json& pod, const Json& container, const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/')), name = path.substr(path.rfind('/') + 1);
+  for (const Json& mount : at(container, "/volumeMounts")) {
+    if (at(mount, "/mountPath") != folder) continue;
+    for (const Json& volume : at(pod, "/volumes")) {
+      const Json secret = at(volume, "/secret/secretName");
+      if (at(volume, "/name") != at(mount, "/name") || !secret.is_string()) continue;
+      for (const Json& item : at(volume, "/secret/items"))
+        if (at(item, "/path") == name && at(item, "/key").is_string()) return TokenKey{secret, item["key"]};
+      return TokenKey{secret, name};
+    }
+  }
+  return std::nullopt;
+}
+
+// Where a container's variable takes the token from; nullopt if it is another variable or source.
+std::optional<TokenKey> token_key(const Json& pod, const Json& container, const Json& variable) {
+  const Json value = at(variable, "/value");
+  if (at(variable, "/name") == "LOCKSTEP_TOKEN_FILE" && value.is_string()) return mounted_key(pod, container, value);
+  const Json name = at(variable, "/valueFrom/secretKeyRef/name"), key = at(variable, "/valueFrom/secretKeyRef/key");
+  if (at(variable, "/name") != "LOCKSTEP_TOKEN" || !name.is_string() || !key.is_string()) return std::nullopt;
+  return TokenKey{name, key};
+}
+
 }  // namespace
+
+Json owner_reference(const Json& job) {
+  return {{"apiVersion", job.at("apiVersion")},
+          {"kind", job.at("kind")},
+          {"name", at(job, "/metadata/name")},
+          {"uid", at(job, "/metadata/uid")}};
+}
+
+bool is_rendered_for(const Json& object, const std::string& job) {
+  const Json labels = at(object, "/metadata/labels");
+  return at(labels, "/app.kubernetes.io~1name") == "lockstep" && at(labels, "/app.kubernetes.io~1instance") == job &&
+         !object.contains("/metadata/ownerReferences"_json_pointer);
+}
 
 std::string add_token_reference(Json& job, const Json& present) {
   Json* const container = container_of(job);
@@ -73,6 +121,11 @@ std::string add_token_reference(Json& job, const Json& present) {
   if (!env.is_array()) env = Json::array();
   env.push_back({{"name", "LOCKSTEP_TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", secret}, {"key", "token"}}}}}});
   return secret;
+}
+
+bool is_owned_by(const Json& object, const std::string& uid) {
+  const Json owners = at(object, "/metadata/ownerReferences");
+  return std::ranges::any_of(owners, [&](const Json& each) { return at(each, "/uid") == uid; });
 }
 
 bool is_owned_by_earlier_job(const Json& object, const Json& job) {
@@ -89,13 +142,14 @@ std::vector<Json> required_objects(const Json& job, const std::string& token) {
   if (at(pod, "/subdomain").is_string()) out.push_back(service_of(job, pod));
   for (const Json& container : at(pod, "/containers"))
     for (const Json& variable : at(container, "/env")) {
-      const Json name = at(variable, "/valueFrom/secretKeyRef/name"), key = at(variable, "/valueFrom/secretKeyRef/key");
-      if (at(variable, "/name") != "LOCKSTEP_TOKEN" || !name.is_string() || !key.is_string()) continue;
+      const auto found = token_key(pod, container, variable);
+      if (!found) continue;
       out.push_back({{"apiVersion", "v1"},
                      {"kind", "Secret"},
-                     {"metadata", metadata_of(job, name)},
+                     {"metadata", metadata_of(job, found->secret)},
                      {"type", "Opaque"},
-                     {"stringData", {{key.get<std::string>(), token}}}});
+                     {"immutable", true},
+                     {"stringData", {{found->key, token}}}});
     }
   return out;
 }

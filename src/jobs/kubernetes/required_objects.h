@@ -12,12 +12,21 @@ namespace lockstep {
 // owner, so that Kubernetes deletes them with it. The Secret holds `token` under the key that the job reads.
 std::vector<nlohmann::ordered_json> required_objects(const nlohmann::ordered_json& job, const std::string& token);
 
+// The ownerReference of an object that Kubernetes deletes with `job`, an object from the API server.
+nlohmann::ordered_json owner_reference(const nlohmann::ordered_json& job);
+
+// Whether `lockstep render` wrote this object for the job of this name, and nothing owns it.
+bool is_rendered_for(const nlohmann::ordered_json& object, const std::string& job);
+
 // Adds LOCKSTEP_TOKEN from the Secret NAME-token to the container of `job` and returns the name of the Secret. Returns
 // "" and adds nothing if
-// - the container has LOCKSTEP_TOKEN, or has envFrom, which may contain it;
+// - the container has LOCKSTEP_TOKEN or LOCKSTEP_TOKEN_FILE, or has envFrom, which may contain them;
 // - `present` has no token. `present` is the same job on the API server, null if it does not exist. The environment of
 //   an existing job cannot change.
 std::string add_token_reference(nlohmann::ordered_json& job, const nlohmann::ordered_json& present);
+
+// Whether an object with this uid owns `object`.
+bool is_owned_by(const nlohmann::ordered_json& object, const std::string& uid);
 
 // Whether the owner of `object` is an earlier job with the kind and name of `job`. Kubernetes will delete the object.
 bool is_owned_by_earlier_job(const nlohmann::ordered_json& object, const nlohmann::ordered_json& job);

@@ -1,7 +1,6 @@
 #include "jobs/kubernetes/variables.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <string_view>
 
@@ -10,6 +9,8 @@
 #include "base/names.h"
 #include "base/printable.h"
 #include "cluster/token.h"
+#include "jobs/kubernetes/variable_checks.h"
+#include "jobs/kubernetes/variable_rows.h"
 #include "lockstep/version.h"
 
 namespace lockstep {
@@ -17,209 +18,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMaxManifestHosts = 4096, kMaxVariableSeconds = 1'000'000'000;
-// A pod name, at most JOB-worker-0-4095 with a suffix, has at most 63 characters.
-constexpr size_t kMaxJobNameLength = 46;
+// Where the pods mount the token.
+constexpr const char* kTokenFolder = "/var/run/secrets/lockstep";
 
 constexpr JsonLimits kVariableLimits = {.bytes = 1 << 20, .depth = 16, .values = 100'000};
 
-enum class VariableType { integer, text, image, flag, list, env, labels, name, resource, quantity, gpus };
-
-struct VariableRow {
-  ManifestVariable shown;
-  VariableType type;
-  int64_t low = 0, high = 0;                                 // range of an integer
-  const char* kinds = "indexed-job jaxjob jobset trainjob";  // the kinds that have it
-};
-
-constexpr const char* kNotTrainJob = "indexed-job jaxjob jobset";
-
-const std::vector<VariableRow>& rows() {
-  static const std::vector<VariableRow> all = {
-      {{"hosts_count", "integer", "number of pods, with one process each; default 1"},
-       VariableType::integer,
-       1,
-       kMaxManifestHosts},
-      {{"local_device_count", "integer", "devices per process: virtual CPU devices or GPUs; default 1"},
-       VariableType::integer,
-       1,
-       4096},
-      {{"name", "name", "name of the job; default lockstep"}, VariableType::name},
-      {{"namespace", "name", "namespace of the job; default: that of kubectl's context"}, VariableType::name},
-      {{"service", "name", "name of the headless Service; default: the job's name"},
-       VariableType::name,
-       0,
-       0,
-       "indexed-job"},
-      {{"image", "string", "container image; default lockstep:" LOCKSTEP_VERSION}, VariableType::image},
-      {{"image_pull_policy", "Always, IfNotPresent or Never", "when to pull the image; default: the cluster's policy"},
-       VariableType::text,
-       0,
-       0,
-       kNotTrainJob},
-      {{"command", "list of strings", "the program; default: the entry point of the image, lockstep"},
-       VariableType::list},
-      {{"args", "list of strings",
-        "arguments of the program; default [\"train\"], plus --checkpoint-dir if checkpoint_claim is set"},
-       VariableType::list},
-      {{"env", "object of strings", "additional environment variables"}, VariableType::env},
-      {{"gpus", "true, false or integer", "GPUs per pod; true: local_device_count; default false"}, VariableType::gpus},
-      {{"gpu_resource", "string", "resource name of the GPUs; default nvidia.com/gpu"}, VariableType::resource},
-      {{"cpu", "quantity", "CPU request, such as 2 or \"500m\"; default 1"}, VariableType::quantity},
-      {{"memory", "quantity", "memory request and limit; default \"2Gi\""}, VariableType::quantity},
-      {{"port", "integer", "port of the coordinator; default 55527, for a jaxjob 6666"},
-       VariableType::integer,
-       1,
-       65535,
-       kNotTrainJob},
-      {{"checkpoint_claim", "name", "PersistentVolumeClaim that all pods can write; default: none"},
-       VariableType::name},
-      {{"checkpoint_path", "string", "mount path of checkpoint_claim; default /checkpoints"}, VariableType::text},
-      {{"token_secret", "name", "existing Secret with the key token; default: a new Secret"}, VariableType::name},
-      {{"token", "string", "token of the new Secret; default: 32 random bytes"}, VariableType::text},
-      {{"backoff", "integer", "maximum number of restarts; default 0"}, VariableType::integer, 0, 10000, kNotTrainJob},
-      {{"active_deadline", "integer", "time limit of the job in seconds; default: none"},
-       VariableType::integer,
-       1,
-       kMaxVariableSeconds},
-      {{"ttl", "integer", "seconds until a finished job is deleted; default: never"},
-       VariableType::integer,
-       0,
-       kMaxVariableSeconds,
-       kNotTrainJob},
-      {{"grace", "integer", "seconds between SIGTERM and SIGKILL, to save a checkpoint; default 120"},
-       VariableType::integer,
-       0,
-       kMaxVariableSeconds},
-      {{"suspend", "true or false", "create the job without starting it; default false"}, VariableType::flag},
-      {{"user", "integer", "user and group id of the process, not root; default 65532, as in the image"},
-       VariableType::integer,
-       1,
-       2147483647},
-      {{"node_selector", "object of strings", "required labels of the nodes"}, VariableType::labels},
-      {{"runtime", "name", "the ClusterTrainingRuntime; default jax-distributed"},
-       VariableType::name,
-       0,
-       0,
-       "trainjob"},
-  };
-  return all;
-}
-
-const VariableRow* find_row(const std::string& name) {
-  for (const VariableRow& row : rows())
-    if (name == row.shown.name) return &row;
-  return nullptr;
-}
-
-[[noreturn]] void throw_invalid(const std::string& name, const Json& value, const std::string& remedy) {
-  throw_error("variables: {} is {}; {}", name, printable_json(value), remedy);
-}
-
-bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-
-// A DNS label that starts with a letter: lowercase letters, digits and hyphens, ending in a letter or digit.
-bool is_name(const std::string& text) {
-  return !text.empty() && text.size() <= 63 && text[0] >= 'a' && text[0] <= 'z' && is_lower_or_digit(text.back()) &&
-         std::ranges::all_of(text, [](char c) { return is_lower_or_digit(c) || c == '-'; });
-}
-
-// A positive quantity of Kubernetes: 1, "500m", "2Gi", "1.5".
-bool is_quantity(const std::string& text) {
-  static const std::vector<std::string> suffixes = {"", "m", "k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi"};
-  size_t at = 0, digits = 0, points = 0;
-  for (; at < text.size() && ((text[at] >= '0' && text[at] <= '9') || text[at] == '.'); ++at)
-    ++(text[at] == '.' ? points : digits);
-  return digits > 0 && points <= 1 && text[0] != '.' && text[at - 1] != '.' &&
-         std::ranges::find(suffixes, text.substr(at)) != suffixes.end() &&
-         text.substr(0, at).find_first_not_of("0.") != std::string::npos;
-}
-
-bool is_printable(const std::string& text) {
-  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x20; });
-}
-
-bool is_letter_or_digit(char c) { return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z'); }
-
-// A label value, or the name in a label key: letters, digits, hyphens, underscores and dots; the first and last
-// character is a letter or digit.
-bool is_label_text(std::string_view text) {
-  return !text.empty() && text.size() <= 63 && is_letter_or_digit(text.front()) && is_letter_or_digit(text.back()) &&
-         std::ranges::all_of(text, [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.'; });
-}
-
-// DNS labels separated by dots.
-bool is_domain(std::string_view text) {
-  if (text.size() > 253) return false;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find('.', begin), text.size());
-    const std::string_view part = text.substr(begin, end - begin);
-    if (part.empty() || part.size() > 63 || part.front() == '-' || part.back() == '-' ||
-        !std::ranges::all_of(part, [](char c) { return is_lower_or_digit(c) || c == '-'; }))
-      return false;
-    begin = end + 1;
-  }
-  return true;
-}
-
-// A label key: "zone", "topology.kubernetes.io/zone".
-bool is_label_key(std::string_view text) {
-  const size_t slash = text.find('/');
-  return slash == text.npos ? is_label_text(text)
-                            : is_domain(text.substr(0, slash)) && is_label_text(text.substr(slash + 1));
-}
-
-// Checks only the characters, not the full grammar of image references.
-bool is_image(std::string_view text) {
-  return text.size() <= 1024 && is_letter_or_digit(text.front()) && is_letter_or_digit(text.back()) &&
-         std::ranges::all_of(text, [](char c) {
-           return is_letter_or_digit(c) || std::string_view("._-/:@").find(c) != std::string_view::npos;
-         });
-}
-
-bool is_variable_name(std::string_view text) {
-  const auto is_punctuation = [](char c) { return c == '_' || c == '-' || c == '.'; };
-  return !text.empty() && text.size() <= 253 && !(text.front() >= '0' && text.front() <= '9') &&
-         std::ranges::all_of(text, [&](char c) { return is_letter_or_digit(c) || is_punctuation(c); });
-}
-
-void check_texts(const std::string& name, const Json& value, const char* example) {
-  if (!value.is_object() || !std::ranges::all_of(value, [](const Json& each) { return each.is_string(); }))
-    throw_invalid(name, value, fmt::format("use an object of strings, such as {}", example));
-}
-
-void check_env(const std::string& name, const Json& value) {
-  check_texts(name, value, "{\"LOCKSTEP_VERBOSE\": \"1\"}");
-  for (const auto& [key, text] : value.items()) {
-    if (!is_variable_name(key))
-      throw_error(
-          "variables: {} has \"{}\", which is not a valid variable name; use letters, digits and _ - ., and no "
-          "digit first",
-          name, printable(key));
-    if (key == "LOCKSTEP_TOKEN")
-      throw_error(
-          "variables: {} has LOCKSTEP_TOKEN, which would be readable in the job's manifest; set token or "
-          "token_secret instead",
-          name);
-    if (text.get_ref<const std::string&>().find('\0') != std::string::npos)
-      throw_error("variables: {} has a NUL character in the value of \"{}\"; remove it", name, printable(key));
-  }
-}
-
-void check_labels(const std::string& name, const Json& value) {
-  check_texts(name, value, "{\"zone\": \"a\"}");
-  for (const auto& [key, text] : value.items()) {
-    if (!is_label_key(key))
-      throw_error(
-          "variables: {} has \"{}\", which is not a valid label key; use at most 63 letters, digits and - _ ., with an "
-          "optional prefix such as example.org/",
-          name, printable(key));
-    if (!text.get_ref<const std::string&>().empty() && !is_label_text(text.get_ref<const std::string&>()))
-      throw_error(
-          "variables: {} has \"{}\" for {}, which is not a valid label value; use at most 63 letters, digits and "
-          "- _ .",
-          name, printable(text.get<std::string>()), key);
-  }
+// Variables that may be null: the manifest then has no such field, and the cluster's default applies.
+bool is_optional(const std::string& name) {
+  static const std::vector<std::string> all = {
+      "local_device_count", "cpu", "memory", "ephemeral_storage", "shm", "initialization_timeout", "data_ports"};
+  return std::ranges::find(all, name) != all.end();
 }
 
 // Rejects variables that the built-in templates set.
@@ -227,109 +35,156 @@ void check_reserved_env(const Json& env, const VariablesOptions& options) {
   static const std::vector<std::pair<const char*, const char*>> own = {
       {"LOCKSTEP_NUM_PROCESSES", "hosts_count"},
       {"LOCKSTEP_COORDINATOR_PORT", "port"},
-      {"LOCKSTEP_NUM_CPU_DEVICES", "local_device_count"}};
+      {"LOCKSTEP_NUM_CPU_DEVICES", "local_device_count"},
+      {"LOCKSTEP_TOKEN_FILE", "token_secret"},
+      {"LOCKSTEP_INITIALIZATION_TIMEOUT", "initialization_timeout"},
+      {"LOCKSTEP_DATA_PORTS", "data_ports"}};
   if (options.allow_unknown) return;
   for (const auto& [name, instead] : own)
     if (env.contains(name))
       throw_error("variables: env has {}, which the manifest sets; set {} instead", name, instead);
 }
 
-void check_integer(const VariableRow& row, const Json& value) {
-  const auto in_range = [&] {
-    if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
-    return value.is_number_integer() && value.get<int64_t>() >= row.low && value.get<int64_t>() <= row.high;
-  };
-  if (!in_range())
-    throw_invalid(row.shown.name, value, fmt::format("use a whole number from {} to {}", row.low, row.high));
-}
-
-void check(const VariableRow& row, const Json& value) {
-  const std::string name = row.shown.name;
-  const bool text = value.is_string();
-  switch (row.type) {
-    case VariableType::integer:
-      return check_integer(row, value);
-    case VariableType::flag:
-      if (!value.is_boolean()) throw_invalid(name, value, "use true or false");
-      return;
-    case VariableType::text:
-      if (!text || value.get<std::string>().empty() || !is_printable(value))
-        throw_invalid(name, value, "use a non-empty string without control characters");
-      return;
-    case VariableType::name:
-      if (!text || !is_name(value))
-        throw_invalid(name, value, "use at most 63 lowercase letters, digits and hyphens, starting with a letter");
-      if (name == "name" && value.get<std::string>().size() > kMaxJobNameLength)
-        throw_invalid(name, value,
-                      fmt::format("it has {} characters; use at most {}, because pod names add a suffix",
-                                  value.get<std::string>().size(), kMaxJobNameLength));
-      return;
-    case VariableType::quantity:
-      if (!(value.is_number() && value.get<double>() > 0) && !(text && is_quantity(value)))
-        throw_invalid(name, value, "use a quantity such as 2, \"500m\" or \"2Gi\"");
-      return;
-    case VariableType::list:
-      if (!value.is_array() || !std::ranges::all_of(value, [](const Json& each) { return each.is_string(); }))
-        throw_invalid(name, value, "use a list of strings, such as [\"train\", \"--epochs\", \"8\"]");
-      return;
-    case VariableType::env:
-      return check_env(name, value);
-    case VariableType::labels:
-      return check_labels(name, value);
-    case VariableType::image:
-      if (!text || value.get<std::string>().empty() || !is_image(value.get_ref<const std::string&>()))
-        throw_invalid(name, value, "use an image name without spaces, such as registry.example/team/lockstep:1");
-      return;
-    case VariableType::resource:
-      if (!text || !is_label_key(value.get_ref<const std::string&>()))
-        throw_invalid(name, value, "use a resource name such as nvidia.com/gpu");
-      return;
-    case VariableType::gpus:
-      if (!value.is_boolean() &&
-          !(value.is_number_integer() && value.get<int64_t>() >= 0 && value.get<int64_t>() <= 1024))
-        throw_invalid(name, value, "use true, false or a number from 0 to 1024");
-      return;
-  }
+// Rejects labels and annotations that the built-in templates set.
+void check_reserved_keys(const Json& all) {
+  static const std::vector<std::pair<const char*, const char*>> own = {
+      {"app.kubernetes.io/name", ""},
+      {"app.kubernetes.io/instance", "name"},
+      {"kueue.x-k8s.io/queue-name", "queue"},
+      {"cluster-autoscaler.kubernetes.io/safe-to-evict", "safe_to_evict"}};
+  for (const char* map : {"labels", "annotations"})
+    for (const auto& [key, instead] : own)
+      if (all.contains(map) && all[map].contains(key))
+        throw_error("variables: {} has {}, which the manifest sets; {}", map, key,
+                    *instead ? fmt::format("set {} instead", instead) : "remove it");
 }
 
 void check_all(const Json& given, const VariablesOptions& options) {
   if (!given.is_object()) throw_error("variables: expected an object, such as {{\"hosts_count\": 2}}");
   for (const auto& [name, value] : given.items()) {
-    const VariableRow* row = find_row(name);
+    const VariableRow* row = find_variable_row(name);
     if (!row && options.allow_unknown) continue;
     if (!row) {
       std::vector<std::string> names;
-      for (const VariableRow& each : rows()) names.push_back(each.shown.name);
+      for (const VariableRow& each : variable_rows()) names.push_back(each.shown.name);
       throw_error("variables: unknown variable \"{}\";{} known: {}", printable(name), suggestion(name, names),
                   fmt::join(names, ", "));
     }
     if (std::string_view(row->kinds).find(options.kind) == std::string_view::npos)
       throw_error("variables: kind {} has no variable {}; remove it, or choose another --kind ({})", options.kind, name,
                   row->kinds);
-    check(*row, value);
+    if (!value.is_null() || !is_optional(name)) check_variable(*row, value);
   }
+}
+
+void check_choice(const Json& all, const char* name, const std::vector<std::string>& choices) {
+  const auto found = all.find(name);
+  if (found != all.end() && std::ranges::find(choices, found->get<std::string>()) == choices.end())
+    throw_invalid_variable(
+        name, *found, fmt::format("use {} or {}", fmt::join(choices.begin(), choices.end() - 1, ", "), choices.back()));
 }
 
 // Checks variables that depend on each other, and those with rules of their own.
 void check_together(const Json& all, const VariablesOptions& options) {
   if (const auto env = all.find("env"); env != all.end()) check_reserved_env(*env, options);
+  if (!options.allow_unknown) check_reserved_keys(all);
   if (all.contains("token") && all.contains("token_secret"))
     throw_error(
         "variables: token and token_secret are both set; set token_secret for an existing Secret, else "
         "token");
   if (const auto token = all.find("token"); token != all.end())
     static_cast<void>(checked_token(token->get<std::string>(), "the variable token"));
-  if (const auto policy = all.find("image_pull_policy"); policy != all.end()) {
-    const std::string text = *policy;
-    if (text != "Always" && text != "IfNotPresent" && text != "Never")
-      throw_invalid("image_pull_policy", text, "use Always, IfNotPresent or Never");
-  }
-  if (const auto path = all.find("checkpoint_path"); path != all.end() && !path->get<std::string>().starts_with('/'))
-    throw_invalid("checkpoint_path", *path, "use an absolute path such as /checkpoints");
+  check_choice(all, "image_pull_policy", {"Always", "IfNotPresent", "Never"});
+  check_choice(all, "restart_policy", {"OnFailure", "ExitCode"});
 }
 
 void set_default(Json& all, const char* name, Json value) {
   if (!all.contains(name)) all[name] = std::move(value);
+}
+
+// The limit with which the controller restarts all processes at least `backoff` times. At worst all pods of a job fail
+// together, and each counts. Kubeflow's operator adds up the restarts of all containers, and gives up when the sum
+// reaches the limit; with ExitCode it makes new pods, which it does not count.
+int64_t backoff_limit(const Json& all, const std::string& kind) {
+  const int64_t backoff = all["backoff"].get<int64_t>(), hosts = all["hosts_count"].get<int64_t>();
+  if (kind != "jaxjob") return backoff * hosts;
+  return backoff == 0 || all["restart_policy"] == "ExitCode" ? backoff : backoff * hosts + 1;
+}
+
+// The PersistentVolumeClaims to mount. Throws Error if a path is used twice.
+Json mounted_volumes(const Json& all) {
+  Json out = Json::array();
+  if (all.contains("checkpoint_claim"))
+    out.push_back({{"name", "checkpoints"},
+                   {"claim", all["checkpoint_claim"]},
+                   {"path", all["checkpoint_path"]},
+                   {"read_only", false}});
+  for (const Json& each : all["volumes"]) {
+    const ClaimMount mount = parse_claim_mount(each);
+    out.push_back({{"name", fmt::format("volume-{}", out.size())},
+                   {"claim", mount.claim},
+                   {"path", mount.path},
+                   {"read_only", mount.read_only}});
+  }
+  std::vector<std::string> taken = {"/tmp", kTokenFolder, "/dev/shm"};
+  for (const Json& each : out) {
+    std::string path = each["path"];
+    while (path.ends_with('/')) path.pop_back();
+    if (std::ranges::find(taken, path) != taken.end())
+      throw_error("variables: {} is the mount path of two volumes; mount {} elsewhere", path,
+                  each["claim"].get<std::string>());
+    taken.push_back(path);
+  }
+  return out;
+}
+
+// The taints that a lost node gets, that of the GPUs, and those of the user.
+Json all_tolerations(const Json& all) {
+  Json out = Json::array();
+  for (const char* taint : {"not-ready", "unreachable"})
+    out.push_back({{"key", fmt::format("node.kubernetes.io/{}", taint)},
+                   {"operator", "Exists"},
+                   {"effect", "NoExecute"},
+                   {"tolerationSeconds", all["node_loss_seconds"]}});
+  if (all["gpu_count"] != 0)
+    out.push_back({{"key", all["gpu_resource"]}, {"operator", "Exists"}, {"effect", "NoSchedule"}});
+  for (const Json& each : all["tolerations"]) out.push_back(each);
+  return out;
+}
+
+// Turns an object into a list of {name, value}, over which a template can loop.
+void list_items(Json& object) {
+  Json list = Json::array();
+  for (const auto& [name, value] : object.items()) list.push_back({{"name", name}, {"value", value}});
+  object = std::move(list);
+}
+
+// Sets the defaults that depend on the number of GPUs.
+void set_resources(Json& all) {
+  const Json gpus = all["gpus"], devices = all["local_device_count"];
+  const int64_t count = gpus == false       ? 0
+                        : gpus != true      ? gpus.get<int64_t>()
+                        : devices.is_null() ? 1
+                                            : devices.get<int64_t>();
+  all["gpu_count"] = count;
+  set_default(all, "cpu", fmt::format("{}", count > 0 ? 4 * count : 1));
+  set_default(all, "memory", fmt::format("{}Gi", count > 0 ? 16 * count : 2));
+  set_default(all, "shm", count > 0 ? Json("1Gi") : Json());
+  for (const char* name : {"cpu", "cpu_limit", "memory", "ephemeral_storage", "shm"})  // Kubernetes prints strings
+    if (all.contains(name) && all[name].is_number()) all[name] = all[name].dump();
+  Json requests = Json::object(), limits = Json::object();
+  const auto add = [&](Json& to, const char* resource, const char* name) {
+    if (const auto found = all.find(name); found != all.end() && !found->is_null()) to[resource] = *found;
+  };
+  add(requests, "cpu", "cpu");
+  add(limits, "cpu", "cpu_limit");
+  for (Json* each : {&requests, &limits}) {
+    add(*each, "memory", "memory");
+    add(*each, "ephemeral-storage", "ephemeral_storage");
+  }
+  if (count > 0) limits[all["gpu_resource"].get<std::string>()] = count;
+  all["requests"] = std::move(requests);
+  all["limits"] = std::move(limits);
 }
 
 // Sets the variables that users cannot set.
@@ -338,16 +193,21 @@ void derive(Json& all, const VariablesOptions& options) {
   all["kind"] = options.kind;
   all["container"] = jaxjob ? "jax" : "lockstep";
   all["port_name"] = jaxjob ? "jaxjob-port" : "coordinator";
-  // Of all pods that fail together only the first cause counts against the limit: see failure_policy.yaml.j2.
-  all["backoff_limit"] = all["backoff"].get<int64_t>();
-  const Json gpus = all["gpus"];
-  all["gpu_count"] =
-      gpus.is_boolean() ? (gpus.get<bool>() ? all["local_device_count"].get<int64_t>() : 0) : gpus.get<int64_t>();
-  Json list = Json::array();
-  for (const auto& [name, value] : all["env"].items()) list.push_back({{"name", name}, {"value", value}});
-  all["env"] = std::move(list);
-  for (const char* name : {"cpu", "memory"})  // Kubernetes prints quantities as strings
-    if (all[name].is_number()) all[name] = all[name].dump();
+  all["backoff_limit"] = backoff_limit(all, options.kind);
+  all["token_folder"] = kTokenFolder;
+  all["token_file"] = fmt::format("{}/token", kTokenFolder);
+  if (all["data_ports"].is_string()) {
+    const PortNumbers ports = parse_port_numbers(all["data_ports"]);
+    all["first_data_port"] = ports.first;
+    all["last_data_port"] = ports.last;
+  } else if (all["network_policy"] == true) {
+    throw_error("variables: network_policy is true, but data_ports is null; set it to a range such as 61000-64999");
+  }
+  all["volumes"] = mounted_volumes(all);
+  all["tolerations"] = all_tolerations(all);
+  for (const char* name : {"env", "labels", "annotations"}) list_items(all[name]);
+  if (const auto found = all.find("image_pull_secrets"); found != all.end())
+    for (Json& each : *found) each = {{"name", each}};
 }
 
 }  // namespace
@@ -360,7 +220,7 @@ const std::vector<std::string>& manifest_kinds() {
 const std::vector<ManifestVariable>& manifest_variables() {
   static const std::vector<ManifestVariable> shown = [] {
     std::vector<ManifestVariable> out;
-    for (const VariableRow& row : rows()) out.push_back(row.shown);
+    for (const VariableRow& row : variable_rows()) out.push_back(row.shown);
     return out;
   }();
   return shown;
@@ -379,8 +239,17 @@ Json complete_variables(const Json& given, const VariablesOptions& options) {
   set_default(all, "env", Json::object());
   set_default(all, "gpus", false);
   set_default(all, "gpu_resource", "nvidia.com/gpu");
-  set_default(all, "cpu", "1");
-  set_default(all, "memory", "2Gi");
+  set_default(all, "labels", Json::object());
+  set_default(all, "annotations", Json::object());
+  set_default(all, "volumes", Json::array());
+  set_default(all, "tolerations", Json::array());
+  set_default(all, "ephemeral_storage", "4Gi");
+  set_default(all, "data_ports", "61000-64999");
+  set_default(all, "network_policy", false);
+  set_default(all, "safe_to_evict", false);
+  set_default(all, "initialization_timeout", 1800);
+  set_default(all, "node_loss_seconds", 30);
+  set_default(all, "restart_policy", "OnFailure");
   set_default(all, "port", options.kind == "jaxjob" ? 6666 : 55527);
   set_default(all, "checkpoint_path", "/checkpoints");
   set_default(all, "backoff", 0);
@@ -401,6 +270,7 @@ Json complete_variables(const Json& given, const VariablesOptions& options) {
     all["token_secret"] = all["name"].get<std::string>() + "-token";
     if (!all.contains("token") && options.make_token) all["token"] = options.make_token();
   }
+  set_resources(all);
   derive(all, options);
   return all;
 }

@@ -46,11 +46,6 @@ void note_ignored_fields(const Job& job, const std::string& program,
   else if (!container.image.empty())
     note(fmt::format("the image {} is ignored: replicas are processes on this machine{}", container.image,
                      own ? ", and without a command they run `lockstep train`" : ""));
-  const nlohmann::ordered_json::json_pointer volumes(job.kind == JobKind::jax_job
-                                                         ? "/spec/jaxReplicaSpecs/Worker/template/spec/volumes"
-                                                         : "/spec/template/spec/volumes");
-  if (job.manifest.contains(volumes) && !job.manifest.at(volumes).empty())
-    note("volumes are ignored: replicas see the files of this machine");
 }
 
 class LocalRunner final : public Runner {

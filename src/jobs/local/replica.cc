@@ -79,18 +79,21 @@ Variables cluster_variables(const Job& job, int index, int port) {
 
 std::vector<std::string> argv_of(const LocalJob& job, const Variables& variables) {
   const Container& container = job.job.spec.container;
-  if (const std::string name = stand_in_of(container); !name.empty()) {
-    // apply() has checked that it exists. If it was removed since, the replica fails to start and reports the path.
+  // apply() has checked that a stand-in exists. If it was removed since, the replica fails to start and names the path.
+  const auto installed = [&](const std::string& name) {
     const std::vector<std::string> paths = stand_in_paths(name, job.program);
     const auto found = std::ranges::find_if(paths, [](const auto& each) { return ::access(each.c_str(), X_OK) == 0; });
-    return {found == paths.end() ? paths.front() : *found};
-  }
+    return found == paths.end() ? paths.front() : *found;
+  };
+  if (const std::string name = stand_in_of(container); !name.empty()) return {installed(name)};
   std::vector<std::string> out;
   for (const std::string& word : container.command) out.push_back(expand_variables(word, variables));
   if (out.empty())
     out.push_back(job.program);
   else if (out[0] == "lockstep")
     out[0] = job.program;
+  else if (is_image_program(out[0]))
+    out[0] = installed(out[0]);
   for (const std::string& word : container.args) out.push_back(expand_variables(word, variables));
   if (container.command.empty() && container.args.empty()) out.push_back("train");
   return out;

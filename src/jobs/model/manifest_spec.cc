@@ -95,7 +95,35 @@ void read_ports(const ManifestField& list, JobKind kind, Container& container) {
   }
 }
 
-Container read_container(const ManifestField& from, JobKind kind, std::vector<std::string>& notes) {
+// Whether this volume of the pod is an emptyDir, for which the file system of this machine does.
+bool is_empty_dir(const ManifestField& pod, const std::string& name) {
+  const auto volumes = pod.find("volumes");
+  if (!volumes) return false;
+  for (const ManifestField& each : volumes->elements()) {
+    const auto own = each.find("name");
+    if (own && own->text() == name) return each.find("emptyDir").has_value();
+  }
+  return false;
+}
+
+// Mounted volumes exist on Kubernetes only. Removes the variable of a mounted token, because other runners generate one
+// for each job.
+void read_mounts(const ManifestField& mounts, const ManifestField& pod, Container& container,
+                 std::vector<std::string>& notes) {
+  bool ignored = false;
+  for (const ManifestField& mount : mounts.elements()) {
+    const auto path = mount.find("mountPath"), name = mount.find("name");
+    const std::string folder = path ? path->text() + "/" : "/";
+    const bool token = path && std::erase_if(container.env, [&](const auto& variable) {
+                                 return variable.first == "LOCKSTEP_TOKEN_FILE" && variable.second.starts_with(folder);
+                               }) > 0;
+    ignored = ignored || !(token || (name && is_empty_dir(pod, name->text())));
+  }
+  if (ignored) notes.push_back(fmt::format("{}: {} is ignored here", mounts.location(), mounts.path()));
+}
+
+Container read_container(const ManifestField& from, const ManifestField& pod, JobKind kind,
+                         std::vector<std::string>& notes) {
   from.allow_only({"name",
                    "image",
                    "command",
@@ -135,7 +163,8 @@ Container read_container(const ManifestField& from, JobKind kind, std::vector<st
   if (const auto sources = from.find("envFrom"))
     notes.push_back(fmt::format("{}: {} is ignored here: its variables are available on Kubernetes only",
                                 sources->location(), sources->path()));
-  note_unused(from, {"volumeMounts", "volumeDevices", "lifecycle"}, notes);
+  if (const auto mounts = from.find("volumeMounts")) read_mounts(*mounts, pod, out, notes);
+  note_unused(from, {"volumeDevices", "lifecycle"}, notes);
   return out;
 }
 
@@ -162,7 +191,7 @@ Container read_template(const ManifestField& parent, JobKind kind, std::vector<s
       notes.push_back(fmt::format("{}: container \"{}\" is ignored here: only the one that trains runs",
                                   each.location(), each.find("name")->text()));
   note_unused(spec, {"initContainers"}, notes);
-  return read_container(*chosen, kind, notes);
+  return read_container(*chosen, spec, kind, notes);
 }
 
 }  // namespace

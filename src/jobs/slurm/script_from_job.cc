@@ -157,6 +157,8 @@ SlurmScript::Task task_of(const Job& job, int index, const SlurmScript& script, 
     out.command.push_back(program);
   else if (out.command[0] == "lockstep")
     out.command[0] = program;
+  else if (is_image_program(out.command[0]) && script.runtime == SlurmRuntime::none)
+    out.command[0] = find_stand_in(out.command[0], program);
   for (const std::string& word : container.args) out.command.push_back(expand_variables(word, out.env));
   if (container.command.empty() && container.args.empty()) out.command.push_back("train");
   return out;

@@ -32,6 +32,7 @@ constexpr std::array kKinds = {
     Kind{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true},
     Kind{"", "v1", "namespaces", "Namespace", false},
     Kind{"batch", "v1", "jobs", "Job", true},
+    Kind{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true},
     Kind{"kubeflow.org", "v1", "jaxjobs", "JAXJob", true},
 };
 
@@ -270,18 +271,20 @@ ApiServer::Answer ApiServer::failure(int code, const std::string& reason, const 
                     .dump()};
 }
 
-std::optional<ApiServer::Answer> ApiServer::discovery(const std::string& path) {
+std::optional<ApiServer::Answer> ApiServer::discovery(const std::string& path) const {
   if (path == "/openapi/v2") return Answer{};  // an empty document in protobuf encoding
   if (path == "/api") return Answer{200, R"({"kind":"APIVersions","versions":["v1"]})"};
   if (path == "/apis") {
     Json groups = Json::array();
-    for (const char* name : {"batch", "kubeflow.org"}) {
+    for (const char* name : {"batch", "networking.k8s.io", "kubeflow.org"}) {
+      if (!has_kubeflow_ && std::string(name) == "kubeflow.org") continue;
       const Json version = {{"groupVersion", std::string(name) + "/v1"}, {"version", "v1"}};
       groups.push_back({{"name", name}, {"versions", {version}}, {"preferredVersion", version}});
     }
     return Answer{200, Json{{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", groups}}.dump()};
   }
-  for (const char* group : {"", "batch", "kubeflow.org"}) {
+  for (const char* group : {"", "batch", "networking.k8s.io", "kubeflow.org"}) {
+    if (!has_kubeflow_ && std::string(group) == "kubeflow.org") continue;
     const std::string name = *group ? std::string(group) + "/v1" : "v1";
     if (path != (*group ? "/apis/" : "/api/") + name) continue;
     Json resources = Json::array();
@@ -325,13 +328,14 @@ ApiServer::Answer ApiServer::answer(const Request& request) {
 }
 
 ApiServer::Answer ApiServer::on_objects(const Request& request, const Target& target) {
+  const bool dry_run = request.query.contains("dryRun");
   if (request.method == "POST") {
     Json object = Json::parse(request.body);
     if (!target.space.empty()) object["metadata"]["namespace"] = target.space;
     const std::string name = text_at(object, "/metadata/name");
     if (!get(target.resource, target.space, name).is_null())
       return failure(409, "AlreadyExists", fmt::format("{} \"{}\" already exists", target.resource, name));
-    return {201, put(std::move(object)).dump()};
+    return {201, (dry_run ? object : put(std::move(object))).dump()};
   }
   if (target.name.empty()) return list(request, target);
   const Json present = get(target.resource, target.space, target.name);
@@ -376,7 +380,7 @@ ApiServer::Answer ApiServer::patch(const Request& request, const Target& target)
     return refused;
   }
   object.merge_patch(change);
-  return {200, put(std::move(object)).dump()};
+  return {200, (request.query.contains("dryRun") ? object : put(std::move(object))).dump()};
 }
 
 void ApiServer::erase(const Key& key) {

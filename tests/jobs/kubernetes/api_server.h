@@ -41,6 +41,8 @@ class ApiServer {
 
   // Answers later requests of this verb ("get", "list", "create", "patch", "delete") with 403.
   void forbid(const std::string& verb, const std::string& resource);
+  // Removes Kubeflow: the API server has no kubeflow.org.
+  void remove_kubeflow() { has_kubeflow_ = false; }
   // Sends this warning with every response to a modifying request.
   void warn(const std::string& text);
   // Adds a line to the log of a pod.
@@ -74,7 +76,7 @@ class ApiServer {
   Answer patch(const Request& request, const Target& target);
   void erase(const Key& key);
   void send_log(int client, const Request& request, const Target& target);
-  static std::optional<Answer> discovery(const std::string& path);
+  std::optional<Answer> discovery(const std::string& path) const;
   static Target target_of(const std::string& path);
   static Answer failure(int code, const std::string& reason, const std::string& message);
 
@@ -87,7 +89,7 @@ class ApiServer {
   int64_t version_ = 100;
 
   int port_ = 0, socket_ = -1;
-  std::atomic<bool> stop_ = false;
+  std::atomic<bool> stop_ = false, has_kubeflow_ = true;
   std::atomic<int> followers_ = 0;
   std::thread thread_;
   std::mutex clients_mutex_;

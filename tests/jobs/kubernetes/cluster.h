@@ -79,6 +79,22 @@ class KubernetesCluster : public testing::Test {
          {"status", {{"phase", phase}, {"containerStatuses", {container}}}}});
   }
 
+  // The event of a controller that could not create a pod of the job.
+  Json refuse_pods(const Json& job, const std::string& reason, const std::string& message) {
+    return server_.put({{"apiVersion", "v1"},
+                        {"kind", "Event"},
+                        {"metadata", {{"name", "refused"}, {"namespace", job["metadata"]["namespace"]}}},
+                        {"type", "Warning"},
+                        {"reason", reason},
+                        {"message", message},
+                        {"lastTimestamp", "2026-01-01T00:00:02Z"},
+                        {"involvedObject",
+                         {{"kind", job["kind"]},
+                          {"name", job["metadata"]["name"]},
+                          {"namespace", job["metadata"]["namespace"]},
+                          {"uid", job["metadata"]["uid"]}}}});
+  }
+
   static Json running() { return {{"running", {{"startedAt", "2026-01-01T00:00:05Z"}}}}; }
   static Json waiting(const char* reason) { return {{"waiting", {{"reason", reason}}}}; }
   static Json ended(int code, const char* reason) {

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "cli/training.h"
+#include "jobs/model/manifest.h"
 #include "support/program.h"
 #include "support/sanitizers.h"
+#include "support/text_file.h"
 
 namespace lockstep {
 namespace {
@@ -45,6 +48,33 @@ TEST(Container, ProgramRunsInTheRootOfTheImage) {
   EXPECT_EQ(trained.exit_code, 0) << trained.err;
   EXPECT_NE(trained.out.find("after 3 steps"), std::string::npos) << trained.out;
   EXPECT_TRUE(std::filesystem::exists(root + "/checkpoints/run"));
+}
+
+// The programs that the manifests in examples/jobs run are in the image that the Containerfiles build.
+TEST(Container, HasTheProgramsOfTheExampleManifests) {
+  const std::string example = LOCKSTEP_BINARY_DIR "/examples/spmd_mnist_pmap";
+  if (!std::filesystem::exists(example)) GTEST_SKIP() << "the examples are not built";
+  const TempDir dir;
+  const std::string root = dir.path() + "/root";
+  const auto collected = RunningProgram({collect_script(), "--also", example, program_path(), root}).wait();
+  ASSERT_EQ(collected.exit_code, 0) << collected.err;
+  std::set<std::string> programs;
+  for (const auto& each : std::filesystem::directory_iterator(root + "/bin"))
+    programs.insert(each.path().filename().string());
+  EXPECT_EQ(programs, (std::set<std::string>{"lockstep", "spmd_mnist_pmap"}));
+  for (const auto& each : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/examples/jobs"))
+    for (const Job& job : parse_manifests(read_text(each.path()), each.path()).jobs)
+      EXPECT_TRUE(programs.contains(job.spec.container.command.at(0))) << each.path();
+  for (const char* file : {"Containerfile", "Containerfile.cuda"}) {
+    const std::string text = read_text(LOCKSTEP_SOURCE_DIR "/deploy/containers/" + std::string(file));
+    EXPECT_NE(text.find("--target lockstep_main spmd_mnist_pmap "), std::string::npos) << file;
+    EXPECT_NE(text.find("collect.sh --also /build/examples/spmd_mnist_pmap /build/lockstep "), std::string::npos);
+  }
+  if (kSanitized || run_process(enter("/") + Words{"true"}, std::chrono::seconds(10)).exit_code != 0)
+    GTEST_SKIP() << "no permission for chroot, or sanitizers, which need /proc";
+  const auto trained = inside(root, {"/bin/spmd_mnist_pmap", "--data", "synthetic", "--epochs", "1", "--devices", "2"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_NE(trained.out.find("Epoch 0 in "), std::string::npos) << trained.out;
 }
 
 // Libraries that the program opens with dlopen are not in the output of ldd.

@@ -6,6 +6,7 @@
 #include "lockstep/loggers.h"
 #include "support/long_tests.h"
 #include "support/program.h"
+#include "support/text_file.h"
 
 namespace lockstep {
 namespace {
@@ -112,6 +113,9 @@ TEST(IndexedJobExample, ScriptsPrepareRunAndCleanUp) {
     return run({program_path(), "logs", "-f", "myjob", "--replica", replica});
   };
   EXPECT_EQ(script("run.sh").exit_code, 1);  // prepare.sh has not run
+  ASSERT_EQ(script("prepare.sh").exit_code, 0);
+  // clean.sh deletes all that the job leaves: it saves no run.
+  expect_contains(read_text(dir.path() + "/job.yaml"), "\"--loggers\",\"batches\",\"--no-save\"]");
   const std::string args =
       "args=[\"train\",\"--dataset\",\"" + small_dataset() + "\",\"--epochs\",\"1\",\"--loggers\",\"batches\"]";
   const auto prepared = script("prepare.sh", {args});

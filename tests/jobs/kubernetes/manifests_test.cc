@@ -6,8 +6,8 @@
 #include <bit>
 
 #include "base/file.h"
-#include "base/throws.h"
 #include "base/os/process.h"
+#include "base/throws.h"
 #include "jobs/kubernetes/required_objects.h"
 #include "jobs/kubernetes/schema.h"
 #include "jobs/kubernetes/templates.h"
@@ -62,9 +62,30 @@ std::vector<Json> matrix(const std::string& kind) {
       {{"checkpoint_claim", "disk"}, {"active_deadline", 3600}},
       {{"namespace", "team"}, {"node_selector", {{"pool", "gpu"}}}},
       {{"env", {{"LOCKSTEP_VERBOSE", "1"}, {"NOTE", "yes: \"quoted\" # {{ x }}\n"}}}, {"command", {"/bin/lockstep"}}},
-      {{"token_secret", "ours"}, {"suspend", true}}};
-  if (kind != "trainjob")
+      {{"token_secret", "ours"}, {"suspend", true}},
+      {{"labels", {{"team", "a"}}}, {"annotations", {{"sidecar.istio.io/inject", "false"}}}, {"queue", "gpu-queue"}},
+      {{"tolerations", {{{"key", "dedicated"}, {"operator", "Exists"}}}},
+       {"affinity",
+        {{"nodeAffinity",
+          {{"requiredDuringSchedulingIgnoredDuringExecution",
+            {{"nodeSelectorTerms",
+              {{{"matchExpressions", {{{"key", "zone"}, {"operator", "In"}, {"values", {"a"}}}}}}}}}}}}}},
+       {"image_pull_secrets", {"registry"}},
+       {"service_account", "trainer"}},
+      {{"volumes", {"data:/data:ro", "runs:/runs"}},
+       {"cpu_limit", 4},
+       {"ephemeral_storage", "20Gi"},
+       {"shm", "1Gi"},
+       {"initialization_timeout", 60}}};
+  if (kind != "trainjob") {
     parts.push_back({{"ttl", 60}, {"backoff", 3}, {"port", 8080}, {"image_pull_policy", "Always"}});
+    parts.push_back(
+        {{"network_policy", true},
+         {"priority_class", "high"},
+         {"runtime_class", "nvidia"},
+         {"safe_to_evict", true},
+         {"topology_spread", {{{"maxSkew", 1}, {"topologyKey", "rack"}, {"whenUnsatisfiable", "ScheduleAnyway"}}}}});
+  }
   std::vector<Json> out;
   const unsigned all = (1u << parts.size()) - 1;
   for (unsigned subset = 0; subset <= all; ++subset) {
@@ -202,8 +223,10 @@ TEST(IndexedJob, OnlyTheFirstCauseCounts) {
   EXPECT_EQ(outcome(job, {{137}, {kSurvivor}, {kSurvivor}}), "failed");
   EXPECT_EQ(outcome(job, {{kCause}, {kSurvivor}, {kSurvivor}}), "failed");
   const Json retried = document("indexed-job", {{"hosts_count", 3}, {"backoff", 2}}, "Job");
-  EXPECT_EQ(retried["spec"]["backoffLimit"], 2);
+  // Pods that die together count one each, so two restarts are certain.
+  EXPECT_EQ(retried["spec"]["backoffLimit"], 6);
   EXPECT_EQ(outcome(retried, {{137}, {kSurvivor}, {kSurvivor}}), "1 counted");
+  EXPECT_EQ(outcome(retried, {{137}, {137}, {137}, {137}, {137}, {137}}), "6 counted");
   for (const int error : {1, 2, 3}) EXPECT_EQ(outcome(retried, {{error}, {kSurvivor}}), "failed");
   // The manifest sets the exit code of the first cause.
   for (const char* kind : {"indexed-job", "jobset"})
@@ -268,7 +291,7 @@ TEST(Manifests, AUserTemplateIncludesBuiltinsAndFilesOfItsFolder) {
   const auto write = [&](const std::string& name, const std::string& text) {
     FileSystem::real().write(dir.path() + "/" + name, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   };
-  write("own.j2", "{% include 'mine.j2' %} {{ colour }}\n{% include 'labels.yaml.j2' %}\n");
+  write("own.j2", "{% include 'mine.j2' %} {{ colour }}\n{% include 'metadata.yaml.j2' %}\n");
   write("mine.j2", "mine of {{ name }}\n");
   EXPECT_EQ(render_manifest({.variables = {{"colour", "red"}, {"name", "x"}}, .template_file = dir.path() + "/own.j2"}),
             "mine of x red\nlabels:\n  app.kubernetes.io/name: lockstep\n  app.kubernetes.io/instance: \"x\"\n");
@@ -314,8 +337,7 @@ TEST(Manifests, AreAcceptedByACluster) {
   for (const std::string& kind : manifest_kinds()) {
     const std::string file = dir.path() + "/" + kind + ".yaml";
     ASSERT_EQ(run_lockstep({"render", "kubernetes", "--kind", kind, "-o", file}).exit_code, 0);
-    const auto result =
-        run_process({"kubectl", "apply", "--dry-run=server", "-f", file}, std::chrono::seconds(60));
+    const auto result = run_process({"kubectl", "apply", "--dry-run=server", "-f", file}, std::chrono::seconds(60));
     if (result.output.find("no matches for kind") != std::string::npos) continue;  // the operator is not installed
     EXPECT_EQ(result.exit_code, 0) << result.output;
   }

@@ -30,7 +30,7 @@ TEST(Variables, DerivedVariablesFollowFromTheGivenOnes) {
   EXPECT_EQ(complete({{"gpus", true}, {"local_device_count", 4}})["gpu_count"], 4);
   EXPECT_EQ(complete({{"gpus", 3}})["gpu_count"], 3);
   EXPECT_EQ(complete({{"gpus", 0}})["gpu_count"], 0);
-  EXPECT_EQ(complete({{"hosts_count", 3}, {"backoff", 2}})["backoff_limit"], 2);
+  EXPECT_EQ(complete({{"hosts_count", 3}, {"backoff", 2}})["backoff_limit"], 6);
   EXPECT_EQ(complete({{"name", "a"}, {"service", "b"}})["service"], "b");
   EXPECT_EQ(complete(Json::object(), "jaxjob")["port"], 6666);
   EXPECT_EQ(complete(Json::object(), "jaxjob")["container"], "jax");
@@ -95,7 +95,33 @@ TEST(Variables, InvalidValuesAreRejected) {
   expect({{"gpus", "all"}}, "variables: gpus is \"all\"; use true, false or a number from 0 to 1024");
   expect({{"gpus", -1}}, "use true, false or a number from 0 to 1024");
   expect({{"image_pull_policy", "often"}}, "image_pull_policy is \"often\"; use Always, IfNotPresent or Never");
-  expect({{"checkpoint_path", "data"}}, "checkpoint_path is \"data\"; use an absolute path such as /checkpoints");
+  expect({{"checkpoint_path", "data"}},
+         "checkpoint_path is \"data\"; use an absolute path without colons, such as /checkpoints");
+  for (const char* path : {"/tmp", "/tmp/", "/dev/shm", "/var/run/secrets/lockstep"})
+    expect({{"checkpoint_claim", "c"}, {"checkpoint_path", path}},
+           "is the mount path of two volumes; mount c elsewhere");
+  expect({{"volumes", {"a:/data", "b:/data/"}}},
+         "variables: /data is the mount path of two volumes; mount b elsewhere");
+  for (const char* volume : {"a", "a:", ":/data", "a:data", "A:/data", "a:/", "a:/x:rw"})
+    expect({{"volumes", {volume}}}, "use a list of CLAIM:PATH, such as [\"data:/data:ro\"]");
+  expect({{"volumes", "a:/data"}}, "use a list of CLAIM:PATH");
+  for (const char* name : {"", "A", "a_b", "-a", "a.b"})
+    expect({{"namespace", name}}, "use at most 63 lowercase letters, digits and hyphens");
+  for (const char* name : {"", "A", "a_b", "-a", "a..b"})
+    expect({{"token_secret", name}}, "use at most 253 lowercase letters, digits, hyphens and dots");
+  EXPECT_NO_THROW(complete({{"namespace", "1team"}, {"token_secret", "my.secret"}, {"checkpoint_claim", "pvc.v1"}}));
+  for (const char* ports : {"", "7000", "7000-", "7001-7000", "0-5", "1-65536", "a-b"})
+    expect({{"data_ports", ports}}, "use a range of ports such as 61000-64999");
+  expect({{"network_policy", true}, {"data_ports", nullptr}}, "network_policy is true, but data_ports is null");
+  expect({{"affinity", 1}}, "use an object, as the field of the pod has it");
+  expect({{"tolerations", {{"key", "x"}}}}, "use a list of objects, as the field of the pod has them");
+  expect({{"image_pull_secrets", "x"}}, "use a list of names, such as [\"registry\"]");
+  expect({{"labels", {{"app.kubernetes.io/instance", "x"}}}}, "which the manifest sets; set name instead");
+  expect({{"labels", {{"a", "b c"}}}}, "labels has \"b c\" for a, which is not a valid label value");
+  expect({{"annotations", {{"a b", "c"}}}}, "annotations has \"a b\", which is not a valid annotation key");
+  expect({{"env", {{"LOCKSTEP_DATA_PORTS", "1-2"}}}}, "which the manifest sets; set data_ports instead");
+  expect({{"restart_policy", "Always"}}, "restart_policy is \"Always\"; use OnFailure or ExitCode", "jaxjob");
+  expect({{"hosts_count", nullptr}}, "hosts_count is null; use a whole number");
   expect({{"token", "x"}, {"token_secret", "y"}}, "variables: token and token_secret are both set");
   expect({{"user", 0}}, "variables: user is 0; use a whole number from 1 to");
   expect(

@@ -45,12 +45,14 @@ void update_running_values(const BatchNorm& layer, const Moments& batch, int64_t
 
 }  // namespace
 
-RmsNorm rms_norm(int64_t features) {
+RmsNorm rms_norm(int64_t features, SourceLine at) {
+  const detail::CallerLine line(at);
   check_features("rms_norm", features);
   return {ones({features})};
 }
 
-BatchNorm batch_norm(int64_t features) {
+BatchNorm batch_norm(int64_t features, SourceLine at) {
+  const detail::CallerLine line(at);
   check_features("batch_norm", features);
   return {ones({features}), zeros({features}), zeros({features}), ones({features})};
 }

@@ -72,7 +72,8 @@ nn::BatchNorm some_batch_norm(int64_t features) {
 TEST(BatchNorm, NormalizesByTheBatchInTraining) {
   const Array x = normal64(1, {4, 2, 3, 5}) * 3.0 + 7.0;
   const nn::BatchNorm layer = some_batch_norm(5);
-  EXPECT_ELEMENTS(nn::apply(layer, x, {.training = true}, {.epsilon = 1e-3}),
+  nn::StateUpdates updates;
+  EXPECT_ELEMENTS(nn::apply(layer, x, {.training = true, .updates = &updates}, {.epsilon = 1e-3}),
                   normalized(x, statistics_of(x, 0), layer, 1e-3), 1e-11);
 }
 
@@ -123,7 +124,8 @@ TEST(BatchNorm, StatesAreNotTrained) {
 TEST(BatchNorm, GradientsMatchFiniteDifferences) {
   const Array x = normal64(1, {4, 2, 3}), factors = normal64(3, {4, 2, 3});
   const nn::BatchNorm layer = some_batch_norm(3);
-  const nn::Mode training{.training = true};
+  nn::StateUpdates updates;
+  const nn::Mode training{.training = true, .updates = &updates};
   for (const nn::Mode& mode : {training, nn::Mode{}}) {
     const auto loss = [&](const nn::BatchNorm& params, const Array& v) {
       return sum(factors * nn::apply(params, v, mode));

@@ -44,6 +44,10 @@ struct LayerNorm {
 struct RmsNorm {
   Array scale;  // [features]
 };
+struct GroupNorm {
+  Array scale, bias;  // [features]
+  int64_t groups;     // divides the number of features
+};
 struct BatchNorm {
   Array scale, bias;     // [features]
   State mean, variance;  // [features], f32: running values
@@ -58,6 +62,7 @@ Embedding embedding(const Operand& key, int64_t count, int64_t features);
 // Scales and running variances 1; biases and running means 0.
 LayerNorm layer_norm(int64_t features, SourceLine at = SourceLine::here());
 RmsNorm rms_norm(int64_t features, SourceLine at = SourceLine::here());
+GroupNorm group_norm(int64_t features, int64_t groups, SourceLine at = SourceLine::here());
 BatchNorm batch_norm(int64_t features, SourceLine at = SourceLine::here());
 
 // x [..., in] -> [..., out].
@@ -73,6 +78,9 @@ Array apply(const Embedding&, const Operand& rows);
 Array apply(const LayerNorm&, const Operand& x, double epsilon = 1e-5);
 // x / sqrt(mean(x^2) + epsilon) * scale along the last dimension, computed in f32.
 Array apply(const RmsNorm&, const Operand& x, double epsilon = 1e-5);
+// x [n, ..., features]: normalizes each group of consecutive features over all places of an example to mean 0 and
+// variance 1, computed in f32, then applies scale and bias.
+Array apply(const GroupNorm&, const Operand& x, double epsilon = 1e-5);
 
 // [n, ...] -> [n, rest].
 Array flatten(const Operand& x);

@@ -223,7 +223,7 @@ struct Checkpointer::Impl {
   std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::optional<SaveJob> job;  // the save in progress
-  int64_t step = 0;            // of the latest save
+  int64_t latest_step = 0;     // of the latest save
   bool closing = false;        // requests the thread to end after the current save
   bool ended = false;          // the thread no longer uses anything
   std::vector<std::string> failures;
@@ -257,7 +257,7 @@ void Checkpointer::save(Checkpoint checkpoint) {
     return;
   }
   const std::lock_guard lock(impl_->mutex);
-  impl_->step = checkpoint.step;
+  impl_->latest_step = checkpoint.step;
   impl_->job = std::move(job);
   impl_->changed.notify_all();
 }
@@ -268,7 +268,7 @@ void Checkpointer::wait() {
     throw IoError(fmt::format(
         "checkpoint of step {}: an operation on a file in {} has not returned for {} s; check the disk or network file "
         "system",
-        impl_->step, impl_->options.dir, std::chrono::duration<double>(impl_->options.deadline).count()));
+        impl_->latest_step, impl_->options.dir, std::chrono::duration<double>(impl_->options.deadline).count()));
 }
 
 std::vector<std::string> Checkpointer::failures() {

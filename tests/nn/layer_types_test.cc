@@ -50,6 +50,9 @@ std::vector<LayerCase> layer_cases() {
       {"rms norm",
        {2, 3},
        [=](DType w, const Array& x) -> std::vector<Array> { return {nn::apply(in_type(nn::rms_norm(3), w), x)}; }},
+      {"group norm",
+       {2, 5, 4},
+       [=](DType w, const Array& x) -> std::vector<Array> { return {nn::apply(in_type(nn::group_norm(4, 2), w), x)}; }},
       {"batch norm",
        {2, 3},
        [=](DType w, const Array& x) -> std::vector<Array> {

@@ -1,4 +1,7 @@
 // States of models: how they are updated, and that optimizers leave them alone.
+#include <algorithm>
+#include <cmath>
+
 #include "array/near.h"
 #include "lockstep/averages.h"
 #include "lockstep/lockstep.h"

@@ -25,6 +25,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll(100);  // between looks at the deadline
+constexpr std::chrono::seconds kIdlePoll(1);     // every wait has a limit; correctness does not depend on it
 
 // A save in progress: the contents, which refer to `memory`, a copy of the arrays.
 struct SaveJob {
@@ -84,7 +85,7 @@ struct Checkpointer::Impl {
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
-      while (!closing && !job) changed.wait_for(lock, kPoll);
+      while (!closing && !job) changed.wait_for(lock, kIdlePoll);
       if (!job) break;
       lock.unlock();
       run(std::move(*job));
@@ -232,8 +233,7 @@ struct Checkpointer::Impl {
   std::thread thread;
 };
 
-Checkpointer::Checkpointer(CheckpointerOptions options)
-    : impl_(std::make_shared<Impl>(std::move(options))) {
+Checkpointer::Checkpointer(CheckpointerOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {
   impl_->thread = start_thread([impl = impl_] { impl->work(); });
 }
 

@@ -26,7 +26,7 @@ Array atleast_1d(const Operand& x);
 Array atleast_2d(const Operand& x);
 Array atleast_3d(const Operand& x);
 // The common shape of a broadcast; arrays broadcast to it.
-Shape broadcast_shapes(const std::vector<Shape>& shapes);
+Shape broadcast_shapes(const std::vector<Shape>& shapes, SourceLine at = SourceLine::here());
 std::vector<Array> broadcast_arrays(const Operands& arrays);
 // Moves several dimensions; moves one before position `start`.
 Array moveaxis(const Operand& x, const std::vector<int64_t>& from, const std::vector<int64_t>& to);
@@ -43,7 +43,7 @@ Array vstack(const Operands& arrays);
 Array dstack(const Operands& arrays);
 Array column_stack(const Operands& arrays);
 // Joins each row of blocks along the last dimension, and the rows along the one before.
-Array block(const std::vector<std::vector<Array>>& rows);
+Array block(const std::vector<std::vector<Array>>& rows, SourceLine at = SourceLine::here());
 // Adds `values` at the end of an axis. Without an axis, both are flattened.
 Array append(const Operand& x, const Operand& values);
 Array append(const Operand& x, const Operand& values, int64_t axis);

@@ -23,6 +23,7 @@
 #include "lockstep/error.h"
 #include "lockstep/shape.h"
 #include "lockstep/sharding.h"
+#include "lockstep/source_line.h"
 
 namespace lockstep {
 
@@ -31,10 +32,11 @@ class IndexedArray;
 
 namespace detail {
 struct Node;
+class FirstIndex;
 // What may be an index of an array: an integer, an array, or a type of lockstep/index.h.
 template <class T>
 inline constexpr bool is_index =
-    (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_same_v<T, Array> || requires {
+    (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_convertible_v<const T*, const Array*> || requires {
   typename T::IndexTag;
 };
 template <class T>
@@ -99,53 +101,61 @@ class Array {
 
   // Copies `values`, in row-major order. Throws Error when their number does not match the shape.
   template <class T>
-  static Array from(std::span<const T> values, const Shape& shape);
+  static Array from(std::span<const T> values, const Shape& shape, SourceLine at = SourceLine::here());
   template <class T>
-  static Array from(const std::vector<T>& values, const Shape& shape) {
-    return from(std::span<const T>(values), shape);
+  static Array from(const std::vector<T>& values, const Shape& shape, SourceLine at = SourceLine::here()) {
+    return from(std::span<const T>(values), shape, at);
   }
-  static Array from(const std::vector<bool>& values, const Shape& shape);
+  static Array from(const std::vector<bool>& values, const Shape& shape, SourceLine at = SourceLine::here());
   // Same, but takes over the vector's memory instead of copying.
   template <class T>
-  static Array from(std::vector<T>&& values, const Shape& shape);
+  static Array from(std::vector<T>&& values, const Shape& shape, SourceLine at = SourceLine::here());
 
   bool defined() const { return node_ != nullptr; }
   bool is_traced() const;
-  const Type& type() const;
-  const Shape& shape() const { return type().shape; }
-  int64_t shape(int64_t axis) const;  // the extent of one dimension; negative axes count from the back
-  DType dtype() const { return type().dtype; }
-  int64_t rank() const { return type().rank(); }
-  int64_t size() const { return count(shape()); }
+  const Type& type(SourceLine at = SourceLine::here()) const;
+  const Shape& shape(SourceLine at = SourceLine::here()) const { return type(at).shape; }
+  // The extent of one dimension; negative axes count from the back.
+  int64_t shape(int64_t axis, SourceLine at = SourceLine::here()) const;
+  DType dtype(SourceLine at = SourceLine::here()) const { return type(at).dtype; }
+  int64_t rank(SourceLine at = SourceLine::here()) const { return type(at).rank(); }
+  int64_t size(SourceLine at = SourceLine::here()) const { return count(shape(at)); }
 
   // Elements by NumPy's indexing: x(0), x(_, -1), x(ellipsis, range(0, _, 2), new_axis), x(rows, columns).
   // Defined in lockstep/index.h, which has the rules.
   template <detail::IndexLike... I>
-  Array operator()(const I&... index) const;
+  Array operator()(const detail::FirstIndex& first, const I&... more) const;
+  Array operator()() const { return *this; }
   // The same elements, to update them: x.at(i).add(v) is x with v added at index i.
   template <detail::IndexLike... I>
-  IndexedArray at(const I&... index) const;
+  IndexedArray at(const detail::FirstIndex& first, const I&... more) const;
+  IndexedArray at() const;
+  template <class I>
+  Array operator[](const I&) const {
+    static_assert(!sizeof(I), "x[i]: an array is indexed by x(i), and by x(i, j) for several dimensions");
+    return *this;
+  }
 
   // How the array is distributed over devices: the sharding set by device_put or a compiled function; without
   // one, a single-device sharding on the first local device. For a traced array, the sharding known so far.
-  NamedSharding sharding() const;
+  NamedSharding sharding(SourceLine at = SourceLine::here()) const;
   bool is_fully_replicated() const { return sharding().is_fully_replicated(); }
 
   // The elements in row-major order, copied to the host first if needed. Valid as long as this handle; a
   // temporary is rejected at compile time. Throws Error for a traced array and when T is not the element
   // type.
   template <class T>
-  std::span<const T> data() const& {
-    return {static_cast<const T*>(raw_data(dtype_of<T>)), static_cast<size_t>(size())};
+  std::span<const T> data(SourceLine at = SourceLine::here()) const& {
+    return {static_cast<const T*>(raw_data(dtype_of<T>, at)), static_cast<size_t>(size())};
   }
   template <class T>
-  std::span<const T> data() const&& = delete;
+  std::span<const T> data(SourceLine at = SourceLine::here()) const&& = delete;
   // The elements converted to T, in row-major order.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector(SourceLine at = SourceLine::here()) const;
   // The only element, converted to T. Throws Error when the array has more or fewer than one.
   template <class T>
-  T item() const;
+  T item(SourceLine at = SourceLine::here()) const;
   // Whether the only element is nonzero. Throws Error for a traced array, which has no value yet.
   explicit operator bool() const;
 
@@ -157,7 +167,7 @@ class Array {
   detail::Node* node() const { return node_; }
 
  private:
-  const void* raw_data(DType wanted) const;
+  const void* raw_data(DType wanted, SourceLine at) const;
 
   detail::Node* node_ = nullptr;
 };
@@ -172,20 +182,20 @@ extern template class std::vector<lockstep::Array>;
 namespace lockstep {
 
 namespace detail {
-void check_count(size_t values, const Shape&);
+void check_count(size_t values, const Shape&, SourceLine at);
 }  // namespace detail
 
 template <class T>
-Array Array::from(std::span<const T> values, const Shape& shape) {
-  detail::check_count(values.size(), shape);
+Array Array::from(std::span<const T> values, const Shape& shape, SourceLine at) {
+  detail::check_count(values.size(), shape, at);
   return detail::from_bytes(values.data(), {dtype_of<std::remove_const_t<T>>, shape});
 }
 
 template <class T>
-Array Array::from(std::vector<T>&& values, const Shape& shape) {
-  detail::check_count(values.size(), shape);
+Array Array::from(std::vector<T>&& values, const Shape& shape, SourceLine at) {
+  detail::check_count(values.size(), shape, at);
   if constexpr (std::is_same_v<T, bool>) {
-    return from(static_cast<const std::vector<bool>&>(values), shape);
+    return from(static_cast<const std::vector<bool>&>(values), shape, at);
   } else {
     auto* owner = new std::vector<T>(std::move(values));
     return detail::adopt_bytes(owner->data(), {dtype_of<T>, shape}, owner,

@@ -26,10 +26,17 @@ std::vector<Array> update_average(const std::vector<Array>& average, const std::
 // The decay d that update_average() uses at a step.
 double average_decay(double decay, int64_t step);
 
-// update_average() for parameters of any tree type.
+namespace detail {
+// Averages the arrays of `next`, a copy of the parameters.
+void update_average(TreeRef average, TreeRef params, double decay, const Operand& step, TreeRef next);
+}  // namespace detail
+
+// update_average() for parameters of any tree type. nn::State leaves are those of `params`.
 template <class Params>
 Params update_average(const Params& average, const Params& params, double decay, const Operand& step) {
-  return tree_unflatten(params, update_average(tree_leaves(average), tree_leaves(params), decay, step));
+  Params next = params;
+  detail::update_average(detail::TreeRef(average), detail::TreeRef(params), decay, step, detail::TreeRef(next));
+  return next;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 // by one thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -122,7 +123,10 @@ struct CheckpointerOptions {
   // counted nor removed. None: all complete checkpoints count.
   std::optional<int64_t> resumed_step = {};
   int64_t shard_bytes = SaveOptions{}.shard_bytes;
-  FileSystem* files = nullptr;  // null: the real file system
+  // The longest time for one operation on a file, such as a write to a network file system.
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);
+  // Null: the real file system. Must outlive the current save, even if the Checkpointer is destroyed before it.
+  FileSystem* files = nullptr;
 };
 
 // Saves checkpoints in a background thread and removes old ones. save() copies the arrays and returns. A failed save is
@@ -136,16 +140,19 @@ struct CheckpointerOptions {
 // Each writes the arrays of its own devices; the first process completes the checkpoint.
 class Checkpointer {
  public:
-  // Throws Error when `dir` is empty, or keep_last or shard_bytes is out of range.
+  // Throws Error when `dir` is empty, or keep_last, shard_bytes or deadline is out of range.
   explicit Checkpointer(CheckpointerOptions options);
-  ~Checkpointer();  // waits for the current save
+  // Waits for the current save, unless an operation on a file takes longer than the deadline; then the thread ends by
+  // itself when that operation returns.
+  ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // Waits for the previous save, then starts this one. Throws Error as save_checkpoint does; failures() reports I/O
-  // errors.
+  // Waits for the previous save, then starts this one. Throws Error as save_checkpoint does, and IoError as wait() does;
+  // failures() reports I/O errors.
   void save(Checkpoint checkpoint);
-  // Waits until the current save is complete.
+  // Waits until the current save is complete. Throws IoError when one of its operations on a file takes longer than the
+  // deadline; the save goes on, and the next call waits again.
   void wait();
   // Failed saves and removals since the last call.
   std::vector<std::string> failures();
@@ -156,7 +163,7 @@ class Checkpointer {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // shared with its thread
 };
 
 }  // namespace lockstep

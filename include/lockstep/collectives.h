@@ -42,19 +42,23 @@ Array pmin(const Operand& x, const AxisNames& axes);
 template <class T>
 concept TreeNotArray = !std::is_convertible_v<T, Array>;
 template <TreeNotArray T>
-T psum(const T& tree, const AxisNames& axes) {
+T psum(const T& tree, const AxisNames& axes, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return tree_map([&](const Array& x) { return psum(x, axes); }, tree);
 }
 template <TreeNotArray T>
-T pmean(const T& tree, const AxisNames& axes) {
+T pmean(const T& tree, const AxisNames& axes, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return tree_map([&](const Array& x) { return pmean(x, axes); }, tree);
 }
 template <TreeNotArray T>
-T pmax(const T& tree, const AxisNames& axes) {
+T pmax(const T& tree, const AxisNames& axes, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return tree_map([&](const Array& x) { return pmax(x, axes); }, tree);
 }
 template <TreeNotArray T>
-T pmin(const T& tree, const AxisNames& axes) {
+T pmin(const T& tree, const AxisNames& axes, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return tree_map([&](const Array& x) { return pmin(x, axes); }, tree);
 }
 
@@ -85,8 +89,8 @@ Array ppermute(const Operand& x, const AxisNames& axes, const std::vector<std::p
 Array pbroadcast(const Operand& x, const AxisNames& axes, int64_t source);
 
 // axis_index: the device's position along the axes (i32). axis_size: the number of devices along them.
-Array axis_index(const AxisNames& axes);
-int64_t axis_size(const AxisNames& axes);
+Array axis_index(const AxisNames& axes, SourceLine at = SourceLine::here());
+int64_t axis_size(const AxisNames& axes, SourceLine at = SourceLine::here());
 
 // Marks x as varying over the axes. Its value does not change. Gradients with respect to the result are each
 // device's own instead of the sum over devices.

@@ -28,17 +28,26 @@ struct Extent2d {
 // The padding around an image:
 //   "VALID"  none
 //   "SAME"   so much that the result has ceil(extent / stride) rows and columns; an odd row or column goes to the end
+//   1                               that much on all sides
+//   {1, 2}                          so much above and below, and left and right
 //   {{top, bottom}, {left, right}}  explicit widths
 struct Padding2d {
   enum class Kind : uint8_t { valid, same, explicit_widths };
 
-  Padding2d(const char* name) : Padding2d(std::string_view(name)) {}  // NOLINT: reads as an argument
-  Padding2d(std::string_view name);                                   // NOLINT; throws Error for any other name
-  Padding2d(std::pair<int64_t, int64_t> rows, std::pair<int64_t, int64_t> columns)
-      : kind(Kind::explicit_widths), widths{rows.first, rows.second, columns.first, columns.second} {}
+  // Throws Error for any other name.
+  template <detail::PaddingName T>
+  Padding2d(const T& name, SourceLine at = SourceLine::here())  // NOLINT: reads as an argument
+      : Padding2d(std::string_view(name), at, 0) {}
+  template <detail::PaddingNumber T>
+  Padding2d(T all) : Padding2d(PaddingWidths(all), PaddingWidths(all)) {}  // NOLINT
+  Padding2d(PaddingWidths rows, PaddingWidths columns)
+      : kind(Kind::explicit_widths), widths{rows.before, rows.after, columns.before, columns.after} {}
 
   Kind kind = Kind::valid;
   std::array<int64_t, 4> widths = {0, 0, 0, 0};
+
+ private:
+  Padding2d(std::string_view name, SourceLine at, int);
 };
 
 struct Conv2dOptions {

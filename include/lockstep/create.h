@@ -82,11 +82,14 @@ Array linspace(double start, double stop, int64_t n, DType dtype = f32, SourceLi
 // int gives i32; float and double both give f32 unless `dtype` is given. Throws Error when lists of one level
 // differ in length.
 template <class T>
-Array array(std::initializer_list<T> values, std::optional<DType> dtype = {}) {
+Array array(std::initializer_list<T> values, std::optional<DType> dtype = {}, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::from_list(values.begin(), dtype_of<T>, {static_cast<int64_t>(values.size())}, dtype);
 }
 template <class T>
-Array array(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {}) {
+Array array(std::initializer_list<std::initializer_list<T>> rows, std::optional<DType> dtype = {},
+            SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   const size_t columns = rows.size() ? rows.begin()->size() : 0;
   std::vector<detail::Stored<T>> values;
   for (const auto& row : rows) {
@@ -98,7 +101,8 @@ Array array(std::initializer_list<std::initializer_list<T>> rows, std::optional<
 }
 template <class T>
 Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> blocks,
-            std::optional<DType> dtype = {}) {
+            std::optional<DType> dtype = {}, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   const size_t rows = blocks.size() ? blocks.begin()->size() : 0;
   const size_t columns = rows ? blocks.begin()->begin()->size() : 0;
   std::vector<detail::Stored<T>> values;
@@ -117,16 +121,21 @@ Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>
 
 // Lists of numbers of several types: array({1.0, 2, 3}), array({{1, 2.5}, {3, 4}}). Integers with a real number among them
 // become f32, else they are i32.
-inline Array array(detail::AnyNumbers values, std::optional<DType> dtype = {}) {
+inline Array array(detail::AnyNumbers values, std::optional<DType> dtype = {}, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::from_numbers({values}, false, dtype);
 }
-inline Array array(std::initializer_list<detail::AnyNumbers> rows, std::optional<DType> dtype = {}) {
+inline Array array(std::initializer_list<detail::AnyNumbers> rows, std::optional<DType> dtype = {},
+                   SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::from_numbers(rows, true, dtype);
 }
 
 // The elements of a vector, with the element types of lists: double gives f32 unless `dtype` is given.
 template <class T>
-requires std::is_arithmetic_v<T> Array array(const std::vector<T>& values, std::optional<DType> dtype = {}) {
+requires std::is_arithmetic_v<T> Array array(const std::vector<T>& values, std::optional<DType> dtype = {},
+                                             SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   const std::vector<detail::Stored<T>> stored(values.begin(), values.end());
   return detail::from_list(stored.data(), dtype_of<T>, {static_cast<int64_t>(values.size())}, dtype);
 }

@@ -38,13 +38,23 @@ void check_values(const Operand& condition, std::string_view message, const Arra
 
 namespace debug {
 
+// The format of a print, with the line of the call, which errors name.
+struct PrintFormat {
+  PrintFormat(const char* format, SourceLine line = SourceLine::here()) : text(format), at(line) {}         // NOLINT
+  PrintFormat(std::string_view format, SourceLine line = SourceLine::here()) : text(format), at(line) {}    // NOLINT
+  PrintFormat(const std::string& format, SourceLine line = SourceLine::here()) : text(format), at(line) {}  // NOLINT
+  std::string_view text;
+  SourceLine at;
+};
+
 // Prints a line on standard output when the values are computed. `{}` stands for the next value, `{2}` for value 2, and
 // `{name}` for a named one; write {{ and }} for braces. Throws Error when the format and the values do not fit.
 template <class... Values>
-void print(std::string_view format, const Values&... values) {
-  detail::debug_print(format, {std::pair<std::string, Array>("", values)...});
+void print(const PrintFormat& format, const Values&... values) {
+  const detail::CallerLine line(format.at);
+  detail::debug_print(format.text, {std::pair<std::string, Array>("", values)...});
 }
-void print(std::string_view format, const std::vector<std::pair<std::string, Array>>& named);
+void print(const PrintFormat& format, const std::vector<std::pair<std::string, Array>>& named);
 
 // Calls f with the values of the arguments, which are trees, when they are computed.
 template <class F, class... Args>

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "lockstep/detail/flat_call.h"
+#include "lockstep/operand.h"
 #include "lockstep/per_leaf.h"
 #include "lockstep/visualize.h"
 
@@ -23,6 +24,7 @@ Arrays constrained_each(const FlatTrees& tree, const PerLeaf<NamedSharding>& sha
 // array.
 template <class T>
 T device_put(const T& tree, const NamedSharding& sharding, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return tree_map([&](const Array& a) { return detail::constrained(a, sharding, "device_put", at); }, tree);
 }
 
@@ -31,6 +33,7 @@ T device_put(const T& tree, const NamedSharding& sharding, SourceLine at = Sourc
 // constraints in a compiled function must use one mesh.
 template <class T>
 T with_sharding_constraint(const T& tree, const NamedSharding& sharding, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return tree_map([&](const Array& a) { return detail::constrained(a, sharding, "with_sharding_constraint", at); },
                   tree);
 }
@@ -39,13 +42,14 @@ T with_sharding_constraint(const T& tree, const NamedSharding& sharding, SourceL
 // Throws Error when an array has no sharding.
 template <class T>
 T device_put(const T& tree, const PerLeaf<NamedSharding>& shardings, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   const detail::Arrays arrays = detail::constrained_each(detail::flat_arguments(tree), shardings, "device_put", at);
   const Array* next = arrays.data();
   return detail::replace_arrays(tree, next);
 }
 template <class T>
-T with_sharding_constraint(const T& tree, const PerLeaf<NamedSharding>& shardings,
-                           SourceLine at = SourceLine::here()) {
+T with_sharding_constraint(const T& tree, const PerLeaf<NamedSharding>& shardings, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   const detail::Arrays arrays =
       detail::constrained_each(detail::flat_arguments(tree), shardings, "with_sharding_constraint", at);
   const Array* next = arrays.data();
@@ -59,21 +63,21 @@ struct Shard {
   Array data;      // a view of the array's memory if the shard is contiguous there, else a copy
 };
 // The shards of this process's devices, in mesh order.
-std::vector<Shard> addressable_shards(const Array&);
+std::vector<Shard> addressable_shards(const Operand&);
 
 // Builds a global array from the part that this process's devices hold. Every process of the mesh calls it
 // with its own part. Throws Error when `local` does not have the shape of that part.
-Array make_array_from_process_local_data(const NamedSharding&, const Array& local, const Shape& global_shape);
+Array make_array_from_process_local_data(const NamedSharding&, const Operand& local, const Shape& global_shape);
 
 // The inverse: the part that this process's devices hold, as one array. Returns x itself if that is all of it.
-Array process_local_data(const Array&);
+Array process_local_data(const Operand&);
 
 // The index range that this process's devices hold of a dimension of length `extent` that is sharded by the
 // spec's first entry.
-Range process_range(const NamedSharding&, int64_t extent);
+Range process_range(const NamedSharding&, int64_t extent, SourceLine at = SourceLine::here());
 
 // Draws the sharding of an array of at most two dimensions. The second form prints it, colored on a terminal.
-std::string visualize_sharding(const Array&, const VisualizeOptions& = {});
-void visualize_array_sharding(const Array&);
+std::string visualize_sharding(const Operand&, const VisualizeOptions& = {});
+void visualize_array_sharding(const Operand&);
 
 }  // namespace lockstep

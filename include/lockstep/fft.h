@@ -51,7 +51,7 @@ Array fftshift(const Operand& x, const Axes& axes = {});
 Array ifftshift(const Operand& x, const Axes& axes = {});
 
 // The frequencies of the elements of fft and rfft for n samples that are `d` apart: f32, in cycles per unit of d.
-Array fftfreq(int64_t n, double d = 1.0);
-Array rfftfreq(int64_t n, double d = 1.0);
+Array fftfreq(int64_t n, double d = 1.0, SourceLine at = SourceLine::here());
+Array rfftfreq(int64_t n, double d = 1.0, SourceLine at = SourceLine::here());
 
 }  // namespace lockstep::fft

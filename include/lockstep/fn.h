@@ -1,7 +1,7 @@
 // Elementwise functions as objects, to pass them to transforms. The functions themselves are overloaded with those of the C
-// library, so vmap(log1p) is ambiguous:
+// library. jit, vmap, grad and value_and_grad take those of one array by name, vmap(log1p); the others do not:
 //
-//   Array y = vmap(fn::log1p)(x);
+//   Array y = jacfwd(fn::log1p)(x);
 //   Array d = grad(fn::tanh)(0.5f);
 //   Params p = tree_map(fn::square, params);
 //

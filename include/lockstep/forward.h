@@ -106,13 +106,10 @@ Arrays custom_jvp_flat(TreeRefs args, const FlatFunction& f, const FlatFunction&
 
 }  // namespace detail
 
-// Returns {f(primals), tangent}: the derivative of f at `primals` along `tangents`; with has_aux, a tuple {result,
-// tangent, aux}. A function of several arguments takes std::tuples. Memory does not grow with the depth of the
-// computation, as it does for grad. Throws Error when a tangent has another type than its primal, and for functions
-// with custom_vjp.
-template <class F, class Primals, class Tangents, class... Aux>
-auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Aux...) {
-  constexpr bool with_aux = sizeof...(Aux) > 0;
+namespace detail {
+template <bool with_aux, class F, class Primals, class Tangents>
+auto jvp_of(const F& f, const Primals& primals, const Tangents& tangents, SourceLine line_of_call) {
+  const CallerLine line(line_of_call);
   const auto at = [&](const auto&... args) {
     const auto along = [&](const auto&... directions) {
       (detail::check_alike("jvp", args, directions), ...);
@@ -133,11 +130,24 @@ auto jvp(const F& f, const Primals& primals, const Tangents& tangents, Aux...) {
   };
   return detail::apply_arguments([&](const auto&... each) { return detail::with_parameters<F>(at, each...); }, primals);
 }
+}  // namespace detail
 
-// Returns {f(primals...), linear}. linear(tangents...) is the tangent of the result; it does not compute f again,
-// and may be called any number of times.
+// Returns {f(primals), tangent}: the derivative of f at `primals` along `tangents`; with has_aux, a tuple {result,
+// tangent, aux}. A function of several arguments takes std::tuples. Memory does not grow with the depth of the
+// computation, as it does for grad. Throws Error when a tangent has another type than its primal, and for functions
+// with custom_vjp.
+template <class F, class Primals, class Tangents>
+auto jvp(const F& f, const Primals& primals, const Tangents& tangents, SourceLine at = SourceLine::here()) {
+  return detail::jvp_of<false>(f, primals, tangents, at);
+}
+template <class F, class Primals, class Tangents>
+auto jvp(const F& f, const Primals& primals, const Tangents& tangents, HasAux, SourceLine at = SourceLine::here()) {
+  return detail::jvp_of<true>(f, primals, tangents, at);
+}
+
+namespace detail {
 template <class F, class... Passed>
-auto linearize(const F& f, const Passed&... passed) {
+auto linearize_at(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
       [&f]<class... Args>(const Args&... args) {
         detail::ResultSlot<detail::ResultOf<F, Args...>> slot;
@@ -148,26 +158,60 @@ auto linearize(const F& f, const Passed&... passed) {
           const Array* next = out.data();
           return detail::replace_arrays(like, next);
         };
-        return std::pair{std::move(value), std::move(linear)};
+        using Line = detail::LinearCall<decltype(linear), Args...>;
+        return std::pair<decltype(value), Line>{std::move(value), Line{std::move(linear)}};
       },
       passed...);
+}
+template <class F, class... Passed>
+auto transpose_of(const F& f, const Passed&... passed) {
+  return detail::with_parameters<F>(
+      [&f]<class... Args>(const Args&... args) {
+        using Result = detail::ResultOf<F, Args...>;
+        detail::ResultSlot<Result> slot;
+        auto transposed = [map = detail::TransposedMap({detail::TreeRef(args)...}, detail::on_arrays(slot, f, args...)),
+                           like = std::tuple<Args...>{args...}](const Result& cotangent) {
+          return tree_unflatten(like, map(cotangent));
+        };
+        return detail::LinearCall<decltype(transposed), Result>{std::move(transposed)};
+      },
+      passed...);
+}
+}  // namespace detail
+
+// Returns {f(primals...), linear}. linear(tangents...) is the tangent of the result; it does not compute f again,
+// and may be called any number of times.
+template <class F, class A>
+auto linearize(const F& f, const A& a, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::linearize_at(f, a);
+}
+template <class F, class A, class B>
+auto linearize(const F& f, const A& a, const B& b, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::linearize_at(f, a, b);
+}
+template <class F, class A, class B, class C, class... Rest>
+auto linearize(const F& f, const A& a, const B& b, const C& c, const Rest&... rest) {
+  return detail::linearize_at(f, a, b, c, rest...);
 }
 
 // Returns the transpose of f, which must be linear: a function from a cotangent (a tree like the result) to a tuple
 // of trees, one per argument. Of the arguments only the types matter. Throws Error if f is not linear, and for
 // arguments that are not floating.
-template <class F, class... Passed>
-auto linear_transpose(const F& f, const Passed&... passed) {
-  return detail::with_parameters<F>(
-      [&f]<class... Args>(const Args&... args) {
-        using Result = detail::ResultOf<F, Args...>;
-        detail::ResultSlot<Result> slot;
-        return [map = detail::TransposedMap({detail::TreeRef(args)...}, detail::on_arrays(slot, f, args...)),
-                like = std::tuple<Args...>{args...}](const Result& cotangent) {
-          return tree_unflatten(like, map(cotangent));
-        };
-      },
-      passed...);
+template <class F, class A>
+auto linear_transpose(const F& f, const A& a, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::transpose_of(f, a);
+}
+template <class F, class A, class B>
+auto linear_transpose(const F& f, const A& a, const B& b, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::transpose_of(f, a, b);
+}
+template <class F, class A, class B, class C, class... Rest>
+auto linear_transpose(const F& f, const A& a, const B& b, const C& c, const Rest&... rest) {
+  return detail::transpose_of(f, a, b, c, rest...);
 }
 
 // Returns f with user-defined tangents. rule(primals, tangents) returns {result, tangent of the result}, where a
@@ -175,8 +219,9 @@ auto linear_transpose(const F& f, const Passed&... passed) {
 // tangents: grad transposes it. Captured arrays get no tangent. Throws Error when the results of the rule have the
 // wrong types.
 template <class F, class Rule>
-auto custom_jvp(F f, Rule rule) {
-  return detail::with_parameters_of<F>([f = std::move(f), rule = std::move(rule)](const auto&... passed) {
+auto custom_jvp(F f, Rule rule, SourceLine at = SourceLine::here()) {
+  return detail::with_parameters_of<F>([f = std::move(f), rule = std::move(rule), at](const auto&... passed) {
+    const detail::CallerLine line(at);
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           const auto primals = detail::together(args...);

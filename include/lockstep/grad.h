@@ -156,12 +156,15 @@ auto grad(F f, SourceLine at = SourceLine::here()) {
   return detail::with_parameters_of<F>(
       [both = value_and_grad<I...>(std::move(f), at)](const auto&... args) { return both(args...).second; });
 }
+// Of functions that are overloaded with those of the C library, such as grad(tanh).
+inline auto value_and_grad(Array (*f)(const Operand&), SourceLine at = SourceLine::here()) {
+  return value_and_grad<0>(f, at);
+}
+inline auto grad(Array (*f)(const Operand&), SourceLine at = SourceLine::here()) { return grad<0>(f, at); }
 
-// Returns {f(args...), pullback}. The pullback maps a cotangent (a tree like the result) to a tuple of
-// gradients, one tree per argument; arrays that are not floating get zeros. The forward computation runs
-// once; the pullback may be called any number of times.
+namespace detail {
 template <class F, class... Passed>
-auto vjp(const F& f, const Passed&... passed) {
+auto vjp_of(const F& f, const Passed&... passed) {
   return detail::with_parameters<F>(
       [&f]<class... Args>(const Args&... args) {
         detail::ResultSlot<detail::ResultOf<F, Args...>> result;
@@ -173,18 +176,39 @@ auto vjp(const F& f, const Passed&... passed) {
           const Array* next = grads.data();
           return detail::replace_arrays(kept, next);
         };
-        return std::pair{std::move(value), std::move(pullback)};
+        using Line = detail::LinearCall<decltype(pullback), decltype(value)>;
+        return std::pair<decltype(value), Line>{std::move(value), Line{std::move(pullback)}};
       },
       passed...);
+}
+}  // namespace detail
+
+// Returns {f(args...), pullback}. The pullback maps a cotangent (a tree like the result) to a tuple of
+// gradients, one tree per argument; arrays that are not floating get zeros. The forward computation runs
+// once; the pullback may be called any number of times.
+template <class F, class A>
+auto vjp(const F& f, const A& a, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::vjp_of(f, a);
+}
+template <class F, class A, class B>
+auto vjp(const F& f, const A& a, const B& b, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::vjp_of(f, a, b);
+}
+template <class F, class A, class B, class C, class... Rest>
+auto vjp(const F& f, const A& a, const B& b, const C& c, const Rest&... rest) {
+  return detail::vjp_of(f, a, b, c, rest...);
 }
 
 // Returns f with a user-defined gradient. forward(args...) returns {result, residuals}. backward(residuals,
 // cotangent) returns the gradients: a tree like the argument, or a tuple of trees for several arguments.
 // Captured arrays get no gradient. Throws Error when the results of forward or backward have the wrong types.
 template <class F, class Forward, class Backward>
-auto custom_vjp(F f, Forward forward, Backward backward) {
+auto custom_vjp(F f, Forward forward, Backward backward, SourceLine at = SourceLine::here()) {
   return detail::with_parameters_of<F>(
-      [f = std::move(f), forward = std::move(forward), backward = std::move(backward)](const auto&... passed) {
+      [f = std::move(f), forward = std::move(forward), backward = std::move(backward), at](const auto&... passed) {
+        const detail::CallerLine line(at);
         return detail::with_parameters<F>(
             [&](const auto&... args) {
               using Result = detail::ResultOf<F, std::decay_t<decltype(args)>...>;

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -123,18 +124,19 @@ class IndexedArray {
  public:
   IndexedArray(Array x, std::span<const Index> indices) : x_(std::move(x)), indices_(indices.begin(), indices.end()) {}
 
-  Array get(const GetOptions& options = {}) const;
-  Array set(const Array& values, UpdateOptions options = {}) const;
-  Array add(const Array& values, UpdateOptions options = {}) const;
-  Array subtract(const Array& values, UpdateOptions options = {}) const;
-  Array multiply(const Array& values, UpdateOptions options = {}) const;
-  Array min(const Array& values, UpdateOptions options = {}) const;
-  Array max(const Array& values, UpdateOptions options = {}) const;
+  Array get(const GetOptions& options = {}, SourceLine at = SourceLine::here()) const;
+  Array set(const Operand& values, UpdateOptions options = {}) const;
+  Array add(const Operand& values, UpdateOptions options = {}) const;
+  Array subtract(const Operand& values, UpdateOptions options = {}) const;
+  Array multiply(const Operand& values, UpdateOptions options = {}) const;
+  Array min(const Operand& values, UpdateOptions options = {}) const;
+  Array max(const Operand& values, UpdateOptions options = {}) const;
   // x divided by the product of the values, and x to the power of their product. Integers become floats as in x / y.
-  Array divide(const Array& values, UpdateOptions options = {}) const;
-  Array power(const Array& values, UpdateOptions options = {}) const;
+  Array divide(const Operand& values, UpdateOptions options = {}) const;
+  Array power(const Operand& values, UpdateOptions options = {}) const;
   // Each element replaced by f of it, once, even if it is given several times.
-  Array apply(const std::function<Array(const Array&)>& f, UpdateOptions options = {}) const;
+  Array apply(const std::function<Array(const Array&)>& f, UpdateOptions options = {},
+              SourceLine at = SourceLine::here()) const;
 
  private:
   Array x_;
@@ -142,21 +144,31 @@ class IndexedArray {
 };
 
 namespace detail {
+
+// The first index of a call, with the line of the call, which errors name.
+class FirstIndex : public Index {
+ public:
+  template <IndexLike T>
+  FirstIndex(const T& index, SourceLine at = SourceLine::here())  // NOLINT: reads as an argument
+      : Index(index), line_(at) {}
+
+ private:
+  CallerLine line_;
+};
+
 Array indexed(const Array& x, std::span<const Index> indices, const GetOptions& options = {});
-template <class... I>
-std::array<Index, sizeof...(I)> index_list(const I&... index) {
-  return {Index(index)...};
-}
+
 }  // namespace detail
 
 template <detail::IndexLike... I>
-Array Array::operator()(const I&... index) const {
-  return detail::indexed(*this, detail::index_list(index...));
+Array Array::operator()(const detail::FirstIndex& first, const I&... more) const {
+  return detail::indexed(*this, std::array<Index, 1 + sizeof...(I)>{first, Index(more)...});
 }
 
 template <detail::IndexLike... I>
-IndexedArray Array::at(const I&... index) const {
-  return {*this, detail::index_list(index...)};
+IndexedArray Array::at(const detail::FirstIndex& first, const I&... more) const {
+  return {*this, std::array<Index, 1 + sizeof...(I)>{first, Index(more)...}};
 }
+inline IndexedArray Array::at() const { return {*this, {}}; }
 
 }  // namespace lockstep

@@ -58,7 +58,7 @@ std::vector<Array> unravel_index(const Operand& indices, const Shape& shape);
 std::pair<Array, Array> tril_indices(int64_t n, int64_t k = 0, std::optional<int64_t> m = {});
 std::pair<Array, Array> triu_indices(int64_t n, int64_t k = 0, std::optional<int64_t> m = {});
 // The indices of the main diagonal of an array [n, n, ...] with ndim dimensions.
-std::vector<Array> diag_indices(int64_t n, int64_t ndim = 2);
+std::vector<Array> diag_indices(int64_t n, int64_t ndim = 2, SourceLine at = SourceLine::here());
 // Arrays of one dimension as an open mesh: x(rows, columns) of ix_({rows, columns}) has all combinations. Masks
 // become the places where they are true.
 std::vector<Array> ix_(const Operands& arrays);

@@ -46,6 +46,6 @@ struct Fans {
   int64_t in = 0, out = 0;
 };
 // Throws Error for a shape of fewer than two dimensions.
-Fans fans(const Shape&);
+Fans fans(const Shape&, SourceLine at = SourceLine::here());
 
 }  // namespace lockstep::initializers

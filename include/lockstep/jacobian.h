@@ -24,8 +24,8 @@ struct JacobianResults {
   Gradients results;  // with the derivatives of the first output
   size_t outputs, inputs;
 };
-JacobianResults jacobian_flat(const char* what, TreeRefs args, Positions positions, const FlatFunction& f, bool with_aux,
-                              JacobianMode mode);
+JacobianResults jacobian_flat(const char* what, TreeRefs args, Positions positions, const FlatFunction& f,
+                              bool with_aux, JacobianMode mode);
 
 // A tree like `result` with a tree in place of each array, from `next` on, which it advances. The arrays of a plain
 // struct, whose fields are arrays, become a std::vector of trees instead.
@@ -60,8 +60,9 @@ auto with_trees(const R& result, const Tree*& next) {
 }
 
 template <JacobianMode mode, bool with_aux, size_t... I, class F>
-auto jacobian(const char* what, F f) {
-  return with_parameters_of<F>([what, f = std::move(f)](const auto&... passed) {
+auto jacobian(const char* what, F f, SourceLine at) {
+  return with_parameters_of<F>([what, f = std::move(f), at](const auto&... passed) {
+    const CallerLine line(at);
     static_assert(((I < sizeof...(passed)) && ...), "jacfwd, jacrev: the argument position is out of range");
     return with_parameters<F>(
         [&f, what](const auto&... args) {
@@ -94,6 +95,16 @@ auto jacobian(const char* what, F f) {
   });
 }
 
+// At the positions I..., by default 0.
+template <JacobianMode mode, bool with_aux, size_t... I, class F>
+auto jacobian_of(F f, SourceLine at) {
+  constexpr const char* what = mode == JacobianMode::forward ? "jacfwd" : "jacrev";
+  if constexpr (sizeof...(I) == 0)
+    return jacobian<mode, with_aux, 0>(what, std::move(f), at);
+  else
+    return jacobian<mode, with_aux, I...>(what, std::move(f), at);
+}
+
 }  // namespace detail
 
 // Returns a function of the same arguments that returns the Jacobian with respect to the arguments at positions
@@ -102,27 +113,31 @@ auto jacobian(const char* what, F f) {
 // result with trees like the arguments (a tuple for several positions) in place of arrays; a result that is a plain
 // struct with arrays becomes a std::vector of them. With has_aux the function returns {Jacobian, aux}. Throws Error
 // for results that are not floating.
-template <size_t... I, class F, class... Aux>
-auto jacfwd(F f, Aux...) {
-  constexpr bool with_aux = sizeof...(Aux) > 0;
-  if constexpr (sizeof...(I) == 0)
-    return detail::jacobian<detail::JacobianMode::forward, with_aux, 0>("jacfwd", std::move(f));
-  else
-    return detail::jacobian<detail::JacobianMode::forward, with_aux, I...>("jacfwd", std::move(f));
+template <size_t... I, class F>
+auto jacfwd(F f, SourceLine at = SourceLine::here()) {
+  return detail::jacobian_of<detail::JacobianMode::forward, false, I...>(std::move(f), at);
 }
-template <size_t... I, class F, class... Aux>
-auto jacrev(F f, Aux...) {
-  constexpr bool with_aux = sizeof...(Aux) > 0;
-  if constexpr (sizeof...(I) == 0)
-    return detail::jacobian<detail::JacobianMode::reverse, with_aux, 0>("jacrev", std::move(f));
-  else
-    return detail::jacobian<detail::JacobianMode::reverse, with_aux, I...>("jacrev", std::move(f));
+template <size_t... I, class F>
+auto jacfwd(F f, HasAux, SourceLine at = SourceLine::here()) {
+  return detail::jacobian_of<detail::JacobianMode::forward, true, I...>(std::move(f), at);
+}
+template <size_t... I, class F>
+auto jacrev(F f, SourceLine at = SourceLine::here()) {
+  return detail::jacobian_of<detail::JacobianMode::reverse, false, I...>(std::move(f), at);
+}
+template <size_t... I, class F>
+auto jacrev(F f, HasAux, SourceLine at = SourceLine::here()) {
+  return detail::jacobian_of<detail::JacobianMode::reverse, true, I...>(std::move(f), at);
 }
 
 // Returns a function of the same arguments that returns the second derivatives: jacfwd of jacrev.
-template <size_t... I, class F, class... Aux>
-auto hessian(F f, Aux... aux) {
-  return jacfwd<I...>(jacrev<I...>(std::move(f), aux...), aux...);
+template <size_t... I, class F>
+auto hessian(F f, SourceLine at = SourceLine::here()) {
+  return jacfwd<I...>(jacrev<I...>(std::move(f), at), at);
+}
+template <size_t... I, class F>
+auto hessian(F f, HasAux aux, SourceLine at = SourceLine::here()) {
+  return jacfwd<I...>(jacrev<I...>(std::move(f), aux, at), aux, at);
 }
 
 }  // namespace lockstep

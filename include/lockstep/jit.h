@@ -51,8 +51,10 @@ const JitOptions& default_jit_options();  // JitOptions{}
 
 // A compiled function. Created by jit().
 template <class F>
-class Jit {
+class Jit : public detail::CallOfFunction<Jit<F>, F> {
  public:
+  using detail::CallOfFunction<Jit<F>, F>::operator();
+
   Jit(F f, const JitOptions& options = detail::default_jit_options(),
       SourceLine at = SourceLine::here())  // NOLINT: for JitFunction
       : f_(std::move(f)), cache_(options, at) {}
@@ -188,6 +190,11 @@ struct CallableSignature<Jit<F>, void> : CallableSignature<F> {};
 template <class F>
 Jit<F> jit(F f, const JitOptions& options = detail::default_jit_options(), SourceLine at = SourceLine::here()) {
   return Jit<F>(std::move(f), options, at);
+}
+// Of a function that is overloaded with those of the C library, such as jit(exp).
+inline auto jit(Array (*f)(const Operand&), const JitOptions& options = detail::default_jit_options(),
+                SourceLine at = SourceLine::here()) {
+  return Jit<Array (*)(const Operand&)>(f, options, at);
 }
 
 // The result of f on these arguments without its data: a tree whose arrays have only a type and shape. Nothing is

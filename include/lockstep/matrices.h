@@ -29,7 +29,7 @@ Array fill_diagonal(const Operand& x, const Operand& value);
 
 // ---- Matrices.
 
-Array identity(int64_t n, DType dtype = f32);
+Array identity(int64_t n, DType dtype = f32, SourceLine at = SourceLine::here());
 // Ones on and below the k-th diagonal.
 Array tri(int64_t rows, std::optional<int64_t> columns = {}, int64_t k = 0, DType dtype = f32);
 // Column j is x to the power columns - 1 - j, or j if `increasing`.
@@ -49,16 +49,17 @@ Array cross(const Operand& a, const Operand& b, int64_t axis = -1);
 // ---- Indices and sequences.
 
 // For each dimension the index along it: [rank, shape...].
-Array indices(const Shape& shape, DType dtype = i32);
+Array indices(const Shape& shape, DType dtype = i32, SourceLine at = SourceLine::here());
 // f of the indices of all elements, one array for each dimension.
-Array fromfunction(const std::function<Array(const std::vector<Array>&)>& f, const Shape& shape, DType dtype = f32);
+Array fromfunction(const std::function<Array(const std::vector<Array>&)>& f, const Shape& shape, DType dtype = f32,
+                   SourceLine at = SourceLine::here());
 
 struct SpacedOptions {
   bool endpoint = true;  // whether `stop` is included
   DType dtype = f32;
 };
 // n numbers from start to stop: evenly spaced, with evenly spaced exponents of `base`, or in a constant ratio.
-Array linspace(double start, double stop, int64_t n, const SpacedOptions& options);
+Array linspace(double start, double stop, int64_t n, const SpacedOptions& options, SourceLine at = SourceLine::here());
 // Between arrays, which broadcast; along a new first dimension.
 Array linspace(const Operand& start, const Operand& stop, int64_t n, const SpacedOptions& options = {});
 Array logspace(double start, double stop, int64_t n = 50, double base = 10, const SpacedOptions& options = {});

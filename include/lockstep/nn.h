@@ -13,6 +13,7 @@
 
 #include "lockstep/array.h"
 #include "lockstep/convolution.h"
+#include "lockstep/detail/tree_visitor.h"
 #include "lockstep/operand.h"
 #include "lockstep/state.h"
 
@@ -21,10 +22,12 @@ namespace lockstep::nn {
 struct Mode;
 class Float8Products;
 
+// All layers compute in the type of x, f32 or wider inside norms: weights are converted to it, and it is the type of the
+// result. For integers x it is the type of the weights; norms give f32.
 struct Dense {
   Array w, b;  // [in, out], [out]
 };
-// As Dense, but the bias is optional. The result has the type of x; weights are converted to it.
+// As Dense, but the bias is optional.
 struct Linear {
   Array w;                 // [in, out]
   std::optional<Array> b;  // [out]
@@ -41,6 +44,10 @@ struct LayerNorm {
 struct RmsNorm {
   Array scale;  // [features]
 };
+struct GroupNorm {
+  Array scale, bias;  // [features]
+  int64_t groups;     // divides the number of features
+};
 struct BatchNorm {
   Array scale, bias;     // [features]
   State mean, variance;  // [features], f32: running values
@@ -53,9 +60,10 @@ Conv2d conv2d(const Operand& key, Extent2d kernel, int64_t in, int64_t out);
 // Normal with deviation 0.02.
 Embedding embedding(const Operand& key, int64_t count, int64_t features);
 // Scales and running variances 1; biases and running means 0.
-LayerNorm layer_norm(int64_t features);
-RmsNorm rms_norm(int64_t features);
-BatchNorm batch_norm(int64_t features);
+LayerNorm layer_norm(int64_t features, SourceLine at = SourceLine::here());
+RmsNorm rms_norm(int64_t features, SourceLine at = SourceLine::here());
+GroupNorm group_norm(int64_t features, int64_t groups, SourceLine at = SourceLine::here());
+BatchNorm batch_norm(int64_t features, SourceLine at = SourceLine::here());
 
 // x [..., in] -> [..., out].
 Array apply(const Dense&, const Operand& x);
@@ -70,27 +78,51 @@ Array apply(const Embedding&, const Operand& rows);
 Array apply(const LayerNorm&, const Operand& x, double epsilon = 1e-5);
 // x / sqrt(mean(x^2) + epsilon) * scale along the last dimension, computed in f32.
 Array apply(const RmsNorm&, const Operand& x, double epsilon = 1e-5);
+// x [n, ..., features]: normalizes each group of consecutive features over all places of an example to mean 0 and
+// variance 1, computed in f32, then applies scale and bias.
+Array apply(const GroupNorm&, const Operand& x, double epsilon = 1e-5);
 
 // [n, ...] -> [n, rest].
 Array flatten(const Operand& x);
 
-// The next values of the nn::State arrays that a model was called with. Not thread-safe.
+// The next values of the nn::State arrays that a model was called with: Mode::updates receives them, with_updates()
+// returns them with the model. Not thread-safe.
 class StateUpdates {
  public:
   // The last update of a state; the state itself if there was none.
   Array value(const Array& state) const;
+  // Assigns the next values of all states of a tree, which must not be const. Throws Error where with_updates() does.
+  void assign(detail::TreeRef model) const;
 
  private:
   friend struct Mode;
   std::vector<std::pair<Array, Array>> updates_;  // state, next value
 };
 
+// The model with the next values of its states. A loss returns it as aux, and update() moves its parameters:
+//
+//   const auto loss = [&](const Net& net) {
+//     nn::StateUpdates updates;
+//     const Array value = mean(loss_of(net, x, {.training = true, .updates = &updates}));
+//     return std::pair{value, nn::with_updates(net, updates)};
+//   };
+//   const auto [value, grads] = value_and_grad(loss)(net);  // value is {loss, net with the next states}
+//   std::tie(net, state) = update(adam, value.second, grads, state);
+//
+// Throws Error when an update belongs to no state of the model.
+template <class Model>
+Model with_updates(Model model, const StateUpdates& updates, SourceLine at = SourceLine::here()) {
+  const lockstep::detail::CallerLine line(at);
+  updates.assign(model);
+  return model;
+}
+
 // How a model is called: to train or to predict.
 struct Mode {
   bool training = false;
   Array key = {};                   // the random key for dropout; defined when training
   DType compute = f32;              // the type of activations
-  StateUpdates* updates = nullptr;  // receives the next values of states; null: they are dropped
+  StateUpdates* updates = nullptr;  // receives the next values of states; needed in training
   // Blocks of transformers store only their input in training; the backward pass computes the rest again. The results
   // are the same.
   bool remat = false;
@@ -98,6 +130,7 @@ struct Mode {
   Float8Products* float8 = nullptr;
 
   // Assigns the next value of a state, from the next step on. `state` must be the array that the loss was called with.
+  // Throws Error in training without `updates`, so that a state is not forgotten.
   void update(const State& state, const Array& value) const;
 };
 

@@ -5,6 +5,8 @@
 //   OptimizerState state = create_state(adam, params);
 //   std::tie(params, state) = update(adam, params, grads, state);
 //
+// A model with nn::State leaves is returned with those it was given: see nn::with_updates.
+//
 // Groups give parameters settings of their own, by patterns of their paths:
 //
 //   const Optimizer tune{.groups = {{.pattern = "*", .frozen = true}, {.pattern = "head/*", .rate = 0.1}}};
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "lockstep/array.h"
+#include "lockstep/operand.h"
 #include "lockstep/schedules.h"
 #include "lockstep/sharding.h"
 #include "lockstep/tree.h"
@@ -127,13 +130,15 @@ struct Update {
 // in f64 and rounded to the parameters' type at the end. Frozen parameters are returned unchanged. Pass `norm` if the
 // norm of the gradients is already known (see global_norm); otherwise it is computed when needed. Throw Error where
 // check() and rules_of() do, and when the arguments do not fit each other.
-OptimizerState create_state(const Optimizer&, const std::vector<std::string>& paths, const std::vector<Array>& params);
+OptimizerState create_state(const Optimizer&, const std::vector<std::string>& paths, const std::vector<Array>& params,
+                            SourceLine at = SourceLine::here());
 Update update(const Optimizer&, const std::vector<std::string>& paths, const std::vector<Array>& params,
-              const std::vector<Array>& grads, const OptimizerState&, const Array& norm = {});
+              const std::vector<Array>& grads, const OptimizerState&, const Array& norm = {},
+              SourceLine at = SourceLine::here());
 
 // Muon's update of a matrix [m, n]: five Newton-Schulz iterations move its singular values close to 1: to 0.68 to 1.2,
 // unless they are below 0.002 times its Frobenius norm. Computed in the type of the matrix.
-Array orthogonalize(const Array& matrix);
+Array orthogonalize(const Operand& matrix);
 
 // The square root of the sum of all squared elements, in f32.
 Array global_norm(const std::vector<Array>& leaves);
@@ -142,24 +147,33 @@ Array global_norm(const std::vector<Array>& leaves);
 bool matches(std::string_view pattern, std::string_view path);
 
 namespace detail {
+Array global_norm(TreeRef grads);
 OptimizerState create_state(const Optimizer&, TreeRef params);
 // Updates the arrays of `next`, a copy of the parameters.
 void update(const Optimizer&, TreeRef params, TreeRef grads, const OptimizerState&, TreeRef next,
             OptimizerState& next_state);
 }  // namespace detail
 
-// create_state() and update() for parameters of any tree type.
+// create_state(), update() and global_norm() for parameters of any tree type. nn::State leaves are no parameters: update()
+// returns those of `params` unchanged, they have no optimizer state, and their gradients count nowhere.
 template <class Params>
-OptimizerState create_state(const Optimizer& optimizer, const Params& params) {
+OptimizerState create_state(const Optimizer& optimizer, const Params& params, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   return detail::create_state(optimizer, detail::TreeRef(params));
 }
 template <class Params>
 std::pair<Params, OptimizerState> update(const Optimizer& optimizer, const Params& params, const Params& grads,
-                                         const OptimizerState& state) {
+                                         const OptimizerState& state, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   std::pair<Params, OptimizerState> next{params, {}};
   detail::update(optimizer, detail::TreeRef(params), detail::TreeRef(grads), state, detail::TreeRef(next.first),
                  next.second);
   return next;
+}
+template <class Params>
+Array global_norm(const Params& grads, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::global_norm(detail::TreeRef(grads));
 }
 
 }  // namespace lockstep

@@ -32,7 +32,8 @@ CheckpointPolicy save_anything_except_these_names(const std::vector<std::string>
 
 // Returns the arrays of a tree under a name, for the policies above. Throws Error for an empty name or one with a comma.
 template <class T>
-T checkpoint_name(T tree, const std::string& name) {
+T checkpoint_name(T tree, const std::string& name, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   detail::for_each_array(tree, [&](Array& a) { a = detail::checkpoint_name(a, name); });
   return tree;
 }
@@ -44,8 +45,9 @@ struct RematOptions {
 // Returns f with rematerialization: the backward pass recomputes f's intermediate values instead of storing
 // them, except those that the policy names: remat(f, {.policy = checkpoint_policies::dots_saveable}).
 template <class F>
-auto remat(F f, RematOptions options = {}) {
-  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options)](const auto&... passed) {
+auto remat(F f, RematOptions options = {}, SourceLine at = SourceLine::here()) {
+  return detail::with_parameters_of<F>([f = std::move(f), options = std::move(options), at](const auto&... passed) {
+    const detail::CallerLine line(at);
     return detail::with_parameters<F>(
         [&](const auto&... args) {
           detail::ResultSlot<detail::ResultOf<F, std::decay_t<decltype(args)>...>> result;

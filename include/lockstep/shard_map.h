@@ -85,16 +85,20 @@ JitOptions pmap_jit_options(const PmapOptions& options);
 template <class F>
 class Pmap {
  public:
-  Pmap(F f, PmapOptions options)
+  Pmap(F f, PmapOptions options, SourceLine at)
       : options_(std::move(options)),
-        mapped_(vmap(std::move(f), {.in_axes = options_.in_axes,
-                                    .out_axes = options_.out_axes,
-                                    .axis_name = options_.axis_name,
-                                    .check = detail::check_pmap_size}),
-                detail::pmap_jit_options(options_)) {}
+        at_(at),
+        mapped_(vmap(std::move(f),
+                     {.in_axes = options_.in_axes,
+                      .out_axes = options_.out_axes,
+                      .axis_name = options_.axis_name,
+                      .check = detail::check_pmap_size},
+                     at),
+                detail::pmap_jit_options(options_), at) {}
 
   template <class... Args>
   auto operator()(const Args&... args) const {
+    const detail::CallerLine line(at_);
     if (!detail::pmap_crosses_lanes()) return mapped_(args...);
     const detail::FlatTrees trees = detail::flat_arguments(args...);
     const detail::Arrays placed = detail::pmap_arguments(options_, trees);
@@ -112,6 +116,7 @@ class Pmap {
 
  private:
   PmapOptions options_;
+  SourceLine at_;
   Jit<decltype(vmap(std::declval<F>(), VmapOptions{}))> mapped_;
 };
 
@@ -125,8 +130,8 @@ struct CallableSignature<Pmap<F>, void> : CallableSignature<F> {};
 // receives exactly one element for each of its own devices; collectives in f span the devices of all
 // processes.
 template <class F>
-Pmap<F> pmap(F f, PmapOptions options = {}) {
-  return Pmap<F>(std::move(f), std::move(options));
+Pmap<F> pmap(F f, PmapOptions options = {}, SourceLine at = SourceLine::here()) {
+  return Pmap<F>(std::move(f), std::move(options), at);
 }
 
 }  // namespace lockstep

@@ -21,6 +21,7 @@
 
 #include "lockstep/devices.h"
 #include "lockstep/shape.h"
+#include "lockstep/source_line.h"
 
 namespace lockstep {
 
@@ -36,7 +37,8 @@ class Mesh {
   Mesh() = default;
   // Arranges `devices` in row-major order. Throws Error unless their number matches the shape, they are
   // distinct and of one platform, and every axis has a unique name.
-  Mesh(std::vector<Device> devices, Shape shape, std::vector<std::string> axis_names);
+  Mesh(std::vector<Device> devices, Shape shape, std::vector<std::string> axis_names,
+       SourceLine at = SourceLine::here());
 
   bool defined() const { return data_ != nullptr; }
   const std::vector<std::string>& axis_names() const;
@@ -48,7 +50,7 @@ class Mesh {
   // The number of devices.
   int64_t size() const;
   // The extent of an axis. Throws Error for an unknown axis.
-  int64_t size(std::string_view axis) const;
+  int64_t size(std::string_view axis, SourceLine at = SourceLine::here()) const;
   // The index of an axis in axis_names(); nullopt for an unknown axis.
   std::optional<size_t> find_axis(std::string_view axis) const;
 
@@ -88,8 +90,9 @@ struct MeshAxis {
 // Makes a mesh of the first devices, in order: make_mesh({{"data", 4}, {"model", -1}}), make_mesh({"data"}).
 // Throws Error when there are not enough devices, when their number is not divisible by the given sizes, and
 // when more than one size is -1.
-Mesh make_mesh(const std::vector<MeshAxis>& axes);
-Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& devices);
+Mesh make_mesh(const std::vector<MeshAxis>& axes, SourceLine at = SourceLine::here());
+Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& devices,
+               SourceLine at = SourceLine::here());
 
 // The mesh axes over which one dimension is sharded: none, one, or several, of which the first is outermost.
 struct SpecEntry {
@@ -169,7 +172,7 @@ class NamedSharding {
   // An empty handle. Only assignment, comparison and defined() are allowed; the rest throws Error.
   NamedSharding() = default;
   // Throws Error when the spec names an axis that is not in the mesh, or one axis twice.
-  NamedSharding(const Mesh& mesh, const PartitionSpec& spec);
+  NamedSharding(const Mesh& mesh, const PartitionSpec& spec, SourceLine at = SourceLine::here());
 
   bool defined() const { return data_ != nullptr; }
   const Mesh& mesh() const;
@@ -177,7 +180,7 @@ class NamedSharding {
   const PartitionSpec& spec() const;
 
   // The number of shards along a dimension.
-  int64_t num_shards(int64_t dimension) const;
+  int64_t num_shards(int64_t dimension, SourceLine at = SourceLine::here()) const;
   // Whether every device holds the complete array and no sum is pending.
   bool is_fully_replicated() const;
 
@@ -185,13 +188,13 @@ class NamedSharding {
   int64_t piece(int64_t dimension, int64_t position) const;
   // The part of an array that the device at `position` of the mesh holds. Shards may be uneven. This and the
   // functions below throw Error when the spec has more entries than the shape has dimensions.
-  IndexBox index_box(const Shape&, int64_t position) const;
+  IndexBox index_box(const Shape&, int64_t position, SourceLine at = SourceLine::here()) const;
   // The part that each device holds, in mesh order: for all devices, and for the devices of this process.
-  std::vector<DeviceIndices> devices_indices_map(const Shape&) const;
-  std::vector<DeviceIndices> addressable_indices_map(const Shape&) const;
+  std::vector<DeviceIndices> devices_indices_map(const Shape&, SourceLine at = SourceLine::here()) const;
+  std::vector<DeviceIndices> addressable_indices_map(const Shape&, SourceLine at = SourceLine::here()) const;
 
   // The shape of every shard. Throws Error when shards are uneven; the message begins with `op`.
-  Shape shard_shape(const Shape&, std::string_view op = "shard_shape") const;
+  Shape shard_shape(const Shape&, std::string_view op = "shard_shape", SourceLine at = SourceLine::here()) const;
 
   bool operator==(const NamedSharding&) const = default;
   const detail::ShardingData* address() const { return data_; }

@@ -2,8 +2,8 @@
 //
 //   struct BatchNorm { Array scale, bias; nn::State mean, variance; };
 //
-// In a tree it is a leaf like any Array, with the path of its field. The trainer gives it no gradient and no optimizer
-// state; a layer assigns its next value with nn::Mode::update().
+// In a tree it is a leaf like any Array, with the path of its field. Optimizers leave it as it is and keep no state for
+// it. A layer computes its next value by nn::Mode::update(), and nn::with_updates() returns the model with it.
 #pragma once
 
 #include <utility>

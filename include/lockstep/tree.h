@@ -19,6 +19,7 @@
 
 #include "lockstep/detail/tree_rebind.h"
 #include "lockstep/detail/tree_visitor.h"
+#include "lockstep/operand.h"
 
 namespace lockstep {
 
@@ -75,16 +76,15 @@ std::vector<std::pair<std::string, Array>> tree_flatten(const T& tree) {
 
 // Returns `tree` with its arrays replaced by `leaves`. Throws Error when their number differs.
 template <class T>
-T tree_unflatten(T tree, const std::vector<Array>& leaves) {
+T tree_unflatten(T tree, const std::vector<Array>& leaves, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   detail::unflatten(tree, leaves);
   return tree;
 }
 
-// Applies f to the arrays of one tree, or to corresponding arrays of several. Returns a tree like the first. If f returns
-// another type L than Array, the result has leaves of that type: std::vector<Array> becomes std::vector<L>, and a struct
-// Layer<Array> becomes Layer<L>. Throws Error when the structures differ.
+namespace detail {
 template <class F, class T, class... Rest>
-auto tree_map(F&& f, T tree, const Rest&... rest) {
+auto map_leaves(F&& f, T tree, const Rest&... rest) {
   const detail::LeafTable leaves("tree_map", {detail::TreeRef(tree), detail::TreeRef(rest)...});
   (detail::check_alike("tree_map", tree, rest), ...);
   const auto apply = [&](size_t i) {
@@ -93,9 +93,8 @@ auto tree_map(F&& f, T tree, const Rest&... rest) {
   };
   using L = std::decay_t<decltype(apply(0))>;
   if constexpr (std::is_convertible_v<L, Array>) {
-    const detail::Arrays results = leaves.map(&apply, [](const void* g, size_t i) -> Array {
-      return (*static_cast<decltype(&apply)>(g))(i);
-    });
+    const detail::Arrays results =
+        leaves.map(&apply, [](const void* g, size_t i) -> Array { return (*static_cast<decltype(&apply)>(g))(i); });
     const Array* next = results.data();
     detail::assign_arrays(tree, next);
     return tree;
@@ -105,6 +104,29 @@ auto tree_map(F&& f, T tree, const Rest&... rest) {
     L* next = results.data();
     return detail::rebound<L>(tree, next);
   }
+}
+}  // namespace detail
+
+// Applies f to the arrays of one tree, or to corresponding arrays of several. Returns a tree like the first. If f returns
+// another type L than Array, the result has leaves of that type: std::vector<Array> becomes std::vector<L>, and a struct
+// Layer<Array> becomes Layer<L>. Throws Error when the structures differ.
+template <class F, class T>
+auto tree_map(F&& f, T tree) {
+  return detail::map_leaves(f, std::move(tree));
+}
+template <class F, class T, class U>
+auto tree_map(F&& f, T tree, const U& other, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::map_leaves(f, std::move(tree), other);
+}
+template <class F, class T, class U, class V>
+auto tree_map(F&& f, T tree, const U& second, const V& third, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
+  return detail::map_leaves(f, std::move(tree), second, third);
+}
+template <class F, class T, class U, class V, class W, class... Rest>
+auto tree_map(F&& f, T tree, const U& second, const V& third, const W& fourth, const Rest&... rest) {
+  return detail::map_leaves(f, std::move(tree), second, third, fourth, rest...);
 }
 
 // tree_map() of a function of path and array: tree_map_with_path([](const std::string& path, Array x) { ... }, tree).
@@ -132,7 +154,9 @@ class TreeDef {
   }
   size_t num_leaves() const { return leaves_; }
   // Returns the tree with these arrays. Throws Error when their number differs.
-  T unflatten(const std::vector<Array>& leaves) const { return tree_unflatten(tree_, leaves); }
+  T unflatten(const std::vector<Array>& leaves, SourceLine at = SourceLine::here()) const {
+    return tree_unflatten(tree_, leaves, at);
+  }
   // A line for each container, static value and array: "layers/0/w: an array".
   std::string to_string() const { return structure_.to_string(); }
   bool operator==(const TreeDef& other) const { return structure_ == other.structure_; }
@@ -147,8 +171,8 @@ TreeDef<T> tree_structure(T tree) {
   return TreeDef<T>(std::move(tree));
 }
 template <class T>
-T tree_unflatten(const TreeDef<T>& structure, const std::vector<Array>& leaves) {
-  return structure.unflatten(leaves);
+T tree_unflatten(const TreeDef<T>& structure, const std::vector<Array>& leaves, SourceLine at = SourceLine::here()) {
+  return structure.unflatten(leaves, at);
 }
 
 // f(f(f(initial, leaf 0), leaf 1), ...).
@@ -168,7 +192,8 @@ Array tree_all(const T& tree) {
 // std::pair<std::vector<Array>, std::vector<Array>>, and std::array<Layer<Array>, 2> becomes Layer<std::array<Array, 2>>.
 // Throws Error when the container is empty or the trees differ in structure.
 template <class Outer>
-auto tree_transpose(const Outer& outer) {
+auto tree_transpose(const Outer& outer, SourceLine at = SourceLine::here()) {
+  const detail::CallerLine line(at);
   static_assert(detail::is_vector<Outer> || detail::is_std_array<Outer>,
                 "tree_transpose: pass a std::vector or std::array of trees");
   using Inner = typename Outer::value_type;
@@ -195,7 +220,7 @@ auto tree_transpose(const Outer& outer) {
 template <class T>
 auto ravel_pytree(const T& tree) {
   const std::vector<Array> leaves = tree_leaves(tree);
-  auto unravel = [form = tree_structure(tree), types = detail::types_of_leaves(leaves)](const Array& flat) {
+  auto unravel = [form = tree_structure(tree), types = detail::types_of_leaves(leaves)](const Operand& flat) {
     return form.unflatten(detail::unravel(flat, types));
   };
   return std::pair{detail::ravel(leaves), std::move(unravel)};

@@ -60,5 +60,9 @@ auto vmap(F f, VmapOptions options = {}, SourceLine at = SourceLine::here()) {
         passed...);
   });
 }
+// Of a function that is overloaded with those of the C library, such as vmap(log1p).
+inline auto vmap(Array (*f)(const Operand&), VmapOptions options = {}, SourceLine at = SourceLine::here()) {
+  return vmap<Array (*)(const Operand&)>(f, std::move(options), at);
+}
 
 }  // namespace lockstep

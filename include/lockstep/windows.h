@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,23 +25,46 @@ struct WindowExtents {
   std::vector<int64_t> values;
 };
 
+// The padding before and after one dimension: one number for both, or one each. Negative ones cut elements off.
+struct PaddingWidths {
+  PaddingWidths(int64_t both) : before(both), after(both) {}  // NOLINT: reads as an argument
+  PaddingWidths(int64_t first, int64_t last) : before(first), after(last) {}
+  PaddingWidths(std::pair<int64_t, int64_t> each) : before(each.first), after(each.second) {}  // NOLINT
+
+  int64_t before, after;
+};
+
+namespace detail {
+template <class T>
+concept PaddingNumber = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+template <class T>
+concept PaddingName = std::is_convertible_v<const T&, std::string_view>;
+}  // namespace detail
+
 // The padding of the dimensions that windows slide over:
 //   "VALID"       none
 //   "SAME"        so much that there are ceil(extent / stride) windows; an odd element goes to the end
 //   "SAME_LOWER"  the same; an odd element goes to the beginning
-//   {{before, after}, ...}  explicit widths for each dimension; negative ones cut elements off
+//   1                       that much on both sides of each dimension
+//   {1, {before, after}}    explicit widths for each dimension
 struct WindowPadding {
-  enum class Kind : uint8_t { valid, same, same_lower, explicit_widths };
+  enum class Kind : uint8_t { valid, same, same_lower, explicit_widths, equal_widths };
   using Widths = std::vector<std::pair<int64_t, int64_t>>;
 
-  WindowPadding(const char* name) : WindowPadding(std::string_view(name)) {}  // NOLINT: reads as an argument
-  WindowPadding(std::string_view name);                                       // NOLINT; throws Error for others
-  WindowPadding(std::initializer_list<std::pair<int64_t, int64_t>> each)      // NOLINT
-      : kind(Kind::explicit_widths), widths(each) {}
+  // Throws Error for other names.
+  template <detail::PaddingName T>
+  WindowPadding(const T& name, SourceLine at = SourceLine::here())  // NOLINT: reads as an argument
+      : WindowPadding(std::string_view(name), at, 0) {}
+  template <detail::PaddingNumber T>
+  WindowPadding(T all) : kind(Kind::equal_widths), widths{{all, all}} {}                // NOLINT
+  WindowPadding(std::initializer_list<PaddingWidths> each);                             // NOLINT
   WindowPadding(Widths each) : kind(Kind::explicit_widths), widths(std::move(each)) {}  // NOLINT
 
   Kind kind = Kind::valid;
-  Widths widths;
+  Widths widths;  // one for each dimension; equal_widths: one for all of them
+
+ private:
+  WindowPadding(std::string_view name, SourceLine at, int);
 };
 
 // How the elements of a window are combined.

@@ -261,7 +261,7 @@ void check_readable(const Array& array, const char* wanted_by) {
           "remove the argument from `donate`",
           wanted_by, to_string(*node.type));
     case Node::Kind::traced:
-      if (!Trace::find(node.trace)) Trace::throw_escaped(wanted_by, *node.type);
+      if (!Trace::find(node.trace)) Trace::throw_escaped(wanted_by, node);
       throw_error(
           "{}: the array {} is traced: it has no value while jit, grad or vmap trace the function; return it from the "
           "function and read it outside, or use where() or cond() to select by it",
@@ -294,7 +294,8 @@ Array adopt_bytes(void* data, Type type, void* owner, void (*destroy)(void*)) {
   return concrete(intern(type), Allocator::host().adopt(data, type.bytes(), owner, destroy));
 }
 
-void check_count(size_t values, const Shape& shape) {
+void check_count(size_t values, const Shape& shape, SourceLine at) {
+  const CallerLine line(at);
   if (static_cast<int64_t>(values) != count(shape))
     throw_error("array: {} values for shape {}, which has {} elements; the numbers must match", values,
                 to_string(shape), count(shape));
@@ -341,20 +342,24 @@ Operands::Operands(vector&& arrays, SourceLine at) : vector(std::move(arrays)), 
 Operands::Operands(const Operands& other) : vector(other), line_({}) {}
 Operands::~Operands() = default;
 
-Array Array::from(const std::vector<bool>& values, const Shape& shape) {
-  detail::check_count(values.size(), shape);
+Array Array::from(const std::vector<bool>& values, const Shape& shape, SourceLine at) {
+  detail::check_count(values.size(), shape, at);
   const std::vector<uint8_t> bytes(values.begin(), values.end());
   return detail::from_bytes(bytes.data(), {DType::boolean, shape});
 }
 
 bool Array::is_traced() const { return node_ && node_->kind == Node::Kind::traced; }
 
-const Type& Array::type() const {
-  if (!node_) throw_error("array: the array is empty; assign it before use");
+const Type& Array::type(SourceLine at) const {
+  if (!node_) {
+    const detail::CallerLine line(at);
+    throw_error("array: the array is empty; assign it before use");
+  }
   return *node_->type;
 }
 
-int64_t Array::shape(int64_t axis) const {
+int64_t Array::shape(int64_t axis, SourceLine where) const {
+  const detail::CallerLine line(where);
   const Shape& s = shape();
   const int64_t n = rank(), at = axis < 0 ? axis + n : axis;
   if (at < 0 || at >= n)
@@ -362,13 +367,14 @@ int64_t Array::shape(int64_t axis) const {
   return s[static_cast<size_t>(at)];
 }
 
-NamedSharding Array::sharding() const {
-  type();  // throws for an empty array
+NamedSharding Array::sharding(SourceLine at) const {
+  type(at);  // throws for an empty array
   if (node_->sharding.defined()) return node_->sharding;
   return {Mesh({local_devices()[0]}, {}, {}), P()};
 }
 
-const void* Array::raw_data(DType wanted) const {
+const void* Array::raw_data(DType wanted, SourceLine at) const {
+  const detail::CallerLine line(at);
   const BufferPtr& buffer = detail::buffer_of(*this, "data");
   if (dtype() != wanted)
     throw_error("data: the array is {}, not {}; use to_vector(), which converts, or astype()",
@@ -377,7 +383,8 @@ const void* Array::raw_data(DType wanted) const {
 }
 
 template <class T>
-std::vector<T> Array::to_vector() const {
+std::vector<T> Array::to_vector(SourceLine at) const {
+  const detail::CallerLine line(at);
   const BufferPtr& buffer = detail::buffer_of(*this, "to_vector");
   std::vector<T> out(static_cast<size_t>(size()));
   detail::with_type(dtype(), [&](auto zero) {
@@ -389,7 +396,8 @@ std::vector<T> Array::to_vector() const {
 }
 
 template <class T>
-T Array::item() const {
+T Array::item(SourceLine at) const {
+  const detail::CallerLine line(at);
   const BufferPtr& buffer = detail::buffer_of(*this, "item");
   if (size() != 1)
     throw_error("item: the array is {}, with {} elements; item() needs exactly one: use at() or to_vector()",
@@ -398,9 +406,9 @@ T Array::item() const {
                            [&](auto zero) { return detail::convert_element<T>(*buffer->as<decltype(zero)>()); });
 }
 
-#define INSTANTIATE(T)                                 \
-  template std::vector<T> Array::to_vector<T>() const; \
-  template T Array::item<T>() const;
+#define INSTANTIATE(T)                                           \
+  template std::vector<T> Array::to_vector<T>(SourceLine) const; \
+  template T Array::item<T>(SourceLine) const;
 INSTANTIATE(bool)
 INSTANTIATE(uint8_t)
 INSTANTIATE(int32_t)

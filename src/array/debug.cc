@@ -217,8 +217,9 @@ void check_values(const Operand& condition, std::string_view message, const Arra
 
 namespace debug {
 
-void print(std::string_view format, const std::vector<std::pair<std::string, Array>>& named) {
-  detail::debug_print(format, named);
+void print(const PrintFormat& format, const std::vector<std::pair<std::string, Array>>& named) {
+  const detail::CallerLine line(format.at);
+  detail::debug_print(format.text, named);
 }
 
 }  // namespace debug

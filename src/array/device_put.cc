@@ -33,11 +33,11 @@ Arrays constrained_each(const FlatTrees& tree, const PerLeaf<NamedSharding>& sha
 
 }  // namespace detail
 
-std::string visualize_sharding(const Array& x, const VisualizeOptions& options) {
+std::string visualize_sharding(const Operand& x, const VisualizeOptions& options) {
   return visualize_sharding(x.sharding(), x.shape(), options);
 }
 
-void visualize_array_sharding(const Array& x) {
+void visualize_array_sharding(const Operand& x) {
   std::fputs(visualize_sharding(x, {.color = isatty(STDOUT_FILENO) == 1}).c_str(), stdout);
 }
 

@@ -60,7 +60,10 @@ Array atleast_3d(const Operand& x) {
   return x.rank() == 2 ? expand_dims(x, 2) : reshape(x, {1, x.size(), 1});
 }
 
-Shape broadcast_shapes(const std::vector<Shape>& shapes) { return detail::broadcast_shape("broadcast_shapes", shapes); }
+Shape broadcast_shapes(const std::vector<Shape>& shapes, SourceLine at) {
+  const detail::CallerLine line(at);
+  return detail::broadcast_shape("broadcast_shapes", shapes);
+}
 
 std::vector<Array> broadcast_arrays(const Operands& arrays) {
   std::vector<Shape> shapes;
@@ -116,7 +119,8 @@ Array column_stack(const Operands& arrays) {
   return concatenate(each(arrays, [](const Operand& x) { return x.rank() < 2 ? reshape(x, {-1, 1}) : Array(x); }), 1);
 }
 
-Array block(const std::vector<std::vector<Array>>& rows) {
+Array block(const std::vector<std::vector<Array>>& rows, SourceLine at) {
+  const detail::CallerLine line(at);
   std::vector<Array> joined;
   for (const std::vector<Array>& row : rows) joined.push_back(concatenate(each(row, atleast_1d), -1));
   if (joined.size() == 1) return joined[0];

@@ -202,7 +202,8 @@ Array pbroadcast(const Operand& x, const AxisNames& axes, int64_t source) {
   return x.dtype() == boolean ? sent != 0 : sent;
 }
 
-Array axis_index(const AxisNames& axes) {
+Array axis_index(const AxisNames& axes, SourceLine at) {
+  const detail::CallerLine line(at);
   total_size("axis_index", axes);
   Array position = 0;
   for (const std::string& axis : axes.names) {
@@ -213,6 +214,9 @@ Array axis_index(const AxisNames& axes) {
   return position;
 }
 
-int64_t axis_size(const AxisNames& axes) { return total_size("axis_size", axes); }
+int64_t axis_size(const AxisNames& axes, SourceLine at) {
+  const detail::CallerLine line(at);
+  return total_size("axis_size", axes);
+}
 
 }  // namespace lockstep

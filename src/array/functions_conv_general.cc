@@ -238,7 +238,8 @@ Array conv_transpose(const Operand& lhs, const Operand& rhs, const WindowExtents
                              dilation =
                                  detail::extents_of(kWhat, "the dilation of the window", options.rhs_dilation, n);
   WindowPadding::Widths widths = padding.widths;
-  if (padding.kind != Kind::explicit_widths)
+  if (padding.kind == Kind::equal_widths) widths.assign(n, padding.widths[0]);
+  if (padding.kind == Kind::valid || padding.kind == Kind::same)
     for (size_t d = 0; d < n; ++d)
       widths.push_back(
           transposed_padding((rhs.shape(places.rhs[d]) - 1) * dilation[d] + 1, steps[d], padding.kind == Kind::same));

@@ -40,11 +40,12 @@ std::array<int64_t, 4> widths_of(const Padding2d& padding, const Shape& images, 
 
 }  // namespace
 
-Padding2d::Padding2d(std::string_view name) : kind(name == "SAME" ? Kind::same : Kind::valid) {
+Padding2d::Padding2d(std::string_view name, SourceLine at, int) : kind(name == "SAME" ? Kind::same : Kind::valid) {
+  const detail::CallerLine line(at);
   if (name != "SAME" && name != "VALID")
     throw_error(
-        "padding: \"{}\" is neither \"SAME\" nor \"VALID\"; use one of these, or widths {{{{top, bottom}}, {{left, "
-        "right}}}}",
+        "padding: \"{}\" is neither \"SAME\" nor \"VALID\"; use one of these, a number, or widths {{{{top, bottom}}, "
+        "{{left, right}}}}",
         name);
 }
 

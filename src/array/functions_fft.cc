@@ -208,7 +208,13 @@ LOCKSTEP_MANY_AXES(irfft, irfft)
 Array fftshift(const Operand& x, const Axes& axes) { return shifted("fft::fftshift", x, axes, false); }
 Array ifftshift(const Operand& x, const Axes& axes) { return shifted("fft::ifftshift", x, axes, true); }
 
-Array fftfreq(int64_t n, double d) { return frequencies("fft::fftfreq", n, d, -(n / 2), (n + 1) / 2); }
-Array rfftfreq(int64_t n, double d) { return frequencies("fft::rfftfreq", n, d, 0, n / 2 + 1); }
+Array fftfreq(int64_t n, double d, SourceLine at) {
+  const detail::CallerLine line(at);
+  return frequencies("fft::fftfreq", n, d, -(n / 2), (n + 1) / 2);
+}
+Array rfftfreq(int64_t n, double d, SourceLine at) {
+  const detail::CallerLine line(at);
+  return frequencies("fft::rfftfreq", n, d, 0, n / 2 + 1);
+}
 
 }  // namespace lockstep::fft

@@ -74,7 +74,10 @@ Array fill_diagonal(const Operand& x, const Operand& value) {
   return where(inside, filling.rank() == 1 ? expand_dims(resize(filling, {x.shape(-2)}), 1) : filling, x);
 }
 
-Array identity(int64_t n, DType dtype) { return eye(n, dtype); }
+Array identity(int64_t n, DType dtype, SourceLine at) {
+  const detail::CallerLine line(at);
+  return eye(n, dtype);
+}
 
 Array tri(int64_t rows, std::optional<int64_t> columns, int64_t k, DType dtype) {
   check_count("tri", rows);
@@ -134,7 +137,8 @@ Array cross(const Operand& a, const Operand& b, int64_t axis) {
   return stack(broadcast_arrays({first, second, third}), axis < 0 ? axis + rank : axis);
 }
 
-Array indices(const Shape& shape, DType dtype) {
+Array indices(const Shape& shape, DType dtype, SourceLine at) {
+  const detail::CallerLine line(at);
   std::vector<Array> out;
   for (size_t d = 0; d < shape.size(); ++d) {
     Shape apart(shape.size(), 1);
@@ -144,11 +148,14 @@ Array indices(const Shape& shape, DType dtype) {
   return out.empty() ? zeros({0}, dtype) : stack(out, 0);
 }
 
-Array fromfunction(const std::function<Array(const std::vector<Array>&)>& f, const Shape& shape, DType dtype) {
+Array fromfunction(const std::function<Array(const std::vector<Array>&)>& f, const Shape& shape, DType dtype,
+                   SourceLine at) {
+  const detail::CallerLine line(at);
   return f(shape.empty() ? std::vector<Array>{} : unstack(indices(shape, dtype), 0));
 }
 
-Array linspace(double start, double stop, int64_t n, const SpacedOptions& options) {
+Array linspace(double start, double stop, int64_t n, const SpacedOptions& options, SourceLine at) {
+  const detail::CallerLine line(at);
   if (options.endpoint || n < 1) return linspace(start, stop, n, options.dtype);
   return linspace(start, stop - (stop - start) / static_cast<double>(n), n, options.dtype);
 }

@@ -200,7 +200,8 @@ std::pair<Array, Array> triu_indices(int64_t n, int64_t k, std::optional<int64_t
   return triangle("triu_indices", n, k, m, false);
 }
 
-std::vector<Array> diag_indices(int64_t n, int64_t ndim) {
+std::vector<Array> diag_indices(int64_t n, int64_t ndim, SourceLine at) {
+  const detail::CallerLine line(at);
   if (n < 0 || ndim < 1)
     throw_error("diag_indices: extent {} and {} dimensions; give an extent of at least 0 and at least 1 dimension", n,
                 ndim);

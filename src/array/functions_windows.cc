@@ -39,12 +39,13 @@ void set_padding(const char* what, std::vector<WindowDim>& dims, const std::vect
   using Kind = WindowPadding::Kind;
   if (padding.kind == Kind::valid) return;
   if (padding.kind == Kind::explicit_widths && padding.widths.size() != dims.size())
-    throw_error("{}: padding has {} pairs of widths for {} dimensions; give {{before, after}} for each", what,
-                padding.widths.size(), dims.size());
+    throw_error("{}: padding has {} pairs of widths for {} dimensions; give {{before, after}} for each, or one number",
+                what, padding.widths.size(), dims.size());
   for (size_t d = 0; d < dims.size(); ++d) {
-    if (padding.kind == Kind::explicit_widths) {
-      dims[d].low = padding.widths[d].first;
-      dims[d].high = padding.widths[d].second;
+    if (padding.kind == Kind::explicit_widths || padding.kind == Kind::equal_widths) {
+      const auto [low, high] = padding.widths[padding.kind == Kind::equal_widths ? 0 : d];
+      dims[d].low = low;
+      dims[d].high = high;
     } else {
       if (dims[d].base_dilation > 1)
         throw_error("{}: padding \"SAME\" with a dilated input; give the widths, or use conv_transpose", what);
@@ -147,14 +148,19 @@ Value window_sizes(Builder& b, DType dtype, const Shape& x, const std::vector<Wi
 
 }  // namespace
 
-WindowPadding::WindowPadding(std::string_view name)
+WindowPadding::WindowPadding(std::initializer_list<PaddingWidths> each) : kind(Kind::explicit_widths) {
+  for (const PaddingWidths& one : each) widths.emplace_back(one.before, one.after);
+}
+
+WindowPadding::WindowPadding(std::string_view name, SourceLine at, int)
     : kind(name == "SAME"         ? Kind::same
            : name == "SAME_LOWER" ? Kind::same_lower
                                   : Kind::valid) {
+  const detail::CallerLine line(at);
   if (name != "SAME" && name != "SAME_LOWER" && name != "VALID")
     throw_error(
-        "padding: \"{}\" is neither \"SAME\", \"SAME_LOWER\" nor \"VALID\"; use one of these, or widths {{{{before, "
-        "after}}, ...}}",
+        "padding: \"{}\" is neither \"SAME\", \"SAME_LOWER\" nor \"VALID\"; use one of these, a number, or widths "
+        "{{{{before, after}}, ...}}",
         name);
 }
 

@@ -301,19 +301,35 @@ Array values_for(const Array& x, const Array& values) {
       kWhat, {values}, [&](Builder&, const Values& v) { return detail::convert(v[0], x.dtype()); }, x.dtype());
 }
 
-Array update_elements(const Array& x, const std::vector<Index>& indices, UpdateHow given, const Array& values,
-                      const UpdateOptions& options) {
+// Throws Error unless the values of x.at(...).`name`(values) broadcast to the selected elements.
+void check_update(const char* name, const Array& values, const Shape& selected) {
+  const Shape& own = values.shape();
+  bool fits = own.size() <= selected.size();
+  for (size_t d = 1; fits && d <= own.size(); ++d)
+    fits = own[own.size() - d] == 1 || own[own.size() - d] == selected[selected.size() - d];
+  if (!fits)
+    throw_error(
+        "at().{}: the value {} does not broadcast to the elements that the index selects, {}; give one of that "
+        "shape",
+        name, to_string(values.type()), to_string(selected));
+}
+
+// `name`: the function that the user called.
+Array update_elements(const char* name, const Array& x, const std::vector<Index>& indices, UpdateHow given,
+                      const Array& values, const UpdateOptions& options) {
   const UpdateHow how = for_dtype(given, x.dtype());
   const Array own = values_for(x, values);
   if (detail::is_one_mask(indices) && own.rank() <= x.rank() - indices[0].array().rank()) {
     const Array& mask = indices[0].array();
     detail::check_mask(x, mask, 0);
+    check_update(name, own, x.shape());
     return detail::apply1(kWhat, {x, mask, own}, [&](Builder&, const Values& v) {
       const Value wide = broadcast(v[1], v[0].shape(), counting(0, v[1].rank()));
       return select(wide, combined_elements(how, v[0], detail::broadcast_value(kWhat, v[2], v[0].shape())), v[0]);
     });
   }
   const IndexPlan plan = detail::plan_indices(x, indices);
+  check_update(name, own, plan.result);
   std::vector<Array> args{x, own};
   args.insert(args.end(), plan.points.begin(), plan.points.end());
   return detail::apply(kWhat, args, {}, [&](Builder&, const Values& v) {
@@ -362,34 +378,38 @@ Array detail::indexed(const Array& x, std::span<const Index> indices, const GetO
   })[0];
 }
 
-Array IndexedArray::get(const GetOptions& options) const { return detail::indexed(x_, indices_, options); }
-Array IndexedArray::set(const Array& values, UpdateOptions options) const {
-  return update_elements(x_, indices_, UpdateHow::set, values, options);
+Array IndexedArray::get(const GetOptions& options, SourceLine at) const {
+  const detail::CallerLine line(at);
+  return detail::indexed(x_, indices_, options);
 }
-Array IndexedArray::add(const Array& values, UpdateOptions options) const {
-  return update_elements(x_, indices_, UpdateHow::add, values, options);
+Array IndexedArray::set(const Operand& values, UpdateOptions options) const {
+  return update_elements("set", x_, indices_, UpdateHow::set, values, options);
 }
-Array IndexedArray::subtract(const Array& values, UpdateOptions options) const {
-  return update_elements(x_, indices_, UpdateHow::subtract, values, options);
+Array IndexedArray::add(const Operand& values, UpdateOptions options) const {
+  return update_elements("add", x_, indices_, UpdateHow::add, values, options);
 }
-Array IndexedArray::multiply(const Array& values, UpdateOptions options) const {
-  return update_elements(x_, indices_, UpdateHow::multiply, values, options);
+Array IndexedArray::subtract(const Operand& values, UpdateOptions options) const {
+  return update_elements("subtract", x_, indices_, UpdateHow::subtract, values, options);
 }
-Array IndexedArray::min(const Array& values, UpdateOptions options) const {
-  return update_elements(x_, indices_, UpdateHow::min, values, options);
+Array IndexedArray::multiply(const Operand& values, UpdateOptions options) const {
+  return update_elements("multiply", x_, indices_, UpdateHow::multiply, values, options);
 }
-Array IndexedArray::max(const Array& values, UpdateOptions options) const {
-  return update_elements(x_, indices_, UpdateHow::max, values, options);
+Array IndexedArray::min(const Operand& values, UpdateOptions options) const {
+  return update_elements("min", x_, indices_, UpdateHow::min, values, options);
 }
-Array IndexedArray::divide(const Array& values, UpdateOptions options) const {
-  return x_ / update_elements(ones_like(x_), indices_, UpdateHow::multiply, values, options);
+Array IndexedArray::max(const Operand& values, UpdateOptions options) const {
+  return update_elements("max", x_, indices_, UpdateHow::max, values, options);
 }
-Array IndexedArray::power(const Array& values, UpdateOptions options) const {
-  return pow(x_, update_elements(ones_like(x_), indices_, UpdateHow::multiply, values, options));
+Array IndexedArray::divide(const Operand& values, UpdateOptions options) const {
+  return x_ / update_elements("divide", ones_like(x_), indices_, UpdateHow::multiply, values, options);
 }
-Array IndexedArray::apply(const std::function<Array(const Array&)>& f, UpdateOptions options) const {
-  return set(f(get({.mode = options.mode == IndexMode::clip ? IndexMode::clip : IndexMode::promise_in_bounds})),
-             options);
+Array IndexedArray::power(const Operand& values, UpdateOptions options) const {
+  return pow(x_, update_elements("power", ones_like(x_), indices_, UpdateHow::multiply, values, options));
+}
+Array IndexedArray::apply(const std::function<Array(const Array&)>& f, UpdateOptions options, SourceLine at) const {
+  const detail::CallerLine line(at);
+  const IndexMode mode = options.mode == IndexMode::clip ? IndexMode::clip : IndexMode::promise_in_bounds;
+  return update_elements("apply", x_, indices_, UpdateHow::set, f(get({.mode = mode})), options);
 }
 
 }  // namespace lockstep

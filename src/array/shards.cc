@@ -73,7 +73,7 @@ IndexBox process_box(const MeshLanes& lanes, const LaneSpec& lane_spec, const Sh
 
 }  // namespace
 
-std::vector<Shard> addressable_shards(const Array& x) {
+std::vector<Shard> addressable_shards(const Operand& x) {
   std::vector<Shard> out;
   const NamedSharding sharding = x.sharding();
   const detail::LanePiecesPtr pieces =
@@ -94,13 +94,15 @@ std::vector<Shard> addressable_shards(const Array& x) {
   return out;
 }
 
-Range process_range(const NamedSharding& sharding, int64_t extent) {
+Range process_range(const NamedSharding& sharding, int64_t extent, SourceLine at) {
+  const detail::CallerLine line(at);
   const MeshLanes lanes = detail::lanes_of(sharding.mesh());
   if (!lanes.across_processes || lanes.grid.axes.empty()) return {0, extent};
   return process_box(lanes, to_lane_spec(lanes.grid, sharding.spec(), 1), {extent})[0];
 }
 
-Array make_array_from_process_local_data(const NamedSharding& sharding, const Array& local, const Shape& global_shape) {
+Array make_array_from_process_local_data(const NamedSharding& sharding, const Operand& local,
+                                         const Shape& global_shape) {
   if (!sharding.defined())
     throw_error("make_array_from_process_local_data: the sharding is empty; create it with NamedSharding(mesh, spec)");
   sharding.index_box(global_shape, 0);  // throws when the spec is longer than the rank
@@ -131,7 +133,7 @@ Array make_array_from_process_local_data(const NamedSharding& sharding, const Ar
   return detail::concrete(detail::intern({local.dtype(), global_shape}), std::move(pieces), sharding);
 }
 
-Array process_local_data(const Array& x) {
+Array process_local_data(const Operand& x) {
   const detail::LanePiecesPtr pieces =
       x.node()->kind == detail::Node::Kind::concrete ? x.node()->pieces.divided : nullptr;
   if (!pieces || pieces->complete()) return x;

@@ -1,6 +1,8 @@
 #include "array/trace.h"
 
 #include <atomic>
+#include <mutex>
+#include <unordered_set>
 
 #include "array/node.h"
 #include "array/promote.h"
@@ -13,6 +15,31 @@ namespace lockstep::detail {
 namespace {
 
 thread_local std::vector<std::unique_ptr<Trace>> open_traces;
+
+// The traces that are open on any thread.
+class OpenTraceIds {
+ public:
+  void add(uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    ids_.insert(id);
+  }
+  void remove(uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    ids_.erase(id);
+  }
+  bool contains(uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    return ids_.contains(id);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<uint64_t> ids_;
+};
+OpenTraceIds& open_trace_ids() {
+  static OpenTraceIds* const ids = new OpenTraceIds;  // used until the last thread ends
+  return *ids;
+}
 thread_local bool recognition_enabled = true;
 
 uint64_t next_id() {
@@ -55,7 +82,7 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   }
   if (node.kind == Node::Kind::traced) {
     if (node.trace == id_) return {&builder_, node.value};
-    if (!find(node.trace)) throw_escaped(what_, *node.type);
+    if (!find(node.trace)) throw_escaped(what_, node);
   } else {
     check_readable(array, what_);
   }
@@ -70,7 +97,14 @@ Value Trace::lift(const Array& array, DType literal_dtype) {
   return it->second;
 }
 
-void Trace::throw_escaped(const char* wanted_by, const Type& type) {
+void Trace::throw_escaped(const char* wanted_by, const Node& node) {
+  const Type& type = *node.type;
+  if (open_trace_ids().contains(node.trace))
+    throw_error(
+        "{}: the array {} belongs to a function that another thread is tracing; use it on that thread, or return it "
+        "from "
+        "the function and share the result",
+        wanted_by, to_string(type));
   throw_error(
       "{}: the array {} was created while another function was traced, and that trace has ended; return it from the "
       "function (as a result or as aux) instead of storing it in a variable outside",
@@ -91,10 +125,22 @@ Traced Trace::finish(std::span<const Array> outputs) {
   return {std::make_shared<const Program>(builder_.take(values)), std::move(captures_), std::move(shardings)};
 }
 
-Tracing::Tracing(const char* what) { open_traces.push_back(std::make_unique<Trace>(what)); }
+namespace {
+
+void close_innermost_trace() {
+  open_trace_ids().remove(open_traces.back()->id());
+  open_traces.pop_back();
+}
+
+}  // namespace
+
+Tracing::Tracing(const char* what) {
+  open_traces.push_back(std::make_unique<Trace>(what));
+  open_trace_ids().add(open_traces.back()->id());
+}
 
 Tracing::~Tracing() {
-  if (open_) open_traces.pop_back();
+  if (open_) close_innermost_trace();
 }
 
 Array Tracing::input(const Type& type, const Array& argument) {
@@ -105,7 +151,7 @@ Array Tracing::input(const Type& type, const Array& argument) {
 
 Traced Tracing::finish(std::span<const Array> outputs) {
   Traced traced = Trace::current()->finish(outputs);
-  open_traces.pop_back();
+  close_innermost_trace();
   open_ = false;
   return traced;
 }

@@ -34,8 +34,8 @@ class Trace {
   // Returns the program with these outputs. The trace is used up.
   Traced finish(std::span<const Array> outputs);
 
-  // Throws Error: an array of this type belongs to a trace that has ended.
-  [[noreturn]] static void throw_escaped(const char* wanted_by, const Type& type);
+  // Throws Error: the array of this node belongs to a trace that has ended, or that is open on another thread.
+  [[noreturn]] static void throw_escaped(const char* wanted_by, const Node& node);
 
  private:
   const char* what_;

@@ -8,7 +8,7 @@
 namespace lockstep::charts {
 namespace {
 
-constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr size_t kCompared = 128;  // bytes that are compared to notice that a file was replaced
 
 std::string read_bytes(OpenFile& file, int64_t offset, size_t size) {
@@ -68,8 +68,10 @@ bool MetricsReader::read(const Sink& sink, int64_t most) {
   bool at_end = false;
   // A line that is longer than `most` is read completely, so that every call gets on.
   for (int64_t done = 0; !at_end && (done < most || offset_ == begin);) {
-    const std::string chunk = read_bytes(*file, offset_ + static_cast<int64_t>(pending_.size()), kChunkBytes);
-    at_end = chunk.size() < kChunkBytes;
+    const int64_t at = offset_ + static_cast<int64_t>(pending_.size());
+    const auto wanted = static_cast<size_t>(std::min(kChunkBytes, size - at));
+    const std::string chunk = wanted > 0 ? read_bytes(*file, at, wanted) : "";
+    at_end = chunk.size() < wanted || at + static_cast<int64_t>(wanted) == size;
     done += static_cast<int64_t>(chunk.size());
     pending_ += chunk;
     pass_lines(sink);
@@ -91,7 +93,7 @@ void read_metric_lines(FileSystem& files, const std::string& path, int64_t offse
     for (size_t end; (end = pending.find('\n', begin)) != pending.npos; begin = end + 1)
       if (parse_metric_line(std::string_view(pending).substr(begin, end - begin), parsed) && !line(parsed)) return;
     pending.erase(0, begin);
-    if (chunk.size() < kChunkBytes || pending.size() > kMaxLineBytes) return;
+    if (static_cast<int64_t>(chunk.size()) < kChunkBytes || pending.size() > kMaxLineBytes) return;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "lockstep/math.h"
+#include "nn/trained_leaves.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +39,11 @@ std::vector<Array> update_average(const std::vector<Array>& average, const std::
     out.push_back(is_floating(p.dtype()) ? a + astype(share, p.dtype()) * (p - a) : p);
   }
   return out;
+}
+
+void detail::update_average(TreeRef average, TreeRef params, double decay, const Operand& step, TreeRef next) {
+  assign_trained(next,
+                 lockstep::update_average(trained_leaves(average).arrays, trained_leaves(params).arrays, decay, step));
 }
 
 double average_decay(double decay, int64_t step) {

@@ -142,7 +142,8 @@ Array normal(const Operand& key, const Shape& shape, double sd, DType dtype) {
   return normal_of(key, shape, sd, dtype);
 }
 
-Fans fans(const Shape& shape) {
+Fans fans(const Shape& shape, SourceLine at) {
+  const lockstep::detail::CallerLine line(at);
   if (shape.size() < 2)
     throw_error(
         "initializers::fans: {} has {} dimensions; weights have inputs and outputs as the last two (biases are usually "

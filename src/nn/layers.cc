@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/check.h"
 #include "lockstep/create.h"
 #include "lockstep/float8_products.h"
@@ -9,6 +11,7 @@
 #include "lockstep/norm.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
+#include "nn/layer_type.h"
 #include "nn/plain_weights.h"
 
 namespace lockstep::nn {
@@ -43,39 +46,36 @@ Conv2d conv2d(const Operand& key, Extent2d kernel, int64_t in, int64_t out) {
   return {plain_he_normal(key, {kernel.height, kernel.width, in, out}), zeros({out})};
 }
 
-LayerNorm layer_norm(int64_t features) {
+LayerNorm layer_norm(int64_t features, SourceLine at) {
+  const detail::CallerLine line(at);
   if (features < 1) throw_error("nn::layer_norm: {} features; the number must be positive", features);
   return {ones({features}), zeros({features})};
 }
 
-Array apply(const Dense& layer, const Operand& x) {
-  if (layer.w.rank() != 2 || layer.b.shape() != Shape{layer.w.shape(-1)})
-    throw_error("nn::apply: a dense layer has w {} and b {}; they must be [in, out] and [out]",
-                to_string(layer.w.shape()), to_string(layer.b.shape()));
-  if (x.rank() == 0 || x.shape(-1) != layer.w.shape(0))
-    throw_error("nn::apply: x {} has {} features, but w {} takes {}; give [..., {}]", to_string(x.shape()),
-                x.rank() == 0 ? 0 : x.shape(-1), to_string(layer.w.shape()), layer.w.shape(0), layer.w.shape(0));
-  return dot(x, layer.w) + layer.b;
-}
-
 namespace {
 
-// `float8`: null, or the scales of products in 8-bit floats.
-Array apply_linear(const Linear& layer, const Array& x, Float8Products* float8) {
-  if (layer.w.rank() != 2 || (layer.b && layer.b->shape() != Shape{layer.w.shape(-1)}))
-    throw_error("nn::apply: a linear layer has w {} and b {}; they must be [in, out] and [out]",
-                to_string(layer.w.shape()), layer.b ? to_string(layer.b->shape()) : "none");
-  if (x.rank() == 0 || x.shape(-1) != layer.w.shape(0))
+// x w + b. `what` names the layer in errors; `b`: null if there is none; `float8`: null, or the scales of products in
+// 8-bit floats.
+Array product_and_bias(const char* what, const Array& w, const Array* b, const Array& x, Float8Products* float8) {
+  if (w.rank() != 2 || (b && b->shape() != Shape{w.shape(-1)}))
+    throw_error("nn::apply: a {} layer has w {} and b {}; they must be [in, out] and [out]", what, to_string(w.shape()),
+                b ? to_string(b->shape()) : "none");
+  if (x.rank() == 0 || x.shape(-1) != w.shape(0))
     throw_error("nn::apply: x {} has {} features, but w {} takes {}; give [..., {}]", to_string(x.shape()),
-                x.rank() == 0 ? 0 : x.shape(-1), to_string(layer.w.shape()), layer.w.shape(0), layer.w.shape(0));
-  const DType dtype = is_floating(x.dtype()) ? x.dtype() : layer.w.dtype();
+                x.rank() == 0 ? 0 : x.shape(-1), to_string(w.shape()), w.shape(0), w.shape(0));
+  const DType dtype = layer_type(x, w);
   const Array in = astype(x, dtype);
-  const Array y = float8 ? float8_dot(in, layer.w, float8->next()) : dot(in, astype(layer.w, dtype));
-  return layer.b ? y + astype(*layer.b, dtype) : y;
+  const Array y = float8 ? float8_dot(in, w, float8->next()) : dot(in, astype(w, dtype));
+  return b ? y + astype(*b, dtype) : y;
+}
+
+Array apply_linear(const Linear& layer, const Array& x, Float8Products* float8) {
+  return product_and_bias("linear", layer.w, layer.b ? &*layer.b : nullptr, x, float8);
 }
 
 }  // namespace
 
+Array apply(const Dense& layer, const Operand& x) { return product_and_bias("dense", layer.w, &layer.b, x, nullptr); }
 Array apply(const Linear& layer, const Operand& x) { return apply_linear(layer, x, nullptr); }
 Array apply(const Linear& layer, const Operand& x, const Mode& mode) { return apply_linear(layer, x, mode.float8); }
 
@@ -93,7 +93,8 @@ Array apply(const Conv2d& layer, const Operand& x, const Conv2dOptions& options)
   if (layer.w.rank() != 4 || layer.b.shape() != Shape{layer.w.shape(-1)})
     throw_error("nn::apply: a convolution has w {} and b {}; they must be [kh, kw, in, out] and [out]",
                 to_string(layer.w.shape()), to_string(layer.b.shape()));
-  return lockstep::conv2d(x, layer.w, options) + layer.b;
+  const DType dtype = layer_type(x, layer.w);
+  return lockstep::conv2d(astype(x, dtype), astype(layer.w, dtype), options) + astype(layer.b, dtype);
 }
 
 Array apply(const LayerNorm& layer, const Operand& x, double epsilon) {
@@ -113,6 +114,12 @@ void Mode::update(const State& state, const Array& value) const {
   if (value.type().shape != state.type().shape || value.dtype() != state.dtype())
     throw_error("nn::Mode::update: the state is {}, its next value {}; both must have one type",
                 to_string(state.type()), to_string(value.type()));
+  if (!updates && training)
+    throw_error(
+        "nn::Mode::update: a layer has a next value of its state {} in training, but Mode::updates is null; set it, "
+        "and "
+        "return nn::with_updates(model, updates) from the loss",
+        to_string(state.type()));
   if (updates) updates->updates_.emplace_back(state, value);
 }
 
@@ -120,6 +127,25 @@ Array StateUpdates::value(const Array& state) const {
   for (auto each = updates_.rbegin(); each != updates_.rend(); ++each)
     if (each->first.node() == state.node()) return each->second;
   return state;
+}
+
+void StateUpdates::assign(detail::TreeRef model) const {
+  struct Assignment {
+    const StateUpdates& updates;
+    std::vector<detail::Node*> assigned;
+  } made{*this, {}};
+  detail::visit_leaves(model, &made, [](void* to, const std::string&, const Array& leaf, bool is_state) {
+    if (!is_state) return;
+    auto& [updates, assigned] = *static_cast<Assignment*>(to);
+    assigned.push_back(leaf.node());
+    const_cast<Array&>(leaf) = updates.value(leaf);
+  });
+  for (const auto& [state, next] : updates_)
+    if (std::find(made.assigned.begin(), made.assigned.end(), state.node()) == made.assigned.end())
+      throw_error(
+          "nn::with_updates: an update of {} belongs to no state of this model; pass the model that the layers were "
+          "applied from, and a StateUpdates for each model",
+          to_string(state.type()));
 }
 
 Array dropout(const Mode& mode, int64_t site, const Operand& x, double rate) {

@@ -45,12 +45,23 @@ void update_running_values(const BatchNorm& layer, const Moments& batch, int64_t
 
 }  // namespace
 
-RmsNorm rms_norm(int64_t features) {
+RmsNorm rms_norm(int64_t features, SourceLine at) {
+  const detail::CallerLine line(at);
   check_features("rms_norm", features);
   return {ones({features})};
 }
 
-BatchNorm batch_norm(int64_t features) {
+GroupNorm group_norm(int64_t features, int64_t groups, SourceLine at) {
+  const lockstep::detail::CallerLine line(at);
+  check_features("group_norm", features);
+  if (groups < 1 || features % groups != 0)
+    throw_error("nn::group_norm: {} features do not divide into {} groups; the second must divide the first", features,
+                groups);
+  return {ones({features}), zeros({features}), groups};
+}
+
+BatchNorm batch_norm(int64_t features, SourceLine at) {
+  const detail::CallerLine line(at);
   check_features("batch_norm", features);
   return {ones({features}), zeros({features}), zeros({features}), ones({features})};
 }
@@ -61,6 +72,14 @@ Array apply(const RmsNorm& layer, const Operand& x, double epsilon) {
                 to_string(layer.scale.shape()));
   check_epsilon("RMS norm", epsilon);
   return lockstep::rms_norm(x, layer.scale, epsilon);
+}
+
+Array apply(const GroupNorm& layer, const Operand& x, double epsilon) {
+  if (x.rank() < 2 || layer.scale.shape() != Shape{x.shape(-1)} || layer.bias.shape() != layer.scale.shape())
+    throw_error("nn::apply: x is {}, but the group norm has scale {} and bias {}; give x as [n, ..., features]",
+                to_string(x.shape()), to_string(layer.scale.shape()), to_string(layer.bias.shape()));
+  check_epsilon("group norm", epsilon);
+  return lockstep::group_norm(x, layer.groups, layer.scale, layer.bias, epsilon);
 }
 
 Array apply(const BatchNorm& layer, const Operand& x, const Mode& mode, const BatchNormOptions& options) {

@@ -10,6 +10,7 @@
 #include "lockstep/reduce.h"
 #include "nn/optimizers_rules.h"
 #include "nn/rate.h"
+#include "nn/trained_leaves.h"
 
 namespace lockstep {
 namespace {
@@ -191,12 +192,6 @@ std::vector<detail::ParameterArrays> arrays_by_parameter(const std::vector<Array
   return out;
 }
 
-std::vector<std::string> paths_of(detail::TreeRef params) {
-  std::vector<std::string> out;
-  for (auto& [path, leaf] : detail::leaves_with_paths(params)) out.push_back(std::move(path));
-  return out;
-}
-
 // The norm of the gradients of all parameters that are not frozen.
 Array norm_of(const std::vector<Array>& grads, const std::vector<ParameterRule>& rules) {
   std::vector<Array> used;
@@ -208,6 +203,8 @@ Array norm_of(const std::vector<Array>& grads, const std::vector<ParameterRule>&
 }  // namespace
 
 namespace detail {
+
+Array global_norm(TreeRef grads) { return lockstep::global_norm(trained_leaves(grads).arrays); }
 
 bool is_adam(Kind kind) { return kind == Kind::adam || kind == Kind::adamw; }
 bool has_momentum(Kind kind) { return kind == Kind::momentum || kind == Kind::nesterov; }
@@ -221,13 +218,15 @@ std::vector<std::string> default_not_muon() {
 }
 
 OptimizerState create_state(const Optimizer& o, TreeRef params) {
-  return lockstep::create_state(o, paths_of(params), leaves_of_trees({params}));
+  const TrainedLeaves trained = trained_leaves(params);
+  return lockstep::create_state(o, trained.paths, trained.arrays);
 }
 
 void update(const Optimizer& o, TreeRef params, TreeRef grads, const OptimizerState& state, TreeRef next,
             OptimizerState& next_state) {
-  Update made = lockstep::update(o, paths_of(params), leaves_of_trees({params}), leaves_of_trees({grads}), state);
-  unflatten(next, made.params);
+  const TrainedLeaves trained = trained_leaves(params);
+  Update made = lockstep::update(o, trained.paths, trained.arrays, trained_leaves(grads).arrays, state);
+  assign_trained(next, made.params);
   next_state = std::move(made.state);
 }
 
@@ -252,8 +251,9 @@ Optimizer::Kind optimizer_kind(std::string_view name) {
 
 std::string to_string(Optimizer::Kind kind) { return optimizer_names()[static_cast<size_t>(kind)]; }
 
-OptimizerState create_state(const Optimizer& o, const std::vector<std::string>& paths,
-                            const std::vector<Array>& params) {
+OptimizerState create_state(const Optimizer& o, const std::vector<std::string>& paths, const std::vector<Array>& params,
+                            SourceLine at) {
+  const detail::CallerLine line(at);
   check(o);
   check_parameters("create_state", params);
   if (paths.size() != params.size())
@@ -267,7 +267,8 @@ OptimizerState create_state(const Optimizer& o, const std::vector<std::string>& 
 }
 
 Update update(const Optimizer& o, const std::vector<std::string>& paths, const std::vector<Array>& params,
-              const std::vector<Array>& grads, const OptimizerState& state, const Array& norm) {
+              const std::vector<Array>& grads, const OptimizerState& state, const Array& norm, SourceLine at) {
+  const detail::CallerLine line(at);
   check(o);
   check_update(paths, params, grads);
   const std::vector<Type> types = types_of(params);

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-Array orthogonalize(const Array& matrix) {
+Array orthogonalize(const Operand& matrix) {
   if (matrix.type().rank() != 2)
     throw_error("orthogonalize: the array is {}; give a matrix, such as reshape(x, {{-1, x.shape(-1)}})",
                 to_string(matrix.type()));

@@ -6,6 +6,7 @@
 #include "lockstep/nn.h"
 #include "lockstep/random.h"
 #include "lockstep/rearrange.h"
+#include "nn/layer_type.h"
 
 namespace lockstep::nn {
 namespace {
@@ -63,8 +64,9 @@ Lstm lstm(const Operand& key, int64_t in, int64_t features) {
           recurrent_weights(hidden, features, features, kLstmGates)};
 }
 
-std::pair<Array, Array> apply(const Gru& layer, const Operand& x, const std::optional<Array>& first) {
-  const int64_t features = recurrent_features("GRU", layer.input, layer.hidden, x, kGruGates);
+std::pair<Array, Array> apply(const Gru& layer, const Operand& inputs, const std::optional<Array>& first) {
+  const int64_t features = recurrent_features("GRU", layer.input, layer.hidden, inputs, kGruGates);
+  const Array x = astype(inputs, layer_type(inputs, layer.input.w));
   const Array start = first_state("GRU", first, x, features);
   const auto step = [&](const Array& h, const Array& from_input) {
     const std::vector<Array> a = split(from_input, kGruGates, -1), b = split(apply(layer.hidden, h), kGruGates, -1);
@@ -76,8 +78,9 @@ std::pair<Array, Array> apply(const Gru& layer, const Operand& x, const std::opt
   return {swapaxes(outputs, 0, 1), last};
 }
 
-std::pair<Array, LstmState> apply(const Lstm& layer, const Operand& x, const std::optional<LstmState>& first) {
-  const int64_t features = recurrent_features("LSTM", layer.input, layer.hidden, x, kLstmGates);
+std::pair<Array, LstmState> apply(const Lstm& layer, const Operand& inputs, const std::optional<LstmState>& first) {
+  const int64_t features = recurrent_features("LSTM", layer.input, layer.hidden, inputs, kLstmGates);
+  const Array x = astype(inputs, layer_type(inputs, layer.input.w));
   const LstmState start{first_state("LSTM", first ? std::optional(first->hidden) : std::nullopt, x, features),
                         first_state("LSTM", first ? std::optional(first->cell) : std::nullopt, x, features)};
   const auto step = [&](const LstmState& state, const Array& from_input) {

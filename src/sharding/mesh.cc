@@ -70,7 +70,8 @@ void check_devices(const std::vector<Device>& devices, const Shape& shape) {
 }  // namespace
 }  // namespace detail
 
-Mesh::Mesh(std::vector<Device> devices, Shape shape, std::vector<std::string> axis_names) {
+Mesh::Mesh(std::vector<Device> devices, Shape shape, std::vector<std::string> axis_names, SourceLine at) {
+  const detail::CallerLine line(at);
   static auto* const table = new detail::InternTable<detail::MeshData>;
   detail::check_axes(shape, axis_names);
   detail::check_devices(devices, shape);
@@ -96,7 +97,8 @@ std::vector<Device> Mesh::local_devices() const {
   return local;
 }
 
-int64_t Mesh::size(std::string_view axis) const {
+int64_t Mesh::size(std::string_view axis, SourceLine at) const {
+  const detail::CallerLine line(at);
   const auto found = find_axis(axis);
   if (!found) throw_error("mesh: no axis \"{}\" in {}; its axes are {}", axis, to_string(*this), quoted(axis_names()));
   return shape()[*found];
@@ -141,9 +143,10 @@ MeshAxis& MeshAxis::operator=(const MeshAxis&) = default;
 MeshAxis& MeshAxis::operator=(MeshAxis&&) noexcept = default;
 MeshAxis::~MeshAxis() = default;
 
-Mesh make_mesh(const std::vector<MeshAxis>& axes) { return make_mesh(axes, devices()); }
+Mesh make_mesh(const std::vector<MeshAxis>& axes, SourceLine at) { return make_mesh(axes, devices(), at); }
 
-Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& devices) {
+Mesh make_mesh(const std::vector<MeshAxis>& axes, const std::vector<Device>& devices, SourceLine at) {
+  const detail::CallerLine line(at);
   std::vector<std::string> names;
   Shape shape;
   std::optional<size_t> inferred;

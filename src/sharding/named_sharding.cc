@@ -102,7 +102,8 @@ Range shard_range(int64_t extent, int64_t pieces, int64_t piece) {
 
 std::string to_string(const Range& range) { return fmt::format("{}:{}", range.begin, range.end); }
 
-NamedSharding::NamedSharding(const Mesh& mesh, const PartitionSpec& spec) {
+NamedSharding::NamedSharding(const Mesh& mesh, const PartitionSpec& spec, SourceLine at) {
+  const detail::CallerLine line(at);
   static auto* const table = new detail::InternTable<detail::ShardingData>;
   data_ = table->intern(detail::make_data(mesh, spec));
 }
@@ -116,7 +117,8 @@ const Mesh& NamedSharding::mesh() const { return data().mesh; }
 const PartitionSpec& NamedSharding::spec() const { return data().spec; }
 bool NamedSharding::is_fully_replicated() const { return data().replicated; }
 
-int64_t NamedSharding::num_shards(int64_t dimension) const {
+int64_t NamedSharding::num_shards(int64_t dimension, SourceLine at) const {
+  const detail::CallerLine line(at);
   LOCKSTEP_CHECK(dimension >= 0, "dimension {}", dimension);
   const size_t i = static_cast<size_t>(dimension);
   return i < data().dims.size() ? data().dims[i].shards : 1;
@@ -133,7 +135,8 @@ int64_t NamedSharding::piece(int64_t dimension, int64_t position) const {
   return piece;
 }
 
-IndexBox NamedSharding::index_box(const Shape& shape, int64_t position) const {
+IndexBox NamedSharding::index_box(const Shape& shape, int64_t position, SourceLine at) const {
+  const detail::CallerLine line(at);
   detail::check_rank(data(), shape, "sharding");
   IndexBox box;
   for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d)
@@ -141,7 +144,8 @@ IndexBox NamedSharding::index_box(const Shape& shape, int64_t position) const {
   return box;
 }
 
-std::vector<DeviceIndices> NamedSharding::devices_indices_map(const Shape& shape) const {
+std::vector<DeviceIndices> NamedSharding::devices_indices_map(const Shape& shape, SourceLine at) const {
+  const detail::CallerLine line(at);
   count(shape);  // throws for a negative extent
   std::vector<DeviceIndices> map;
   const auto& devices = mesh().devices();
@@ -149,13 +153,15 @@ std::vector<DeviceIndices> NamedSharding::devices_indices_map(const Shape& shape
   return map;
 }
 
-std::vector<DeviceIndices> NamedSharding::addressable_indices_map(const Shape& shape) const {
+std::vector<DeviceIndices> NamedSharding::addressable_indices_map(const Shape& shape, SourceLine at) const {
+  const detail::CallerLine line(at);
   std::vector<DeviceIndices> map = devices_indices_map(shape);
   std::erase_if(map, [](const DeviceIndices& entry) { return entry.device.process_index != process_index(); });
   return map;
 }
 
-Shape NamedSharding::shard_shape(const Shape& shape, std::string_view op) const {
+Shape NamedSharding::shard_shape(const Shape& shape, std::string_view op, SourceLine at) const {
+  const detail::CallerLine line(at);
   detail::check_rank(data(), shape, op);
   Shape shard = shape;
   for (size_t d = 0; d < data().dims.size(); ++d) {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
@@ -17,9 +19,13 @@
 #include "train/checkpoint_folder.h"
 #include "train/checkpoint_io.h"
 #include "train/collective_save.h"
+#include "train/timed_files.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::chrono::milliseconds kPoll(100);  // between looks at the deadline
+constexpr std::chrono::seconds kIdlePoll(1);     // every wait has a limit; correctness does not depend on it
 
 // A save in progress: the contents, which refer to `memory`, a copy of the arrays.
 struct SaveJob {
@@ -64,37 +70,45 @@ CheckpointerOptions checked(CheckpointerOptions options) {
     throw_error("checkpointer: keep_last is {}; give the number of checkpoints to keep, or 0 for all",
                 options.keep_last);
   if (options.shard_bytes < 1) throw_error("checkpointer: shard_bytes is {}; give at least 1", options.shard_bytes);
+  if (options.deadline <= std::chrono::milliseconds(0))
+    throw_error("checkpointer: the deadline is {} ms; give a positive time", options.deadline.count());
   return options;
 }
 
 }  // namespace
 
+// Shared with the thread, which may outlive the Checkpointer.
 struct Checkpointer::Impl {
   explicit Impl(CheckpointerOptions given)
-      : options(checked(std::move(given))),
-        files(options.files ? *options.files : FileSystem::real()),
-        thread(start_thread([this] { work(); })) {}
-
-  ~Impl() {
-    {
-      const std::lock_guard lock(mutex);
-      closing = true;
-    }
-    changed.notify_all();
-    thread.join();
-  }
+      : options(checked(std::move(given))), files(options.files ? *options.files : FileSystem::real()) {}
 
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
-      changed.wait(lock, [&] { return closing || job.has_value(); });
-      if (!job) return;
+      while (!closing && !job) changed.wait_for(lock, kIdlePoll);
+      if (!job) break;
       lock.unlock();
       run(std::move(*job));
       lock.lock();
       job.reset();
       changed.notify_all();
     }
+    ended = true;
+    changed.notify_all();
+  }
+
+  // Waits until `done`, under the lock, but no longer than the deadline for one operation on a file. Returns whether it
+  // is done.
+  template <class Done>
+  bool wait_until(std::unique_lock<std::mutex>& lock, Done done) {
+    while (!done()) {
+      const auto now = detail::TimedFiles::Clock::now();
+      const auto started = files.started().value_or(now);
+      if (now - started >= options.deadline) return false;
+      changed.wait_for(lock, std::min<detail::TimedFiles::Clock::duration>(kPoll, started + options.deadline - now),
+                       done);
+    }
+    return true;
   }
 
   void run(SaveJob current) {
@@ -201,24 +215,36 @@ struct Checkpointer::Impl {
   }
 
   const CheckpointerOptions options;
-  FileSystem& files;
+  detail::TimedFiles files;
 
-  // Used only by `thread`.
+  // Used only by the thread.
   bool listed = false;
   std::vector<ExistingCheckpoint> existing;  // in the order in which they were written
 
   std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::optional<SaveJob> job;  // the save in progress
-  bool closing = false;
+  int64_t latest_step = 0;     // of the latest save
+  bool closing = false;        // requests the thread to end after the current save
+  bool ended = false;          // the thread no longer uses anything
   std::vector<std::string> failures;
   std::vector<int64_t> saved;
   std::optional<int64_t> best;
   std::thread thread;
 };
 
-Checkpointer::Checkpointer(CheckpointerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
-Checkpointer::~Checkpointer() = default;
+Checkpointer::Checkpointer(CheckpointerOptions options) : impl_(std::make_shared<Impl>(std::move(options))) {
+  impl_->thread = start_thread([impl = impl_] { impl->work(); });
+}
+
+Checkpointer::~Checkpointer() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->closing = true;
+  impl_->changed.notify_all();
+  const bool ended = impl_->wait_until(lock, [this] { return impl_->ended; });
+  lock.unlock();
+  ended ? impl_->thread.join() : impl_->thread.detach();
+}
 
 void Checkpointer::save(Checkpoint checkpoint) {
   detail::CheckpointContents contents = detail::contents_of(checkpoint, {process_index(), process_count()});
@@ -231,13 +257,18 @@ void Checkpointer::save(Checkpoint checkpoint) {
     return;
   }
   const std::lock_guard lock(impl_->mutex);
+  impl_->latest_step = checkpoint.step;
   impl_->job = std::move(job);
   impl_->changed.notify_all();
 }
 
 void Checkpointer::wait() {
   std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait(lock, [&] { return !impl_->job.has_value(); });
+  if (!impl_->wait_until(lock, [this] { return !impl_->job.has_value(); }))
+    throw IoError(fmt::format(
+        "checkpoint of step {}: an operation on a file in {} has not returned for {} s; check the disk or network file "
+        "system",
+        impl_->latest_step, impl_->options.dir, std::chrono::duration<double>(impl_->options.deadline).count()));
 }
 
 std::vector<std::string> Checkpointer::failures() {

@@ -41,7 +41,7 @@ void assign_arrays(TrainState& state, detail::StepState arrays) {
 }
 
 void add_counts(std::vector<int64_t>& sums, const Array& counts) {
-  const std::span<const int32_t> more = counts.data<int32_t>();
+  const std::span<const int64_t> more = counts.data<int64_t>();
   sums.resize(more.size());
   for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
 }

@@ -1,6 +1,7 @@
 #include "train/steps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -72,34 +73,46 @@ void check_mean(const std::string& what, const Mean& mean, int64_t examples) {
     throw_error("task: {} is a scalar with a weight; return one row per example to weight them", what);
 }
 
+// Up to here f32 has all integers.
+constexpr double kExactInF32 = 1 << 24;
+
+// The largest magnitude of an integer type; 1 of others.
+double largest_magnitude(DType dtype) {
+  if (dtype == boolean || is_floating(dtype)) return 1;
+  return std::ldexp(1, static_cast<int>(size_of(dtype)) * 8 - (is_signed(dtype) ? 1 : 0));
+}
+
 MetricForms::Form form_of(const std::string& name, const Mean& mean) {
   const int64_t rows = mean.values.rank() == 0 ? 1 : std::max<int64_t>(mean.values.shape(0), 1);
   return {name, mean.values.size() / rows, mean.weights.defined()};
 }
 
-// Booleans and small integers as i32, so that their sums are exact.
-Array countable(const Array& values) { return is_floating(values.dtype()) ? values : astype(values, i32); }
-
-// The sum over all values of a mean that is not weighted.
-Array sum_of(const Mean& mean, int64_t examples) {
-  const Array values = countable(mean.values);
-  return mean.values.rank() == 0 ? values * static_cast<double>(examples) : sum(values);
+// Values in a type in which they can be added up: integers exactly. `bound`: of the magnitude of the sum. The type is i32
+// if the sum is also exact in f32.
+Array countable(const Array& values, double bound) {
+  if (is_floating(values.dtype())) return values.dtype() == f64 ? values : astype(values, f32);
+  if (values.dtype() == u64) return astype(values, f64);
+  return astype(values, bound <= kExactInF32 ? i32 : i64);
 }
 
-// Adds up the metrics, and stores their forms.
-MetricSums metric_sums(const TaskResult& result, int64_t examples, MetricForms& forms) {
+// Adds up the metrics, and stores their forms. `most`: the number of examples over which sums are added up.
+MetricSums metric_sums(const TaskResult& result, int64_t examples, int64_t most, MetricForms& forms) {
   MetricSums out;
   std::vector<MetricForms::Form> each;
   for (const auto& [name, metric] : result.metrics) {
     check_mean("metric " + name, metric, examples);
     each.push_back(form_of(name, metric));
+    const auto count = static_cast<double>(most * each.back().values_per_example);
+    const double bound = largest_magnitude(metric.values.dtype()) * count;
     if (!each.back().weighted) {
-      out.sums.push_back(sum_of(metric, examples));
-    } else {
-      const Array weights = astype(metric.weights, f32);
-      out.sums.push_back(sum(astype(metric.values, f32) * weights));
-      out.weights.push_back(sum(weights));
+      const Array values = countable(metric.values, bound);
+      out.sums.push_back(metric.values.rank() == 0 ? values * examples : sum(values));
+      continue;
     }
+    const double largest_weight = largest_magnitude(metric.weights.dtype());
+    out.sums.push_back(
+        sum(countable(metric.values, bound * largest_weight) * countable(metric.weights, bound * largest_weight)));
+    out.weights.push_back(sum(countable(metric.weights, count * largest_weight)));
   }
   forms.set(std::move(each));
   return out;
@@ -147,7 +160,7 @@ AccumulatedGrads CompiledSteps::Recipe::gradients(const StepState& state, const 
     LossShare share = loss_share(result.loss, examples, global_size);
     std::vector<Array> next;
     for (const Array& each : states) next.push_back(stop_gradient(updates.value(each)));
-    AccumulatedGrads sums{{}, share.loss,     share.weight, metric_sums(result, examples, *step_metrics),
+    AccumulatedGrads sums{{}, share.loss,     share.weight, metric_sums(result, examples, global_size, *step_metrics),
                           {}, std::move(next)};
     return std::pair{scaled(state.loss_scale, share.loss), std::move(sums)};
   };
@@ -185,7 +198,12 @@ std::pair<StepState, StepOutputs> CompiledSteps::Recipe::updated(const StepState
     after.average = tree_map(keep, after.average, state.average);
     after.loss_scale = adjusted(precision, state.loss_scale, finite);
   }
-  const DType wide = loss.dtype() == f64 ? f64 : f32;
+  const auto needs_f64 = [](const Array& a) { return a.dtype() == f64 || a.dtype() == i64; };
+  const auto any_needs_f64 = [&](const std::vector<Array>& arrays) {
+    return std::any_of(arrays.begin(), arrays.end(), needs_f64);
+  };
+  const bool is_wide = needs_f64(loss) || any_needs_f64(sum.metrics.sums) || any_needs_f64(sum.metrics.weights);
+  const DType wide = is_wide ? f64 : f32;
   std::vector<Array> stats;
   const auto add = [&](const Array& each) { stats.push_back(astype(each, wide)); };
   add(loss);
@@ -213,16 +231,17 @@ EvalSums CompiledSteps::Recipe::evaluate(const std::vector<Array>& params, const
   TaskResult result = task.loss(all, arrays, mode);
   // The loss is a metric like the others, and the first of them.
   result.metrics.insert(result.metrics.begin(), {"loss", result.loss});
-  EvalSums out{metric_sums(result, examples, *eval_metrics), {}, {}};
+  EvalSums out{metric_sums(result, examples, examples, *eval_metrics), {}, {}};
   std::vector<MetricForms::Form> forms;
   for (const auto& [name, counts] : result.counts) {
     if (counts.rank() != 2 || counts.shape(0) != examples || is_floating(counts.dtype()))
       throw_error("task: the counts {} are {} for a batch of {} examples; return integers [examples, k]", name,
                   to_string(counts.type()), examples);
     forms.push_back({name, counts.shape(1), false});
-    out.counts.push_back(sum(countable(counts), 0));
+    const double bound = largest_magnitude(counts.dtype()) * static_cast<double>(examples);
+    out.counts.push_back(astype(sum(countable(counts, bound), 0), i64));
     if (predictions && name == "labels" && task.outputs)
-      out.predictions = {argmax(counts, -1), softmax(astype(task.outputs(all, arrays, mode), f32))};
+      out.predictions = {argmax(countable(counts, 1), -1), softmax(astype(task.outputs(all, arrays, mode), f32))};
   }
   eval_counts->set(std::move(forms));
   return out;

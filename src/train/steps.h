@@ -26,7 +26,8 @@ Array step_key(uint64_t seed, const Array& step, const Array& micro_batch);
 
 // The statistics of a step.
 struct StepOutputs {
-  // All scalars in one vector, so that one readback transfers them: f32, or f64 if the loss is f64. The elements:
+  // All scalars in one vector, so that one readback transfers them: f32, or f64 if the loss is f64 or a sum of integers
+  // may exceed what f32 has exactly. The elements:
   //   mean loss over the batch
   //   sum of each metric, then the sums of the weights of weighted metrics; see MetricForms
   //   learning rate
@@ -64,7 +65,8 @@ class MetricForms {
   std::vector<Form> forms_;
 };
 
-// Sums of metrics over examples. A metric that is the mean of its batch is multiplied by the number of examples.
+// Sums of metrics over examples. A metric that is the mean of its batch is multiplied by the number of examples. Integers
+// are added up exactly, as i32 or i64; u64 as f64.
 struct MetricSums {
   std::vector<Array> sums;     // one per metric
   std::vector<Array> weights;  // sums of weights, one per weighted metric

@@ -134,6 +134,121 @@ TEST(CallerLine, OfATransformIsWhereItWasMade) {
   for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
 }
 
+TEST(CallerLine, IsThatOfAnIndex) {
+  const Array a = zeros({7, 3}), mask = ones({2}) > 0, rows = array({0, 1});
+  const auto later = a.at(0);
+  struct Case {
+    int line;
+    std::function<void()> f;
+  };
+  // A case per line.
+  // clang-format off
+  const Case cases[] = {
+      {__LINE__, [&] { a(0, 7); }},
+      {__LINE__, [&] { a(7); }},
+      {__LINE__, [&] { a(0, 0, 0); }},
+      {__LINE__, [&] { a(mask); }},
+      {__LINE__, [&] { a(range(0, 2, 0)); }},
+      {__LINE__, [&] { a(_, rows, ellipsis, ellipsis); }},
+      {__LINE__, [&] { a.at(9).set(1); }},
+      {__LINE__, [&] { a.at(0).set(ones({2})); }},
+      {__LINE__, [&] { a.at(rows).add(ones({4})); }},
+      {__LINE__, [&] { a.at(0).apply([](const Array&) { return ones({2}); }); }},
+      {__LINE__, [&] { later.multiply(ones({2})); }},
+      {__LINE__, [&] { Array().at(0).get(); }},
+  };
+  // clang-format on
+  for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
+}
+
+TEST(CallerLine, IsThatOfAnIndexInsideTransformedFunctions) {
+  int line = 0;
+  const auto f = [&](Array x) {
+    const Array y = x * 2;
+    line = __LINE__ + 1;
+    return y(0, 7) + 1;
+  };
+  const Array a = zeros({7, 3});
+  EXPECT_EQ(message_of([&] { jit(f)(a); }).find(here(line)), 0u);
+  EXPECT_EQ(message_of([&] { vmap(f)(zeros({2, 7, 3})); }).find(here(line)), 0u);
+  EXPECT_EQ(message_of([&] { jvp(f, a, a); }).find(here(line)), 0u);
+}
+
+TEST(CallerLine, IsNamedByAllEntryPoints) {
+  const Array x = zeros({4, 3}), y = zeros({5}), integers = arange(3);
+  const Mesh mesh = make_mesh({{"data", 1}});
+  const auto twice = [](Array a) { return a + a; };
+  const auto sum_of = [](Array a, Array b) { return a + b; };
+  const auto to_integers = [](Array a) { return astype(a, i32); };
+  const auto pullback = vjp(twice, x).second;
+  const auto linear = linearize(twice, x).second;
+  const auto transposed = linear_transpose(twice, x);
+  const auto step = jit(twice, {.donate = {0}});
+  const Array donated = ones({2});
+  step(donated);
+  const std::vector<Array> one{x}, two{x, x};
+  const auto wrong_gradient = custom_vjp(
+      twice, [](Array a) { return std::pair{a + a, a}; }, [](Array, Array) { return zeros({9}); });
+  struct Case {
+    int line;
+    std::function<void()> f;
+  };
+  // A case per line.
+  // clang-format off
+  const Case cases[] = {
+      {__LINE__, [&] { jvp(twice, x, y); }},
+      {__LINE__, [&] { pullback(y); }},
+      {__LINE__, [&] { linear(y); }},
+      {__LINE__, [&] { transposed(y); }},
+      {__LINE__, [&] { linear_transpose([](Array a) { return a * a; }, x); }},
+      {__LINE__, [&] { tree_map(sum_of, one, two); }},
+      {__LINE__, [&] { tree_unflatten(one, two); }},
+      {__LINE__, [&] { tree_structure(one).unflatten(two); }},
+      {__LINE__, [&] { tree_transpose(std::vector{one, two}); }},
+      {__LINE__, [&] { ravel_pytree(one).second(y); }},
+      {__LINE__, [&] { jacfwd(to_integers)(x); }},
+      {__LINE__, [&] { jacrev(to_integers)(x); }},
+      {__LINE__, [&] { hessian(twice)(integers); }},
+      {__LINE__, [&] { custom_jvp(twice, [](Array a, Array) { return std::pair{a, zeros({9})}; })(x); }},
+      {__LINE__, [&] { array({{1.f, 2.f}, {3.f}}); }},
+      {__LINE__, [&] { array({{1, 2.f}, {3}}); }},
+      {__LINE__, [&] { Array::from(std::vector<float>{1, 2, 3}, {2}); }},
+      {__LINE__, [&] { Array::from(std::vector<bool>{true}, {2}); }},
+      {__LINE__, [&] { x.shape(5); }},
+      {__LINE__, [&] { x.item<float>(); }},
+      {__LINE__, [&] { x.data<int32_t>(); }},
+      {__LINE__, [&] { Array().shape(); }},
+      {__LINE__, [&] { if (x > 0) return; }},
+      {__LINE__, [&] { make_mesh({{"data", 1'000'000}}); }},
+      {__LINE__, [&] { mesh.size("model"); }},
+      {__LINE__, [&] { NamedSharding(mesh, P("model")); }},
+      {__LINE__, [&] { NamedSharding(mesh, P("data")).shard_shape({}); }},
+      {__LINE__, [&] { device_put(x, NamedSharding(mesh, P({}, {}, "data"))); }},
+      {__LINE__, [&] { make_array_from_process_local_data(NamedSharding(mesh, P()), x, {9}); }},
+      {__LINE__, [&] { step(donated); }},
+      {__LINE__, [&] { pmap(twice)(Array(1.f)); }},
+      {__LINE__, [&] { psum(one, "nowhere"); }},
+      {__LINE__, [&] { axis_index("nowhere"); }},
+      {__LINE__, [&] { axis_size("nowhere"); }},
+      {__LINE__, [&] { broadcast_shapes({{2}, {3}}); }},
+      {__LINE__, [&] { block({{x}, {y}}); }},
+      {__LINE__, [&] { identity(-1); }},
+      {__LINE__, [&] { indices({-1}); }},
+      {__LINE__, [&] { diag_indices(-1); }},
+      {__LINE__, [&] { fft::fftfreq(-1); }},
+      {__LINE__, [&] { checkpoint_name(x, ""); }},
+      {__LINE__, [&] { debug::print("{} {}", x); }},
+      {__LINE__, [&] { debug::print("{a}", {{"b", x}}); }},
+      {__LINE__, [&] { conv2d(zeros({1, 2, 2, 1}), zeros({1, 1, 1, 1}), {.padding = "ALL"}); }},
+      {__LINE__, [&] { max_pool(zeros({1, 2, 2, 1}), {.padding = "ALL"}); }},
+  };
+  // clang-format on
+  for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
+  const int line = __LINE__ + 1;
+  const std::string text = message_of([&] { grad([&](Array a) { return sum(wrong_gradient(a)); })(x); });
+  EXPECT_EQ(text.find("caller_line_test.cc:"), 0u) << text << line;
+}
+
 TEST(CallerLine, IsNotOneOfTheLibrary) {
   const Array a = zeros({7, 3});
   EXPECT_EQ(message_of([&] { astype(a, f32) / zeros({4}); }).find("functions_"), std::string::npos);

@@ -1,5 +1,6 @@
 // Every user error throws Error with the operation, the fact with its values, and a remedy.
 #include <limits>
+#include <thread>
 
 #include "array/near.h"
 #include "lockstep/lockstep.h"
@@ -96,8 +97,9 @@ TEST(Errors, Windows) {
 }
 
 TEST(Errors, Random) {
-  EXPECT_ERROR(random::normal(ones({2}), {3}),
-               "random::normal: the key is f32[2]; a key is u32[2], or u32[4] for philox: create one with random::key(seed)");
+  EXPECT_ERROR(
+      random::normal(ones({2}), {3}),
+      "random::normal: the key is f32[2]; a key is u32[2], or u32[4] for philox: create one with random::key(seed)");
   EXPECT_ERROR(random::uniform(random::key(0), {3}, 0, 1, i32), "random::uniform: dtype i32 is not floating");
   EXPECT_ERROR(random::randint(random::key(0), {3}, 0.f, 1.f),
                "random::randint: bounds f32[] and f32[]; they must be integers");
@@ -208,6 +210,31 @@ TEST(Errors, ArraysThatEscapeTheirTrace) {
     return x;
   })(2.f);
   EXPECT_ERROR(from_grad + 1.f, "f32[] was created while another function was traced");
+}
+
+TEST(Errors, TracedArraysBelongToTheirThread) {
+  std::string add, item;
+  jit([&](Array x) {
+    std::thread([&] {
+      const auto message_of = [](const auto& f) -> std::string {
+        try {
+          f();
+        } catch (const Error& error) {
+          return error.what();
+        }
+        return "";
+      };
+      add = message_of([&] { x + 1; });
+      item = message_of([&] { x.item<float>(); });
+    }).join();
+    return x;
+  })(ones({2}));
+  const char* message =
+      "the array f32[2] belongs to a function that another thread is tracing; use it on that thread, or return it from "
+      "the "
+      "function and share the result";
+  EXPECT_NE(add.find(std::string("add: ") + message), add.npos) << add;
+  EXPECT_NE(item.find(std::string("item: ") + message), item.npos) << item;
 }
 
 TEST(Errors, TracedArraysHaveNoValues) {

@@ -2,6 +2,7 @@
 #include "lockstep/convolution.h"
 #include "lockstep/create.h"
 #include "lockstep/grad.h"
+#include "lockstep/random.h"
 #include "lockstep/rearrange.h"
 #include "lockstep/reduce.h"
 
@@ -21,6 +22,33 @@ TEST(Conv2d, AppliesPadding) {
   EXPECT_ELEMENTS(conv2d(image(), w, {.stride = 2}), {45, 39, 66, 50}, 1e-4);
   EXPECT_EQ(conv2d(image(), w, {.stride = {1, 3}, .padding = "VALID"}).shape(), (Shape{1, 2, 1, 1}));
   EXPECT_EQ(conv2d(image(), w, {.dilation = 2}).shape(), (Shape{1, 4, 4, 1}));
+}
+
+TEST(Padding, IsANumberForAllSidesOrAPairForEachDimension) {
+  const Array x = random::normal(random::key(1), {2, 5, 6, 3}), w = random::normal(random::key(2), {3, 3, 3, 2});
+  const auto same = [](const Array& a, const Array& b) {
+    EXPECT_EQ(a.shape(), b.shape());
+    EXPECT_EQ(a.to_vector<float>(), b.to_vector<float>());
+  };
+  same(conv2d(x, w, {.padding = 1}), conv2d(x, w, {.padding = {{1, 1}, {1, 1}}}));
+  same(conv2d(x, w, {.padding = {1, 2}}), conv2d(x, w, {.padding = {{1, 1}, {2, 2}}}));
+  same(conv2d(x, w, {.padding = {1, {0, 2}}}), conv2d(x, w, {.padding = {{1, 1}, {0, 2}}}));
+  same(conv2d(x, w, {.padding = 0}), conv2d(x, w, {.padding = "VALID"}));
+  same(conv2d(x, w, {.padding = {0, 0}}), conv2d(x, w, {.padding = "VALID"}));
+  same(conv2d(x, w, {.padding = {{0, 0}, {0, 0}}}), conv2d(x, w, {.padding = "VALID"}));
+  same(conv2d(x, w, {.padding = 1}), conv2d(x, w, {.padding = "SAME"}));
+  const Array line = random::normal(random::key(3), {2, 7, 3}), taps = random::normal(random::key(4), {3, 3, 2});
+  same(conv1d(line, taps, {.padding = 1}), conv1d(line, taps, {.padding = {{1, 1}}}));
+  same(conv1d(line, taps, {.padding = 0}), conv1d(line, taps, {.padding = "VALID"}));
+  same(conv_transpose(line, taps, 2, 1, {}), conv_transpose(line, taps, 2, {{1, 1}}, {}));
+  same(max_pool(x, {.window = 3, .padding = 1}), max_pool(x, {.window = 3, .padding = {{1, 1}, {1, 1}}}));
+  same(avg_pool(x, {.window = 3, .padding = {1, 0}}), avg_pool(x, {.window = 3, .padding = {{1, 1}, {0, 0}}}));
+  same(avg_pool(x, {.window = 3, .padding = 0}), avg_pool(x, {.window = 3}));
+}
+
+TEST(Padding, ForAnotherNumberOfDimensionsIsRejected) {
+  EXPECT_THROWS(conv1d(zeros({1, 4, 1}), zeros({1, 1, 1}), {.padding = {1, 2}}), Error,
+                "padding has 2 pairs of widths for 1 dimensions; give {before, after} for each, or one number");
 }
 
 TEST(Conv2d, DividesChannelsIntoGroups) {

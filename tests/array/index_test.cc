@@ -245,7 +245,7 @@ TEST(Index, SelectsAsNumPy) {
   }
 }
 
-using Update = Array (IndexedArray::*)(const Array&, UpdateOptions) const;
+using Update = Array (IndexedArray::*)(const Operand&, UpdateOptions) const;
 struct UpdateCase {
   const char* name;
   Update update;
@@ -454,7 +454,12 @@ TEST(Index, ErrorsNameTheShape) {
                 "index: the mask bool[3,4] is computed in a traced function");
   EXPECT_THROWS(zeros({0})(0), Error, "index: index 0 into dimension 0 of [0], which is empty");
   EXPECT_THROWS(zeros({0})(array({0})), Error, "index: elements are selected from an empty dimension");
-  EXPECT_THROWS(x.at(0).set(zeros({3})), Error, "index: shape [3] does not broadcast to [4]");
+  EXPECT_THROWS(
+      x.at(0).set(zeros({3})), Error,
+      "at().set: the value f32[3] does not broadcast to the elements that the index selects, [4]; give one of that "
+      "shape");
+  EXPECT_THROWS(x.at(0).divide(zeros({3})), Error, "at().divide: the value f32[3] does not broadcast");
+  EXPECT_THROWS(x.at(x > 100).add(zeros({3, 3})), Error, "at().add: the value f32[3,3] does not broadcast");
   EXPECT_THROWS(array({true}).at(0).subtract(true), Error, "index: bools cannot be subtracted");
 }
 

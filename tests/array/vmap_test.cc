@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "array/near.h"
 #include "lockstep/lockstep.h"
 
@@ -19,6 +21,15 @@ TEST(Vmap, TreesAreMappedLeafByLeaf) {
   })(Point{array({1, 2}), array({{10, 20}, {30, 40}})}, 3);
   EXPECT_TEXT(out.x, "i32[2] [3, 6]");
   EXPECT_TEXT(out.y, "i32[2,2] [[11, 21], [32, 42]]");
+}
+
+// Their names are also those of functions of the C library.
+TEST(Vmap, TakesElementwiseFunctionsByName) {
+  const Array x = array({0.5f, 2.f});
+  EXPECT_EQ(vmap(log1p)(x).to_vector<float>(), log1p(x).to_vector<float>());
+  EXPECT_EQ(jit(exp)(x).to_vector<float>(), exp(x).to_vector<float>());
+  EXPECT_NEAR(grad(tanh)(0.5f).item<float>(), 1 - std::tanh(0.5) * std::tanh(0.5), 1e-6);
+  EXPECT_EQ(value_and_grad(sqrt)(4.f).first.item<float>(), 2);
 }
 
 TEST(Vmap, AxesMayBeSelectedSharedAndNegative) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "base/faulty_files.h"
 #include "base/text_bytes.h"
 #include "charts/metrics_folder.h"
 
@@ -45,6 +46,32 @@ TEST_F(RunMetricsFile, AppendedLinesAreFollowed) {
   EXPECT_EQ(loss()[2].sum, 1);
   EXPECT_EQ(run_.last_step(), 3);
   EXPECT_EQ(run_.generation(), 0);
+}
+
+// Counts the bytes for which readers ask.
+class ReadCounter final : public FaultyFiles {
+ public:
+  size_t read(const std::string& path, int64_t offset, std::span<uint8_t> out) override {
+    asked += static_cast<int64_t>(out.size());
+    return FaultyFiles::read(path, offset, out);
+  }
+  int64_t asked = 0;
+};
+
+TEST_F(RunMetricsFile, OnlyWhatWasWrittenIsRead) {
+  ReadCounter counter;
+  RunMetrics run(path_, counter);
+  write(loss_line(1, 3));
+  run.update();
+  EXPECT_EQ(counter.asked, static_cast<int64_t>(loss_line(1, 3).size()));
+  counter.asked = 0;
+  run.update();
+  EXPECT_LE(counter.asked, 128) << "only the last bytes are compared";
+  append(loss_line(2, 2));
+  counter.asked = 0;
+  run.update();
+  EXPECT_LE(counter.asked, 128 + static_cast<int64_t>(loss_line(2, 2).size()));
+  EXPECT_EQ(run.series().at("loss").buckets().size(), 2u);
 }
 
 TEST_F(RunMetricsFile, IncompleteLastLinesAreReadWhenComplete) {

@@ -47,6 +47,7 @@ const Mistake kMistakes[] = {
     {"ScanBody", "scan([](Array c, Array) { return c; }, x, x);", "scan: the body must return a std::pair{carry, y}", ""},
     {"LogicalAnd", "const Array b = (x > 0) && (x < 1);", "&& of two arrays: use &", ""},
     {"LogicalOr", "if ((x > 0) || (x < 1)) return;", "|| of two arrays: use |", ""},
+    {"Subscript", "const Array y = x[0];", "an array is indexed by x(i)", ""},
     {"MapToAnotherType", "struct S { Array a; }; tree_map([](const Array& a) { return a.shape(); }, S{});", "make it a template", "S"},
     {"LossWithoutAnArray", "grad([](Array x) { return std::pair{1, x}; })(x);", "grad: the function must return an Array, or a std::pair", ""},
 };

@@ -40,6 +40,89 @@ TEST(RmsNorm, MismatchedShapesAreRejected) {
   EXPECT_ERROR(nn::rms_norm(0), "nn::rms_norm: 0 features; the number must be positive");
 }
 
+// Group norm of x [n, ..., c] by the formula, in f64.
+std::vector<double> group_normalized(const Array& x, int64_t groups, const Array& scale, const Array& bias,
+                                     double epsilon) {
+  const std::vector<double> in = x.to_vector<double>(), s = scale.to_vector<double>(), b = bias.to_vector<double>();
+  std::vector<double> out(in.size());
+  const int64_t n = x.shape(0), c = x.shape(-1), places = x.size() / (n * c), width = c / groups;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t g = 0; g < groups; ++g) {
+      const auto index = [&](int64_t p, int64_t k) {
+        return static_cast<size_t>((i * places + p) * c + g * width + k);
+      };
+      const auto sum_of = [&](const auto& f) {
+        double total = 0;
+        for (int64_t p = 0; p < places; ++p)
+          for (int64_t k = 0; k < width; ++k) total += f(in[index(p, k)]);
+        return total / static_cast<double>(places * width);
+      };
+      const double mean = sum_of([](double v) { return v; });
+      const double variance = sum_of([&](double v) { return (v - mean) * (v - mean); });
+      for (int64_t p = 0; p < places; ++p)
+        for (int64_t k = 0; k < width; ++k) {
+          const auto channel = static_cast<size_t>(g * width + k);
+          out[index(p, k)] = (in[index(p, k)] - mean) / std::sqrt(variance + epsilon) * s[channel] + b[channel];
+        }
+    }
+  return out;
+}
+
+TEST(GroupNorm, MatchesTheFormula) {
+  for (const Shape& shape : {Shape{3, 12}, Shape{2, 5, 12}, Shape{2, 3, 4, 12}, Shape{2, 2, 3, 2, 12}})
+    for (const int64_t groups : {1, 3, 12}) {
+      const Array x = normal64(1, shape) * 3.0 + 7.0, scale = normal64(2, {12}), bias = normal64(3, {12});
+      EXPECT_ELEMENTS(nn::apply(nn::GroupNorm{scale, bias, groups}, x, 1e-3),
+                      group_normalized(x, groups, scale, bias, 1e-3), 1e-11);
+    }
+}
+
+TEST(GroupNorm, GradientsMatchFiniteDifferences) {
+  const Array x = normal64(1, {2, 3, 4}), factors = normal64(3, {2, 3, 4}), scale = normal64(4, {4}),
+              bias = normal64(5, {4});
+  const auto loss = [&](const Array& v, const Array& s, const Array& b) {
+    return sum(factors * nn::apply(nn::GroupNorm{s, b, 2}, v));
+  };
+  expect_gradient([&](Array v) { return loss(v, scale, bias); }, x);
+  expect_gradient([&](Array v) { return loss(x, v, bias); }, scale);
+  expect_gradient([&](Array v) { return loss(x, scale, v); }, bias);
+}
+
+TEST(GroupNorm, LowPrecisionIsComputedInF32) {
+  // The squares overflow f16, and bf16 has not enough digits for the mean.
+  const nn::GroupNorm layer = nn::group_norm(2, 1);
+  EXPECT_TEXT(nn::apply(layer, astype(array({{-1000.f, 1000.f}}), f16)), "f16[1,2] [[-1, 1]]");
+  EXPECT_TEXT(nn::apply(layer, astype(array({{256.f, 258.f}}), bf16)), "bf16[1,2] [[-1, 1]]");
+}
+
+TEST(GroupNorm, IsALayerOfAModel) {
+  struct Net {
+    nn::Conv2d conv;
+    nn::GroupNorm norm;
+  };
+  const Net net{nn::conv2d(random::key(1), 3, 2, 4), nn::group_norm(4, 2)};
+  const Array x = random::normal(random::key(2), {2, 5, 5, 2});
+  const auto loss = [&](const Net& n) { return sum(square(nn::apply(n.norm, nn::apply(n.conv, x)))); };
+  const Net grads = jit([&](Net n) { return grad(loss)(n); })(net);
+  EXPECT_EQ(grads.norm.groups, 2);
+  EXPECT_EQ(tree_leaves(grads).size(), 4u);
+  EXPECT_GT(max(abs(grads.norm.scale)).item<float>(), 0);
+}
+
+TEST(GroupNorm, WrongGroupsAndShapesAreRejected) {
+  EXPECT_ERROR(nn::group_norm(4, 3),
+               "nn::group_norm: 4 features do not divide into 3 groups; the second must divide the first");
+  EXPECT_ERROR(nn::group_norm(4, 0), "do not divide into 0 groups");
+  EXPECT_ERROR(nn::apply(nn::group_norm(4, 2), ones({2, 6})),
+               "nn::apply: x is [2, 6], but the group norm has scale [4] and bias [4]; give x as [n, ..., features]");
+  EXPECT_ERROR(nn::apply(nn::group_norm(4, 2), ones({2, 4}), -1), "the epsilon of a group norm is -1");
+  EXPECT_ERROR(group_norm(ones({2, 4}), 3, ones({4}), ones({4})), "group_norm: 4 channels do not divide into 3 groups");
+  EXPECT_ERROR(group_norm(ones({2, 4}), 2, ones({2}), ones({4})), "scale is [2] and bias [4]; both must be [4]");
+  EXPECT_ERROR(group_norm(ones({4}), 2, ones({4}), ones({4})),
+               "group_norm: x is f32[4]; it must be [n, ..., channels]");
+  EXPECT_ERROR(group_norm(ones({2, 4}), 2, ones({4}), ones({4}), -1), "group_norm: the epsilon is -1");
+}
+
 // Mean and variance of each feature of x [..., features], with this many degrees of freedom subtracted.
 struct Statistics {
   std::vector<double> mean, variance;
@@ -72,7 +155,8 @@ nn::BatchNorm some_batch_norm(int64_t features) {
 TEST(BatchNorm, NormalizesByTheBatchInTraining) {
   const Array x = normal64(1, {4, 2, 3, 5}) * 3.0 + 7.0;
   const nn::BatchNorm layer = some_batch_norm(5);
-  EXPECT_ELEMENTS(nn::apply(layer, x, {.training = true}, {.epsilon = 1e-3}),
+  nn::StateUpdates updates;
+  EXPECT_ELEMENTS(nn::apply(layer, x, {.training = true, .updates = &updates}, {.epsilon = 1e-3}),
                   normalized(x, statistics_of(x, 0), layer, 1e-3), 1e-11);
 }
 
@@ -123,7 +207,8 @@ TEST(BatchNorm, StatesAreNotTrained) {
 TEST(BatchNorm, GradientsMatchFiniteDifferences) {
   const Array x = normal64(1, {4, 2, 3}), factors = normal64(3, {4, 2, 3});
   const nn::BatchNorm layer = some_batch_norm(3);
-  const nn::Mode training{.training = true};
+  nn::StateUpdates updates;
+  const nn::Mode training{.training = true, .updates = &updates};
   for (const nn::Mode& mode : {training, nn::Mode{}}) {
     const auto loss = [&](const nn::BatchNorm& params, const Array& v) {
       return sum(factors * nn::apply(params, v, mode));

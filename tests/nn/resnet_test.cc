@@ -139,17 +139,10 @@ float overfit_resnet(DType compute, int steps) {
       nn::StateUpdates updates;
       const nn::Mode mode{.training = true, .compute = compute, .updates = &updates};
       const Array value = mean(softmax_cross_entropy(apply(config, n, astype(images, compute), mode), labels));
-      return std::pair{value, tree_map([&](const Array& a) { return updates.value(a); }, n)};
+      return std::pair{value, nn::with_updates(n, updates)};
     };
     auto [value, grads] = value_and_grad(loss)(net);
-    // Running values have no gradient, so the optimizer leaves them as they are.
-    auto [next, next_state] = update(adam, net, grads, state);
-    std::vector<Array> leaves;
-    std::vector<bool> is_state;
-    detail::for_each_leaf(next, [&](const std::string&, const Array&, bool s) { is_state.push_back(s); });
-    const std::vector<Array> trained = tree_leaves(next), running = tree_leaves(value.second);
-    for (size_t i = 0; i < trained.size(); ++i) leaves.push_back(is_state[i] ? running[i] : trained[i]);
-    return std::pair{tree_unflatten(next, leaves), next_state};
+    return update(adam, value.second, grads, state);
   });
   Resnet net = create_resnet(config, random::key(5));
   OptimizerState state = create_state(adam, net);

@@ -62,6 +62,8 @@ TEST(Checkpointer, InvalidArgumentsThrowImmediately) {
   EXPECT_THROWS(Checkpointer({.dir = ""}), Error, "the folder name is empty");
   EXPECT_THROWS(Checkpointer({.dir = dir.path(), .keep_last = -1}), Error, "keep_last is -1");
   EXPECT_THROWS(Checkpointer({.dir = dir.path(), .shard_bytes = 0}), Error, "shard_bytes is 0");
+  EXPECT_THROWS(Checkpointer({.dir = dir.path(), .deadline = std::chrono::milliseconds(0)}), Error,
+                "checkpointer: the deadline is 0 ms; give a positive time");
   Checkpointer saver({.dir = dir.path()});
   EXPECT_THROWS(saver.save(small_checkpoint(-1)), Error, "the step is -1");
   saver.save(small_checkpoint(1));

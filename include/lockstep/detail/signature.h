@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/detail/tree_check.h"
+#include "lockstep/source_line.h"
 
 namespace lockstep::detail {
 
@@ -54,8 +55,9 @@ struct CallOf;
 template <class S, class... P, class... Args>
 struct CallOf<S, std::tuple<P...>, Args...> {
   static constexpr bool right_number = sizeof...(P) == sizeof...(Args);
-  static_assert(right_number,
-                "the number of arguments does not match the function's parameters; default arguments must be passed, too");
+  static_assert(
+      right_number,
+      "the number of arguments does not match the function's parameters; default arguments must be passed, too");
   static_assert(!S::is_mutable,
                 "the function is a mutable lambda: it is traced once, so changes of its captures would be lost; remove "
                 "mutable, and pass state as arguments and results");
@@ -95,6 +97,45 @@ template <class F, class Call>
 SameParameters<F, Call> with_parameters_of(Call call) {
   return {std::move(call)};
 }
+
+// A callable whose call with exactly the parameters of F, a std::tuple, has the line of the call, which errors name. So
+// braces convert to the parameters: f({a, b}). `Function` derives from it and has a template operator() for other calls.
+// void: the parameters are unknown.
+template <class Function, class Parameters>
+struct CallWithLine {
+  struct Never {};
+  void operator()(Never) const = delete;
+};
+template <class Function, class... P>
+struct CallWithLine<Function, std::tuple<P...>> {
+  auto operator()(const P&... args, SourceLine at = SourceLine::here()) const {
+    const CallerLine line(at);
+    return static_cast<const Function&>(*this).template operator()<P...>(args...);
+  }
+};
+template <class F, bool kKnown>
+struct KnownParameters {
+  using type = void;
+};
+template <class F>
+struct KnownParameters<F, true> {
+  using type = typename CallableSignature<F>::Parameters;
+};
+template <class Function, class F>
+using CallOfFunction = CallWithLine<Function, typename KnownParameters<F, CallableSignature<F>::value>::type>;
+
+// A function of tangents or of a cotangent, whose calls have a line.
+template <class Call, class... Args>
+struct LinearCall {
+  Call call;
+
+  auto operator()(const Args&... args, SourceLine at = SourceLine::here()) const {
+    const CallerLine line(at);
+    return call(args...);
+  }
+};
+template <class Call, class... Args>
+struct CallableSignature<LinearCall<Call, Args...>, void> : CallableSignature<Call> {};
 
 // Calls then(args...) with each argument converted to F's parameter type.
 template <class F, class Then, class... Args>

@@ -17,4 +17,12 @@ inline int64_t resident_bytes(pid_t pid = 0) {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
+// The most that a process has had so far.
+inline int64_t peak_resident_bytes(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("VmHWM:")) return 1024 * std::stoll(line.substr(6));
+  return 0;
+}
+
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace lockstep::http {
@@ -19,6 +20,12 @@ Peer& Peers::of(const sockaddr_storage& address) {
   uint64_t network = 0;
   std::memcpy(&network, number.s6_addr, sizeof(network));
   return all_[{true, network}];
+}
+
+int64_t Peers::most() const {
+  int64_t most = 0;
+  for (const auto& [address, peer] : all_) most = std::max(most, peer.connections);
+  return most;
 }
 
 void Peers::forget_gone() {

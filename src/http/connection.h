@@ -28,6 +28,8 @@ struct Peer {
 class Peers {
  public:
   Peer& of(const sockaddr_storage& address);
+  // The connections of the address with the most.
+  int64_t most() const;
   // Forgets the addresses without connections.
   void forget_gone();
 

@@ -78,7 +78,7 @@ class Connections {
   void accept_some();
   void accept_one(Descriptor socket, Peer& peer);
   bool make_room();
-  Connection* next_to_evict(Clock::time_point now);
+  std::list<Connection>::iterator next_to_evict(Clock::time_point now);
 
   void read(Connection& connection);
   void read_requests(Connection& connection);

@@ -68,7 +68,7 @@ void Connections::accept_one(Descriptor socket, Peer& peer) {
 // Closes a connection. Returns false if all of them are answered at present.
 bool Connections::make_room() {
   const auto now = Clock::now();
-  while (Connection* found = next_to_evict(now)) {
+  for (auto found = next_to_evict(now); found != all_.end(); found = next_to_evict(now)) {
     // A request that has just arrived is not thrown away.
     if (found->phase == Phase::reading && !found->parser.has_begun() && has_bytes(found->socket)) {
       read(*found);
@@ -77,7 +77,7 @@ bool Connections::make_room() {
       close(*found);
     }
     if (found->is_closed) {
-      all_.remove_if([found](const Connection& each) { return &each == found; });
+      all_.erase(found);
       return true;
     }
   }
@@ -85,16 +85,18 @@ bool Connections::make_room() {
 }
 
 // Of the addresses with the most connections; the lowest rank, then the oldest.
-Connection* Connections::next_to_evict(Clock::time_point now) {
-  Connection* found = nullptr;
+std::list<Connection>::iterator Connections::next_to_evict(Clock::time_point now) {
+  const int64_t most = peers_.most();
+  auto found = all_.end();
   std::pair<int64_t, int> best;
-  for (Connection& each : all_) {
-    const int rank = eviction_rank(each, now);
+  for (auto each = all_.begin(); each != all_.end(); ++each) {  // in the order in which they were accepted
+    const int rank = eviction_rank(*each, now);
     if (rank < 0) continue;
-    const std::pair<int64_t, int> place(-each.peer.connections, rank);
-    if (found != nullptr && (place > best || (place == best && each.since >= found->since))) continue;
-    found = &each;
+    const std::pair<int64_t, int> place(-each->peer.connections, rank);
+    if (found != all_.end() && (place > best || (place == best && each->since >= found->since))) continue;
+    found = each;
     best = place;
+    if (place == std::pair<int64_t, int>(-most, 0)) break;
   }
   return found;
 }

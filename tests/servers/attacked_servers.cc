@@ -51,26 +51,12 @@ void train(const std::string& run, const std::string& folder) {
   std::string text;
   for (int i = 0; i < 1500; ++i) text += fmt::format("{} times {} is {}.\n", i % 31, i % 17, (i % 31) * (i % 17));
   FileSystem::real().append(folder + "/text.txt", text_bytes(text));
-  const ProcessResult result = run_lockstep({"train",
-                                             "--model",
-                                             "gpt",
-                                             "--dataset",
-                                             "text:" + folder + "/text.txt",
-                                             "--size",
-                                             "char-small",
-                                             "--layers",
-                                             "2",
-                                             "--heads",
-                                             "2",
-                                             "--width",
-                                             "64",
-                                             "--context",
-                                             "256",
-                                             "--steps",
-                                             "3",
-                                             "--checkpoint-dir",
-                                             run,
-                                             "--quiet"});
+  const ProcessResult result =
+      run_lockstep({"train",   "--model",    "gpt",          "--dataset", "text:" + folder + "/text.txt",
+                    "--size",  "char-small", "--layers",     "2",         "--heads",
+                    "2",       "--width",    "64",           "--context", "256",
+                    "--steps", "3",          "--batch-size", "8",         "--checkpoint-dir",
+                    run,       "--quiet"});
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 

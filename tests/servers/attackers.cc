@@ -75,7 +75,7 @@ class Attackers {
     address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
     ::connect(client.fd, reinterpret_cast<sockaddr*>(&address), sizeof(address));
     epoll_event event = {};
-    event.events = EPOLLRDHUP | (client.kind == Kind::deaf ? 0 : EPOLLIN);
+    event.events = client.kind == Kind::deaf ? EPOLLRDHUP : EPOLLRDHUP | EPOLLIN;
     if (client.kind == Kind::wrong_token) event.events |= EPOLLOUT;
     event.data.ptr = &client;
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, client.fd, &event);

@@ -33,16 +33,6 @@ std::string_view cookie_value(std::string_view header, std::string_view name) {
   return {};
 }
 
-bool host_is_allowed(std::string_view header, std::string_view host) {
-  std::string_view name = header;
-  if (name.starts_with('[')) {
-    name = name.substr(1, name.find(']') - 1);
-  } else if (const size_t colon = name.find(':'); colon != name.npos) {
-    name = name.substr(0, colon);
-  }
-  return name == host || name == "localhost" || name == "127.0.0.1" || name == "::1";
-}
-
 bool is_valid_token(std::string_view token) {
   return !token.empty() && token.size() <= 256 && std::all_of(token.begin(), token.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';

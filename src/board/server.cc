@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <charconv>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -12,6 +10,7 @@
 #include "base/check.h"
 #include "base/printable.h"
 #include "board/access.h"
+#include "board/event_streams.h"
 #include "board/job_api.h"
 #include "board/pages.h"
 #include "board/run_files.h"
@@ -29,13 +28,10 @@ using http::kJson;
 using http::Request;
 using http::Response;
 
-constexpr int kThreads = 24, kConnections = 128;
-constexpr int kMaxEventStreams = 12;  // each occupies a thread
+constexpr int kThreads = 12;
 constexpr int64_t kMaxPoints = 20'000;
 constexpr size_t kMaxBodyBytes = 4096;
 constexpr size_t kMaxWatchedRuns = 32;
-constexpr std::chrono::milliseconds kEventPause{500};
-constexpr std::chrono::minutes kMaxStream{10};  // then the page connects again
 constexpr const char* kNoRun = "this run does not exist; it may have been deleted";
 constexpr size_t kShownRanks = 16;  // of a timeline
 
@@ -87,8 +83,8 @@ http::ServerOptions http_options(const ServerOptions& options) {
           .host = options.host,
           .port = options.port,
           .threads = kThreads,
-          .connections = kConnections,
           .max_body = kMaxBodyBytes,
+          .any_host_name = !options.token.empty(),
           .headers = {{"Cache-Control", "no-store"},
                       {"X-Content-Type-Options", "nosniff"},
                       {"X-Frame-Options", "DENY"},
@@ -105,6 +101,7 @@ struct Server::Parts {
   explicit Parts(const ServerOptions& given)
       : options(given),
         store(given.runs),
+        streams(store),
         http(http_options(given)),
         cookie(fmt::format("lockstep_board_{}", http.port())) {
     http.set_check([this](const Request& request, Response& response) { return refuse(request, response); });
@@ -112,21 +109,23 @@ struct Server::Parts {
     add_runs();
     add_run_files();
     add_jobs();
-    http.get("/events", [this](const Request& request, Response& response) { events(request, response); });
+    http.get_later("/events", [this](const Request& request, http::Reply& reply) {
+      streams.add(watched_runs(request.get_param_value("runs")), reply);
+    });
+    http.get_quick("/health",
+                   [](const Request&, Response& response) { response.set_content("{\"status\":\"ok\"}\n", kJson); });
   }
 
-  // Runs before every handler. Returns whether it has answered the request.
+  // Judges every request when its headers have arrived. Returns whether it has answered the request.
   bool refuse(const Request& request, Response& response) {
-    if (options.token.empty()) {
-      if (!host_is_allowed(request.get_header_value("Host"), options.host)) {
-        response.set_error(421, "the Host header names another machine; open the address that the board printed");
-        return true;
-      }
-    } else if (request.path == "/" && http::same_token(request.get_param_value("token"), options.token)) {
+    if (request.path == "/health") return false;
+    const bool needs_token = !options.token.empty();
+    if (needs_token && request.path == "/" && http::same_token(request.get_param_value("token"), options.token)) {
       response.set_header("Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/", cookie, options.token));
       response.set_redirect("/", 303);  // the address that the browser keeps has no token
       return true;
-    } else if (!has_token(request)) {
+    }
+    if (needs_token && !has_token(request)) {
       response.set_error(401, "wrong or missing token; open the address that `lockstep board` printed");
       return true;
     }
@@ -244,60 +243,12 @@ struct Server::Parts {
     });
   }
 
-  struct Stream {
-    explicit Stream(std::atomic<int>& all) : count(all) {}
-    ~Stream() { --count; }
-    std::atomic<int>& count;
-    std::vector<std::string> runs;
-    RunStore::Changes seen;
-    std::chrono::steady_clock::time_point end;
-    int idle = 0;
-  };
-
-  // An event "changed" with the list of what has changed: "" for the list of runs, ids of runs.
-  void events(const Request& request, Response& response) {
-    if (++streams > kMaxEventStreams) {
-      --streams;
-      response.set_error(503, fmt::format("{} pages are open already; close one", kMaxEventStreams));
-      return;
-    }
-    auto stream = std::make_shared<Stream>(streams);
-    stream->runs = watched_runs(request.get_param_value("runs"));
-    stream->end = std::chrono::steady_clock::now() + kMaxStream;
-    response.type = "text/event-stream";
-    response.stream = [this, stream](const Response::Write& write) {
-      while (!http.is_stopping() && std::chrono::steady_clock::now() < stream->end) {
-        store.touch(stream->runs);
-        store.wait(stream->seen, kEventPause);
-        RunStore::Changes now = store.changes();
-        const std::string text = event_text(*stream, now);
-        stream->seen = std::move(now);
-        if (!text.empty()) {
-          if (!write(text)) return;
-        } else if (++stream->idle % 20 == 0 && !write(": idle\n\n")) {  // notices that the page was closed
-          return;
-        }
-      }
-    };
-  }
-
-  static std::string event_text(const Stream& stream, const RunStore::Changes& now) {
-    nlohmann::json changed = nlohmann::json::array();
-    if (now.list != stream.seen.list) changed.push_back("");
-    for (const std::string& id : stream.runs) {
-      const auto version = now.runs.find(id), seen = stream.seen.runs.find(id);
-      const bool is_gone = version == now.runs.end(), was_gone = seen == stream.seen.runs.end();
-      if (is_gone != was_gone || (!is_gone && version->second != seen->second)) changed.push_back(id);
-    }
-    return changed.empty() ? "" : fmt::format("event: changed\ndata: {}\n\n", changed.dump());
-  }
-
   ServerOptions options;
   RunStore store;
   TraceStore traces;
+  EventStreams streams;
   http::Server http;
   const std::string cookie;
-  std::atomic<int> streams = 0;
 };
 
 Server::Server(const ServerOptions& options) : parts_(std::make_unique<Parts>(options)) {}

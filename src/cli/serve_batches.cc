@@ -36,83 +36,80 @@ PredictionBatches::~PredictionBatches() {
   thread_.join();
 }
 
-PredictionBatches::Result PredictionBatches::submit(std::vector<float> values) {
-  const auto job = std::make_shared<Job>();
-  job->examples = std::ssize(values) / size_;
-  job->values = std::move(values);
-  std::unique_lock lock(mutex_);
-  if (queued_ + job->examples > limits_.queue) return {.outcome = Outcome::queue_full, .values = {}};
-  waiting_.push_back(job);
-  queued_ += job->examples;
-  arrived_.notify_all();
-  if (!finished_.wait_for(lock, limits_.deadline, [&] { return job->done; })) {
-    if (const auto at = std::ranges::find(waiting_, job); at != waiting_.end()) {
-      waiting_.erase(at);
-      queued_ -= job->examples;
-    }
-    return {.outcome = Outcome::timed_out, .values = {}};
+bool PredictionBatches::submit(Job job) {
+  const int64_t examples = examples_of(job);
+  {
+    const std::lock_guard lock(mutex_);
+    const int64_t together = queued_ + examples;
+    if (together > limits_.queue) return false;
+    if (queued_ > 0 && together * size_ * static_cast<int64_t>(sizeof(float)) > limits_.queue_bytes) return false;
+    waiting_.push_back(std::move(job));
+    queued_ = together;
   }
-  if (!job->error.empty()) throw Error(job->error);
-  return {.outcome = Outcome::done, .values = std::move(job->results)};
+  arrived_.notify_all();
+  return true;
 }
 
-// The jobs of the next batch; empty at the end. A job with more examples than a batch is computed alone.
-std::vector<PredictionBatches::JobPtr> PredictionBatches::take(std::unique_lock<std::mutex>& lock) {
+// The jobs of the next batch; empty at the end, and if nobody wants those that waited. A job with more examples than a
+// batch is computed alone.
+std::vector<PredictionBatches::Job> PredictionBatches::take(std::unique_lock<std::mutex>& lock) {
   arrived_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
   if (ended_) return {};
   arrived_.wait_for(lock, limits_.wait, [this] { return ended_ || queued_ >= limits_.examples; });
-  std::vector<JobPtr> out;
+  std::vector<Job> out;
   int64_t examples = 0;
-  while (!waiting_.empty() && (out.empty() || examples + waiting_.front()->examples <= limits_.examples)) {
-    examples += waiting_.front()->examples;
-    out.push_back(std::move(waiting_.front()));
+  while (!waiting_.empty() && (out.empty() || examples + examples_of(waiting_.front()) <= limits_.examples)) {
+    Job job = std::move(waiting_.front());
     waiting_.pop_front();
+    queued_ -= examples_of(job);
+    if (!job.is_wanted()) continue;
+    examples += examples_of(job);
+    out.push_back(std::move(job));
   }
-  queued_ -= examples;
   return out;
 }
 
 void PredictionBatches::work() {
   std::unique_lock lock(mutex_);
   while (!ended_) {
-    const std::vector<JobPtr> jobs = take(lock);
+    const std::vector<Job> jobs = take(lock);
     if (jobs.empty()) continue;
     lock.unlock();
-    compute(jobs);
+    const std::vector<Result> results = compute(jobs);
+    for (size_t i = 0; i < jobs.size(); ++i) jobs[i].done(results[i]);
     lock.lock();
     ++batches_;
-    for (const JobPtr& job : jobs) {
-      job->done = true;
-      examples_ += job->examples;
-    }
-    finished_.notify_all();
+    for (const Job& job : jobs) examples_ += examples_of(job);
   }
 }
 
 // Batches are padded to powers of two, so that few versions are compiled.
-void PredictionBatches::compute(const std::vector<JobPtr>& jobs) {
+std::vector<PredictionBatches::Result> PredictionBatches::compute(const std::vector<Job>& jobs) {
   int64_t examples = 0;
-  for (const JobPtr& job : jobs) examples += job->examples;
+  for (const Job& job : jobs) examples += examples_of(job);
   const auto padded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(examples)));
-  std::vector<float> values;
-  values.reserve(static_cast<size_t>(padded * size_));
-  for (const JobPtr& job : jobs) values.insert(values.end(), job->values.begin(), job->values.end());
-  values.resize(static_cast<size_t>(padded * size_));
-  Shape shape = shape_;
-  shape.insert(shape.begin(), padded);
+  std::vector<Result> out(jobs.size());
   try {
+    std::vector<float> values;
+    values.reserve(static_cast<size_t>(padded * size_));
+    for (const Job& job : jobs) values.insert(values.end(), job.values.begin(), job.values.end());
+    values.resize(static_cast<size_t>(padded * size_));
+    Shape shape = shape_;
+    shape.insert(shape.begin(), padded);
     const char* field = model_.info.kind == ModelInfo::Kind::table ? "features" : "images";
     const Array outputs = predictor_.outputs({{field, Array::from(std::move(values), shape)}});
     const std::vector<float> all = (model_.info.classes > 0 ? softmax(outputs) : outputs).to_vector<float>();
     const int64_t width = std::max<int64_t>(model_.info.classes, 1);
     auto at = all.begin();
-    for (const JobPtr& job : jobs) {
-      job->results.assign(at, at + job->examples * width);
-      at += job->examples * width;
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      const int64_t count = examples_of(jobs[i]) * width;
+      out[i].values.assign(at, at + count);
+      at += count;
     }
   } catch (const std::exception& error) {
-    for (const JobPtr& job : jobs) job->error = error.what();
+    for (Result& each : out) each.error = error.what();
   }
+  return out;
 }
 
 void PredictionBatches::add_metrics(http::MetricsText& out) const {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -28,6 +29,7 @@ std::string_view reason_of(int status) {
       {408, "Request Timeout"},
       {413, "Content Too Large"},
       {414, "URI Too Long"},
+      {417, "Expectation Failed"},
       {421, "Misdirected Request"},
       {431, "Request Header Fields Too Large"},
       {500, "Internal Server Error"},
@@ -53,6 +55,8 @@ std::string Request::get_param_value(const std::string& name) const {
   const auto found = params.find(name);
   return found == params.end() ? "" : found->second;
 }
+
+bool Request::has_header(std::string_view name) const { return headers.contains(lower(name)); }
 
 std::string Request::get_header_value(std::string_view name) const {
   const auto found = headers.find(lower(name));
@@ -82,16 +86,22 @@ void Response::set_error(int code, std::string_view text) {
               kJson);
 }
 
-std::string to_bytes(const Request& request, const Response& response, bool keep_alive) {
+void Response::set_busy(std::string_view text, double seconds) {
+  set_error(503, text);
+  set_header("Retry-After", std::to_string(static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 3600.0))));
+}
+
+std::string to_bytes(const Response& response, const Headers& more, BodyEnd end, bool has_body, bool keep_alive) {
   std::string out = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_of(response.status));
   if (!response.type.empty()) out += fmt::format("Content-Type: {}\r\n", response.type);
-  if (!response.stream)
+  if (end == BodyEnd::length)
     out += fmt::format("Content-Length: {}\r\n", response.body.size());
-  else if (request.takes_chunks)
+  else if (end == BodyEnd::last_chunk)
     out += "Transfer-Encoding: chunked\r\n";
-  for (const auto& [name, value] : response.headers) out += fmt::format("{}: {}\r\n", name, value);
+  for (const Headers* headers : {&response.headers, &more})
+    for (const auto& [name, value] : *headers) out += fmt::format("{}: {}\r\n", name, value);
   out += keep_alive ? "\r\n" : "Connection: close\r\n\r\n";
-  if (request.method != "HEAD") out += response.body;
+  if (has_body && end == BodyEnd::length) out += response.body;
   return out;
 }
 
@@ -106,6 +116,23 @@ std::string percent_decoded(std::string_view text, bool plus_is_space) {
     }
   }
   return out;
+}
+
+bool same_word(std::string_view a, std::string_view b) {
+  const auto lower_case = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower_case(x) == lower_case(y); });
+}
+
+bool has_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    std::string_view one = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(one.size() + 1, list.size()));
+    while (one.starts_with(' ') || one.starts_with('\t')) one.remove_prefix(1);
+    while (one.ends_with(' ') || one.ends_with('\t')) one.remove_suffix(1);
+    if (same_word(one, word)) return true;
+  }
+  return false;
 }
 
 }  // namespace lockstep::http

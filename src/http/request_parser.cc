@@ -25,11 +25,6 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-bool same_word(std::string_view a, std::string_view lower_case) {
-  return std::equal(a.begin(), a.end(), lower_case.begin(), lower_case.end(),
-                    [](char x, char y) { return (x >= 'A' && x <= 'Z' ? x - 'A' + 'a' : x) == y; });
-}
-
 bool has_control_character(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\t') || c == 127; });
 }
@@ -89,6 +84,12 @@ void RequestParser::check_body(size_t bytes) const {
   if (bytes > max_body_) throw BadRequest(413, fmt::format("the body is longer than {} bytes", max_body_));
 }
 
+void RequestParser::set_max_body(size_t bytes) {
+  max_body_ = bytes;
+  check_body(length_);
+}
+
+// Decides how the body ends. What another server could understand differently is refused.
 void RequestParser::parse_head(std::string_view text) {
   Request request;
   const std::string_view first = text.substr(0, text.find("\r\n"));
@@ -100,18 +101,50 @@ void RequestParser::parse_head(std::string_view text) {
     if (++count > kMaxHeaders) throw BadRequest(431, fmt::format("the request has more than {} headers", kMaxHeaders));
     add_header(request, line);
   }
-  const std::string encoding = request.get_header_value("transfer-encoding"),
-                    length = request.get_header_value("content-length"), expect = request.get_header_value("expect");
+  is_chunked_ = request.has_header("transfer-encoding");
   length_ = 0;
-  is_chunked_ = !encoding.empty();
-  if (is_chunked_ && !length.empty()) throw BadRequest(400, "the request has a Content-Length and a Transfer-Encoding");
-  if (is_chunked_ && !same_word(encoding, "chunked"))
-    throw BadRequest(501, "the only supported Transfer-Encoding is chunked");
-  if (!length.empty()) length_ = number_of(length, 10, "Content-Length");
-  check_body(length_);
-  waits_ = same_word(expect, "100-continue") && (is_chunked_ || length_ > 0);
-  if (same_word(request.get_header_value("connection"), "close")) request.keep_alive = false;
-  head_ = std::move(request);
+  if (is_chunked_) {
+    if (request.has_header("content-length"))
+      throw BadRequest(400, "the request has a Content-Length and a Transfer-Encoding");
+    if (!request.takes_chunks) throw BadRequest(400, "HTTP/1.0 has no Transfer-Encoding");
+    if (!same_word(request.get_header_value("transfer-encoding"), "chunked"))
+      throw BadRequest(501, "the only supported Transfer-Encoding is chunked");
+  } else if (request.has_header("content-length")) {
+    length_ = number_of(request.get_header_value("content-length"), 10, "Content-Length");
+  }
+  if (request.has_header("expect") && !same_word(request.get_header_value("expect"), "100-continue"))
+    throw BadRequest(417, "the only supported Expect is 100-continue");
+  waits_ = request.has_header("expect") && (is_chunked_ || length_ > 0);
+  last_chunk_ = false;
+  if (has_word(request.get_header_value("connection"), "close")) request.keep_alive = false;
+  request_ = std::move(request);
+}
+
+// Whether the headers have arrived.
+bool RequestParser::read_head() {
+  while (unread().starts_with("\r\n")) read_ += 2;  // allowed between requests
+  const std::string_view rest = unread();
+  const size_t end = rest.substr(0, kMaxHeadBytes).find("\r\n\r\n", searched_);
+  if (end == rest.npos) {
+    if (rest.size() >= kMaxHeadBytes)
+      throw BadRequest(431, fmt::format("the headers are longer than {} bytes", kMaxHeadBytes));
+    searched_ = rest.size() - std::min<size_t>(rest.size(), 3);
+    return false;
+  }
+  searched_ = 0;
+  read_ += end + 4;
+  parse_head(rest.substr(0, end));
+  return true;
+}
+
+// The memory grows with what has arrived, not with what the client announces.
+void RequestParser::append_body(std::string_view bytes) {
+  std::string& body = request_.body;
+  if (body.size() + bytes.size() > body.capacity())
+    body.reserve(std::min(std::max(2 * body.size(), body.size() + bytes.size()), max_body_));
+  body += bytes;
+  read_ += bytes.size();
+  length_ -= bytes.size();
 }
 
 // Whether all chunks have arrived.
@@ -119,10 +152,7 @@ bool RequestParser::read_chunks() {
   for (;;) {
     const std::string_view rest = unread();
     if (length_ > 2) {  // inside of a chunk
-      const size_t bytes = std::min(length_ - 2, rest.size());
-      head_->body.append(rest.substr(0, bytes));
-      read_ += bytes;
-      length_ -= bytes;
+      append_body(rest.substr(0, length_ - 2));
       if (length_ > 2) return false;
     } else if (length_ > 0) {  // before the line end behind a chunk
       if (rest.size() < 2) return false;
@@ -136,9 +166,11 @@ bool RequestParser::read_chunks() {
         if (rest.size() >= kMaxChunkLine) throw BadRequest(400, "the line before a chunk is too long");
         return false;
       }
-      const auto size = number_of(rest.substr(0, std::min(end, rest.find(';'))), 16, "the size of a chunk");
+      const std::string_view line = rest.substr(0, end);
+      if (has_control_character(line)) throw BadRequest(400, "the line before a chunk has a control character");
+      const auto size = number_of(line.substr(0, line.find(';')), 16, "the size of a chunk");
       check_body(size);
-      check_body(size + head_->body.size());
+      check_body(size + request_.body.size());
       length_ = size + 2;
       last_chunk_ = size == 0;
       read_ += end + 2;
@@ -146,36 +178,29 @@ bool RequestParser::read_chunks() {
   }
 }
 
-std::optional<Request> RequestParser::next() {
-  const bool is_complete = read_request();
+// Whether the body has arrived.
+bool RequestParser::read_body() {
+  if (is_chunked_) return read_chunks();
+  append_body(unread().substr(0, length_));
+  return length_ == 0;
+}
+
+RequestParser::Step RequestParser::read() {
+  const Place before = place_;
+  if (place_ == Place::head && read_head()) place_ = Place::body;
+  if (before == Place::body && read_body()) place_ = Place::complete;
   buffer_.erase(0, read_);
   read_ = 0;
-  if (!is_complete) return std::nullopt;
-  Request out = std::move(*head_);
-  head_.reset();
-  return out;
+  if (buffer_.empty()) buffer_ = {};  // connections that wait hold no memory
+  if (place_ == Place::complete) return Step::complete;
+  return before == Place::head && place_ == Place::body ? Step::head : Step::more;
 }
 
-bool RequestParser::read_request() {
-  if (!head_) {
-    while (unread().starts_with("\r\n")) read_ += 2;  // allowed between requests
-    const std::string_view rest = unread();
-    const size_t end = rest.substr(0, kMaxHeadBytes).find("\r\n\r\n");
-    if (end == rest.npos) {
-      if (rest.size() >= kMaxHeadBytes)
-        throw BadRequest(431, fmt::format("the headers are longer than {} bytes", kMaxHeadBytes));
-      return false;
-    }
-    read_ += end + 4;
-    parse_head(rest.substr(0, end));
-  }
-  if (is_chunked_) return read_chunks();
-  if (unread().size() < length_) return false;
-  head_->body = unread().substr(0, length_);
-  read_ += length_;
-  return true;
+Request RequestParser::take() {
+  place_ = Place::head;
+  return std::exchange(request_, {});
 }
 
-bool RequestParser::should_continue() { return head_ && std::exchange(waits_, false); }
+bool RequestParser::should_continue() { return has_head() && std::exchange(waits_, false); }
 
 }  // namespace lockstep::http

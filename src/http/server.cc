@@ -7,12 +7,17 @@
 
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <regex>
+#include <set>
 
 #include "base/check.h"
+#include "base/print_stderr.h"
 #include "base/printable.h"
+#include "http/access.h"
 #include "http/connections.h"
 
 namespace lockstep::http {
@@ -58,14 +63,21 @@ int port_of(const Descriptor& socket) {
                                              : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
+bool is_literal(std::string_view pattern) { return pattern.find_first_of("()[]{}*+?|^$\\.") == pattern.npos; }
+
+constexpr size_t kMaxLogged = 100;  // different texts
+
 }  // namespace
 
-struct Server::Parts {
-  struct Route {
-    std::string method, pattern;
-    std::regex regex;
-    Handler handler;
-  };
+struct Route {
+  std::string method, pattern;
+  std::optional<std::regex> regex;  // empty: the path is the pattern
+  Server::LaterHandler handler;
+  size_t max_body = 0;
+  bool is_quick = false;
+};
+
+struct Server::Parts final : Service {
   struct Total {
     int64_t requests = 0;
     double seconds = 0;
@@ -73,64 +85,125 @@ struct Server::Parts {
 
   explicit Parts(ServerOptions given)
       : options(std::move(given)),
+        checks_host(!options.any_host_name && is_loopback(options.host)),
         socket(listen_on(options)),
         port(port_of(socket)),
         connections(std::move(socket),
                     {.threads = options.threads,
                      .connections = options.connections,
-                     .max_body = options.max_body,
+                     .bodies = std::max(options.bodies, options.max_body),
                      .timeout = options.timeout,
-                     .slowest_client = options.slowest_client},
-                    [this](const Request& request) { return answer(request); }) {}
+                     .slowest_client = options.slowest_client,
+                     .headers = options.headers},
+                    *this) {}
 
-  void add(const char* method, const std::string& pattern, Handler handler) {
-    routes.push_back({method, pattern, std::regex(pattern), std::move(handler)});
+  Route& add(const char* method, const std::string& pattern, LaterHandler handler) {
+    Route& route = routes.emplace_back();
+    route.method = method;
+    route.pattern = pattern;
+    if (!is_literal(pattern)) route.regex.emplace(pattern);
+    route.handler = std::move(handler);
+    route.max_body = options.max_body;
+    return route;
+  }
+  Route& add(const char* method, const std::string& pattern, Handler handler) {
+    return add(method, pattern, [handler = std::move(handler)](const Request& request, Reply& reply) {
+      Response response;
+      handler(request, response);
+      reply.send(std::move(response));
+    });
   }
 
-  Response answer(const Request& given) {
-    const auto begin = std::chrono::steady_clock::now();
-    Request request = given;
-    Response response;
-    std::string pattern;
+  Verdict judge(Request& request) override {
+    Verdict out;
+    Response refusal;
+    if (!is_admitted(request, refusal)) {
+      out.refusal = std::move(refusal);
+    } else {
+      out.max_body = request.route->max_body;
+      out.is_quick = request.route->is_quick;
+    }
+    return out;
+  }
+
+  bool is_admitted(Request& request, Response& refusal) {
+    if (const std::string host = request.get_header_value("host"); !request.has_header("host")) {
+      if (request.takes_chunks) return refused(refusal, 400, "the header Host is missing; HTTP/1.1 requires it");
+    } else if (!host_name(host)) {
+      return refused(refusal, 400, "the Host header is not NAME or NAME:PORT");
+    } else if (checks_host && !host_is_allowed(host, options.host)) {
+      return refused(refusal, 421,
+                     fmt::format("the Host header names another machine; send requests to {} or localhost",
+                                 printable(options.host)));
+    }
+    find_route(request);
     try {
-      if (!check || !check(request, response)) call_handler(request, response, pattern);
-    } catch (const Error& error) {
-      response = {};
-      response.set_error(400, error.what());
+      if (check && check(request, refusal)) return false;
     } catch (const std::exception& error) {
-      response = {};
-      response.set_error(500, error.what());
+      refusal = {};
+      return refused(refusal, 500, error.what());
     }
-    for (const auto& [name, value] : options.headers) response.set_header(name, value);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    const std::lock_guard lock(mutex);
-    Total& total = totals[{pattern, response.status}];
-    ++total.requests;
-    total.seconds += seconds.count();
-    return response;
+    if (request.route != nullptr) return true;
+    return refused(
+        refusal, 404,
+        fmt::format("no answer to {} {}{}", printable(request.method, 20), printable(request.path, 200), options.help));
   }
 
-  // `pattern`: that of the handler.
-  void call_handler(Request& request, Response& response, std::string& pattern) {
-    const std::string method = request.method == "HEAD" ? "GET" : request.method;
+  static bool refused(Response& refusal, int status, const std::string& text) {
+    refusal.set_error(status, text);
+    return false;
+  }
+
+  void find_route(Request& request) const {
+    const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
     for (const Route& route : routes) {
+      if (route.method != method) continue;
       std::smatch match;
-      if (route.method != method || !std::regex_match(request.path, match, route.regex)) continue;
+      if (route.regex ? !std::regex_match(request.path, match, *route.regex) : request.path != route.pattern) continue;
       request.matches.assign(match.begin(), match.end());
-      pattern = route.pattern;
-      return route.handler(request, response);
+      request.route = &route;
+      return;
     }
-    response.set_error(404, fmt::format("no answer to {} {}{}", printable(request.method, 20),
-                                        printable(request.path, 200), options.help));
+  }
+
+  void answer(const std::shared_ptr<Exchange>& exchange) override {
+    Reply reply(exchange);
+    const auto fail = [&](int status, const char* text) {
+      if (reply) reply.fail(status, text);
+    };
+    try {
+      exchange->request.route->handler(exchange->request, reply);
+    } catch (const Error& error) {
+      fail(400, error.what());
+    } catch (const std::exception& error) {
+      fail(500, error.what());
+    }
+  }
+
+  void count(const Request& request, int status, std::chrono::duration<double> time) override {
+    const std::lock_guard lock(mutex);
+    Total& total = totals[{request.route != nullptr ? request.route->pattern : "", status}];
+    ++total.requests;
+    total.seconds += time.count();
+  }
+
+  void log(const std::string& text) override {
+    {
+      const std::lock_guard lock(mutex);
+      if (logged.size() >= kMaxLogged || !logged.insert(text).second) return;
+    }
+    print_stderr("lockstep: {}: {} (logged once)\n", options.name, text);
   }
 
   ServerOptions options;
+  const bool checks_host;
   Descriptor socket;
   int port = 0;
-  std::vector<Route> routes;
+  std::list<Route> routes;
   std::function<bool(const Request&, Response&)> check;
   mutable std::mutex mutex;
   std::map<std::pair<std::string, int>, Total> totals;
+  std::set<std::string> logged;
   Connections connections;
 };
 
@@ -138,6 +211,15 @@ Server::Server(ServerOptions options) : parts_(std::make_unique<Parts>(std::move
 Server::~Server() = default;
 void Server::get(const std::string& pattern, Handler handler) { parts_->add("GET", pattern, std::move(handler)); }
 void Server::post(const std::string& pattern, Handler handler) { parts_->add("POST", pattern, std::move(handler)); }
+void Server::post_later(const std::string& pattern, size_t max_body, LaterHandler handler) {
+  parts_->add("POST", pattern, std::move(handler)).max_body = max_body;
+}
+void Server::get_later(const std::string& pattern, LaterHandler handler) {
+  parts_->add("GET", pattern, std::move(handler));
+}
+void Server::get_quick(const std::string& pattern, Handler handler) {
+  parts_->add("GET", pattern, std::move(handler)).is_quick = true;
+}
 void Server::set_check(std::function<bool(const Request&, Response&)> check) { parts_->check = std::move(check); }
 int Server::port() const { return parts_->port; }
 void Server::run() { parts_->connections.run(); }

@@ -1,9 +1,10 @@
 // Server: an HTTP/1.1 server with bounds on everything that a client can occupy.
 //
-// One thread reads all requests and writes all answers, so a slow client holds no thread. A fixed number of threads
-// calls the handlers. A request and an answer have a deadline each: the timeout, and the time that the slowest client
-// takes for that many bytes. A stream may wait as long for its client. Above the limit of connections the longest idle
-// one is closed; if all are in use, the new one is answered with status 503.
+// One thread reads all requests and writes all answers, so a slow client holds no thread, and neither does an answer
+// that comes later (Reply). A fixed number of threads calls the handlers. The Host header, the check and the size of the
+// body are judged before the body is read. A request and an answer have a deadline each: the timeout, and the time that
+// the slowest client takes for that many bytes. Connections are limited; for new ones those of the address with the
+// most are closed, first those that have not sent a request. If all are being answered, the new one gets status 503.
 //
 // Handlers are called from several threads. Add them before run(); everything else is safe from any thread.
 #pragma once
@@ -17,26 +18,34 @@
 #include <vector>
 
 #include "http/message.h"
+#include "http/reply.h"
 
 namespace lockstep::http {
 
 struct ServerOptions {
   std::string name = {};  // begins the messages of errors, such as "board"
   std::string host = "127.0.0.1";
-  int port = 0;            // 0: a free one
-  int threads = 8;         // that call handlers; 0: the thread of run() does, and streams are not possible
-  int connections = 64;    // at a time
-  size_t max_body = 4096;  // bytes
-  std::chrono::milliseconds timeout{10'000};                      // also of an idle connection
-  int64_t slowest_client = 65536;                                 // bytes per second
-  std::vector<std::pair<std::string, std::string>> headers = {};  // of every answer
-  std::string help = {};                                          // ends the answer to an unknown path
-  std::string port_flag = "--port", host_flag = "--host";         // that an error recommends
+  int port = 0;             // 0: a free one
+  int threads = 4;          // that call handlers
+  int connections = 512;    // at a time
+  size_t max_body = 4096;   // bytes, unless a route has another limit
+  size_t bodies = 1 << 20;  // bytes of all bodies that are in memory
+  // Whether requests may name any host: those that carry a secret. Otherwise, on a loopback address, only names of this
+  // machine are allowed.
+  bool any_host_name = false;
+  std::chrono::milliseconds timeout{10'000};               // also of an idle connection
+  int64_t slowest_client = 65536;                          // bytes per second
+  Headers headers = {};                                    // of every answer
+  std::string help = {};                                   // ends the answer to an unknown path
+  std::string port_flag = "--port", host_flag = "--host";  // that an error recommends
 };
 
 class Server {
  public:
+  // Sets the answer. An Error that it throws is answered with status 400, any other exception with 500.
   using Handler = std::function<void(const Request&, Response&)>;
+  // Answers `reply`, or keeps it (by a move) to answer later.
+  using LaterHandler = std::function<void(const Request&, Reply& reply)>;
 
   // Listens; requests wait until run(). Throws Error if that is not possible.
   explicit Server(ServerOptions options);
@@ -44,11 +53,17 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Adds a handler for the paths that match a regular expression completely. An Error that it throws is answered with
-  // status 400, any other exception with 500. HEAD is answered as GET is.
+  // Adds a handler for the paths that match a regular expression completely. HEAD is answered as GET is. Handlers
+  // compute or read files; they do not wait for other requests.
   void get(const std::string& pattern, Handler handler);
   void post(const std::string& pattern, Handler handler);
-  // Called before every handler; true: it has answered the request.
+  // With a body of at most `max_body` bytes.
+  void post_later(const std::string& pattern, size_t max_body, LaterHandler handler);
+  void get_later(const std::string& pattern, LaterHandler handler);
+  // Called by the thread that reads all requests, so it answers whatever other handlers do. It must not wait.
+  void get_quick(const std::string& pattern, Handler handler);
+  // Called for every request when its headers have arrived, before the body is read; true: it has answered the request.
+  // It must not wait.
   void set_check(std::function<bool(const Request&, Response&)> check);
 
   int port() const;

@@ -1,5 +1,5 @@
-// Serves the newest metrics of a run for Prometheus. The training thread stores them; the thread of the HTTP server
-// writes them as text when it is asked.
+// Serves the newest metrics of a run for Prometheus. The training thread stores them; a thread of the HTTP server writes
+// them as text when it is asked. The one that reads requests answers /healthz, though NVML may keep the other waiting.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -157,15 +157,15 @@ class HttpMetricsServer final : public MetricsServer {
       : server_({.name = "train",
                  .host = options.host,
                  .port = options.port,
-                 .threads = 0,
-                 .connections = 16,
+                 .threads = 1,
+                 .connections = 128,
                  .port_flag = "--metrics-port",
                  .host_flag = "--metrics-host"}) {
     for (const auto& [name, value] : options.labels) set_label(name, value);
     server_.get("/metrics", [this](const http::Request&, http::Response& response) {
       response.set_content(text(), http::kMetricsType);
     });
-    server_.get("/healthz", [this](const http::Request&, http::Response& response) {
+    server_.get_quick("/healthz", [this](const http::Request&, http::Response& response) {
       const std::lock_guard lock(mutex_);
       response.set_content(nlohmann::json{{"status", "ok"}, {"step", run_.step}}.dump() + "\n", http::kJson);
     });

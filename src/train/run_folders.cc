@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "base/os/host_name.h"
+#include "base/printable.h"
 #include "train/folder_lock.h"
 
 namespace lockstep {
@@ -56,6 +57,8 @@ bool is_lost(const std::string& folder, const RunRecord& record) {
   constexpr double kSilence = 600;
   return static_cast<double>(std::time(nullptr)) - record.updated > kSilence;
 }
+
+constexpr size_t kMaxProblem = 2000;  // bytes
 
 std::string newest_run(const std::string& command) {
   FileSystem& files = FileSystem::real();
@@ -145,8 +148,8 @@ std::vector<ListedRun> list_runs(std::vector<std::string>& problems) {
   for (const std::string& name : files.list(root)) {
     try {
       if (std::optional<ListedRun> run = read_run(root + "/" + name)) out.push_back(std::move(*run));
-    } catch (const std::runtime_error& error) {  // Error, IoError
-      problems.emplace_back(error.what());
+    } catch (const std::runtime_error& error) {                  // Error, IoError
+      problems.push_back(printable(error.what(), kMaxProblem));  // it has the name of a folder
     }
   }
   std::stable_sort(out.begin(), out.end(),

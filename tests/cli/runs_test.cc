@@ -322,6 +322,9 @@ TEST_F(RunsCommand, WrongArgumentsNameTheRemedy) {
             "want to\n");
   FileSystem::real().write("runs/" + names_[0] + "/run.json", {});
   EXPECT_TRUE(error_of({}).starts_with("lockstep: runs/" + names_[0] + "/run.json")) << error_of({});
+  FileSystem::real().make_dirs("runs/a\nlockstep: b");
+  FileSystem::real().write("runs/a\nlockstep: b/run.json", {});
+  EXPECT_NE(error_of({}).find("lockstep: runs/a\\x0alockstep: b/run.json"), std::string::npos) << error_of({});
 }
 
 }  // namespace

@@ -7,22 +7,37 @@
 namespace lockstep::http {
 namespace {
 
+// The next complete request; none if bytes are missing.
+std::optional<Request> next(RequestParser& parser, size_t max_body) {
+  for (;;) {
+    switch (parser.read()) {
+      case RequestParser::Step::head:
+        parser.set_max_body(max_body);
+        break;
+      case RequestParser::Step::complete:
+        return parser.take();
+      case RequestParser::Step::more:
+        return std::nullopt;
+    }
+  }
+}
+
 std::vector<Request> requests_of(std::string_view text, size_t piece, size_t max_body = 1000) {
-  RequestParser parser(max_body);
+  RequestParser parser;
   std::vector<Request> out;
   for (; !text.empty(); text.remove_prefix(std::min(piece, text.size()))) {
     parser.append(text.substr(0, piece));
-    while (std::optional<Request> request = parser.next()) out.push_back(std::move(*request));
+    while (std::optional<Request> request = next(parser, max_body)) out.push_back(std::move(*request));
   }
   EXPECT_FALSE(parser.has_begun());
   return out;
 }
 
 int status_of(const std::string& text, size_t max_body = 1000) {
-  RequestParser parser(max_body);
+  RequestParser parser;
   parser.append(text);
   try {
-    while (parser.next()) {
+    while (next(parser, max_body)) {
     }
     return 200;
   } catch (const BadRequest& error) {
@@ -78,6 +93,15 @@ TEST(RequestParser, WrongRequestsAreRefused) {
       {"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501},
+      {"POST / HTTP/1.1\r\nTransfer-Encoding:\r\nContent-Length: 5\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nTransfer-Encoding:\r\n\r\n", 501},
+      {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nContent-Length:\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nExpect: more\r\n\r\n", 417},
+      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n", 400},
+      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;a\rb\r\nx\r\n", 400},
+      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1 \r\nx\r\n", 400},
       {"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413},
       {"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n", 413},
       {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 400},
@@ -106,14 +130,48 @@ TEST(RequestParser, SizesAreBounded) {
 }
 
 TEST(RequestParser, OneContinueIsSentToClientsThatWait) {
-  RequestParser parser(1000);
+  RequestParser parser;
   parser.append("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
-  EXPECT_FALSE(parser.next());
+  EXPECT_FALSE(next(parser, 1000));
   EXPECT_EQ(parser.body_bytes(), 3u);
   EXPECT_TRUE(parser.should_continue());
   EXPECT_FALSE(parser.should_continue());
   parser.append("abc");
-  EXPECT_EQ(parser.next()->body, "abc");
+  EXPECT_EQ(next(parser, 1000)->body, "abc");
+}
+
+TEST(RequestParser, HeadersAreKnownBeforeTheBody) {
+  RequestParser parser;
+  parser.append("POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(parser.read(), RequestParser::Step::head);
+  EXPECT_EQ(parser.request().path, "/a");
+  EXPECT_EQ(parser.request().body, "");
+  EXPECT_TRUE(parser.has_body());
+  parser.set_max_body(3);
+  EXPECT_EQ(parser.read(), RequestParser::Step::complete);
+  EXPECT_EQ(parser.take().body, "abc");
+  EXPECT_EQ(parser.read(), RequestParser::Step::head);
+  EXPECT_FALSE(parser.has_body());
+  EXPECT_EQ(parser.take().path, "/b");  // without a body it need not be read on
+  EXPECT_EQ(parser.read(), RequestParser::Step::more);
+  EXPECT_FALSE(parser.has_begun());
+}
+
+TEST(RequestParser, MemoryGrowsWithWhatHasArrived) {
+  RequestParser parser;
+  parser.append("POST /a HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\nabc");
+  EXPECT_EQ(parser.read(), RequestParser::Step::head);
+  parser.set_max_body(1'000'000'000);
+  EXPECT_EQ(parser.read(), RequestParser::Step::more);
+  EXPECT_LT(parser.request().body.capacity(), 1000u);
+  EXPECT_EQ(parser.body_bytes(), 1'000'000'000u);
+}
+
+TEST(RequestParser, AnyCloseOfTheListEndsTheConnection) {
+  for (const char* value : {"close", "Close", "keep-alive, close", "x ,\tCLOSE"})
+    EXPECT_FALSE(requests_of(fmt::format("GET / HTTP/1.1\r\nConnection: {}\r\n\r\n", value), 100)[0].keep_alive);
+  for (const char* value : {"keep-alive", "closed", ""})
+    EXPECT_TRUE(requests_of(fmt::format("GET / HTTP/1.1\r\nConnection: {}\r\n\r\n", value), 100)[0].keep_alive);
 }
 
 TEST(RequestParser, IncompleteEscapesStay) {

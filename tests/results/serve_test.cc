@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "results/picture_run.h"
+#include "support/http_connection.h"
+#include "support/process_memory.h"
 #include "support/prometheus.h"
 
 namespace lockstep {
@@ -39,6 +41,7 @@ class Server {
     return code_;
   }
   int port() const { return port_; }
+  pid_t pid() const { return program_.pid(); }
   httplib::Client& client() { return client_; }
   std::string output() const {
     const std::vector<uint8_t> bytes = FileSystem::real().read_file(out_);
@@ -74,6 +77,16 @@ class Server {
 
 std::string png_body(const std::string& kind) {
   const std::vector<uint8_t> png = detail::to_png(picture(kind, 3));
+  return {png.begin(), png.end()};
+}
+
+// A black RGB image, small as a file.
+std::string png_of_zeros(int64_t rows, int64_t cols) {
+  const std::vector<uint8_t> png =
+      detail::to_png({.rows = rows,
+                      .cols = cols,
+                      .channels = 3,
+                      .pixels = std::vector<uint8_t>(static_cast<size_t>(3 * rows * cols))});
   return {png.begin(), png.end()};
 }
 
@@ -138,6 +151,20 @@ TEST(Serve, WrongRequestsAreErrors) {
                "the body has 3 numbers; an example has 64: send arrays of complete examples, or one PNG or JPEG image");
   expect_error(client.Post("/predict", "[\"x\"]", "application/json"), 400,
                "the body has \"x\" where a number is expected");
+  std::string pixels;
+  for (int i = 0; i < 63; ++i) pixels += "0, ";
+  for (const char* pixel : {"1e308", "-1", "256"})
+    EXPECT_EQ(client.Post("/predict", "[" + pixels + pixel + "]", "application/json")->status, 400) << pixel;
+  expect_error(client.Post("/predict", "[" + pixels + "1e308]", "application/json"), 400,
+               "the body has 1e+308 where a number from 0 to 255 is expected");
+  expect_error(client.Post("/predict", "[{}]", "application/json"), 400,
+               "the body has an object where a number is expected");
+  std::string examples = "[" + pixels + "0";
+  for (int i = 0; i < 1024; ++i) examples += ", " + pixels + "0";
+  expect_error(client.Post("/predict", examples + "]", "application/json"), 413,
+               "the body has 1025 examples; at most 1024 are allowed: send several requests");
+  const auto image = client.Post("/predict", png_of_zeros(5000, 5000), "image/png");
+  expect_error(image, 413, "the image has 5000 x 5000 pixels; at most 16777216 are allowed: reduce it");
   expect_error(client.Post("/predict?top=0", "[1]", "application/json"), 400,
                "top is \"0\"; give a whole number from 1 to 2147483647");
   expect_error(client.Get("/nothing"), 404, "no answer to GET /nothing; see lockstep serve --help");
@@ -147,9 +174,35 @@ TEST(Serve, WrongRequestsAreErrors) {
   ASSERT_TRUE(damaged);
   EXPECT_EQ(damaged->status, 400);
   const auto large = client.Post("/predict", std::string(2 << 20, ' '), "application/json");
-  if (large) {  // the connection may be closed before the answer is read
-    EXPECT_EQ(large->status, 413);
-  }
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->status, 413);
+}
+
+// They are decoded one after the other, and the health check does not wait for them.
+TEST(Serve, LargeImagesTakeLittleMemoryTogether) {
+  Server server(picture_run());
+  const std::string image = png_of_zeros(4000, 4000);
+  ASSERT_EQ(server.client().Post("/predict", png_body("dark"), "image/png")->status, 200);
+  const int64_t quiet = resident_bytes(server.pid());
+  std::vector<std::thread> clients;
+  std::vector<int> statuses(8);
+  for (int& status : statuses)
+    clients.emplace_back([&] {
+      httplib::Client client("127.0.0.1", server.port());
+      client.set_read_timeout(60);
+      const auto result = client.Post("/predict", image, "image/png");
+      status = result ? result->status : 0;
+    });
+  EXPECT_EQ(server.client().Get("/health")->status, 200);
+  for (std::thread& each : clients) each.join();
+  EXPECT_EQ(statuses, std::vector<int>(8, 200));
+  EXPECT_LT(peak_resident_bytes(server.pid()) - quiet, int64_t{200} << 20);  // one of them has 48 MB
+}
+
+TEST(Serve, OtherHostNamesAreRefused) {
+  Server server(picture_run());
+  EXPECT_EQ(server.client().Get("/health", {{"Host", "evil.example"}})->status, 421);
+  EXPECT_EQ(server.client().Get("/health", {{"Host", "LOCALHOST:1"}})->status, 200);
 }
 
 TEST(Serve, TokenIsRequired) {
@@ -189,34 +242,39 @@ TEST(Serve, UsedPortIsAnError) {
                   server.port()));
 }
 
-TEST(Serve, TextIsGeneratedAsByGenerate) {
-  const TempDir dir;
+// Trains a small language model of characters; returns its run.
+std::string text_run(const TempDir& dir) {
   std::string text;
   for (int i = 0; i < 1500; ++i) text += fmt::format("{} times {} is {}.\n", i % 31, i % 17, (i % 31) * (i % 17));
   write_text(dir.path() + "/text.txt", text);
   const std::string run = dir.path() + "/run";
-  ASSERT_EQ(run_lockstep({"train",
-                          "--model",
-                          "gpt",
-                          "--dataset",
-                          "text:" + dir.path() + "/text.txt",
-                          "--size",
-                          "char-small",
-                          "--layers",
-                          "2",
-                          "--heads",
-                          "2",
-                          "--width",
-                          "16",
-                          "--context",
-                          "24",
-                          "--steps",
-                          "3",
-                          "--checkpoint-dir",
-                          run,
-                          "--quiet"})
-                .exit_code,
-            0);
+  const ProcessResult trained = run_lockstep({"train",
+                                              "--model",
+                                              "gpt",
+                                              "--dataset",
+                                              "text:" + dir.path() + "/text.txt",
+                                              "--size",
+                                              "char-small",
+                                              "--layers",
+                                              "2",
+                                              "--heads",
+                                              "2",
+                                              "--width",
+                                              "16",
+                                              "--context",
+                                              "24",
+                                              "--steps",
+                                              "3",
+                                              "--checkpoint-dir",
+                                              run,
+                                              "--quiet"});
+  EXPECT_EQ(trained.exit_code, 0) << trained.output;
+  return run;
+}
+
+TEST(Serve, TextIsGeneratedAsByGenerate) {
+  const TempDir dir;
+  const std::string run = text_run(dir);
   const RunningProgram::Result wanted = RunningProgram({program_path(), "generate", run, "--prompt", "3 times",
                                                         "--tokens", "20", "--seed", "5", "--quiet"})
                                             .wait();
@@ -226,9 +284,43 @@ TEST(Serve, TextIsGeneratedAsByGenerate) {
   ASSERT_TRUE(result);
   EXPECT_EQ(result->status, 200);
   EXPECT_EQ(result->body + "\n", wanted.out);
-  const auto wrong = server.client().Post("/generate", R"({"tokens": 0})", "application/json");
-  ASSERT_TRUE(wrong);
-  EXPECT_EQ(wrong->status, 400) << wrong->body;
+  for (const char* wrong : {R"({"tokens": 0})", R"({"prompt": "\u0000abc"})", R"({"prompt": 5})", "[]", "{"}) {
+    const auto refused = server.client().Post("/generate", wrong, "application/json");
+    ASSERT_TRUE(refused) << wrong;
+    EXPECT_EQ(refused->status, 400) << wrong << refused->body;
+    EXPECT_TRUE(json::parse(refused->body).contains("error"));
+  }
+  const auto large = server.client().Post("/generate", std::string(2 << 20, ' '), "application/json");
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->status, 413);
+}
+
+// Clients that left are forgotten; the others wait in a bounded queue, and the health check does not.
+TEST(Serve, TextsThatWaitAreBoundedAndHoldNothingElseUp) {
+  const TempDir dir;
+  Server server(text_run(dir));
+  const std::string body = R"({"prompt": "3 times", "tokens": 4096})";
+  const std::string request =
+      fmt::format("POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+  std::vector<std::unique_ptr<HttpConnection>> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.push_back(std::make_unique<HttpConnection>(server.port()));
+    EXPECT_TRUE(clients.back()->send(request));
+  }
+  EXPECT_EQ(server.client().Get("/health")->status, 200);
+  EXPECT_EQ(server.client().Get("/metrics")->status, 200);
+  const std::string count = "lockstep_requests_total{path=\"/generate\",status=\"503\"} ";
+  EXPECT_TRUE(comes_true([&] { return server.client().Get("/metrics")->body.find(count) != std::string::npos; }));
+  std::string refused;
+  for (const auto& client : clients)
+    if (!refused.starts_with("HTTP/1.1 503 ") && client->is_readable(0)) refused = client->read_until("}");
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 503 ")) << refused;
+  EXPECT_NE(refused.find("Retry-After: "), refused.npos);
+  EXPECT_NE(refused.find("16 texts are waiting; try again later"), refused.npos);
+  clients.clear();
+  const auto result = server.client().Post("/generate", R"({"prompt": "3", "tokens": 2})", "application/json");
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->status, 200) << result->body;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string>
 #include <string_view>
 
@@ -16,9 +17,15 @@ namespace lockstep {
 class HttpConnection {
  public:
   // `may_fail`: a server that does not listen yet is not a failure of the test; then nothing can be sent.
-  explicit HttpConnection(int port, bool may_fail = false) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  // `from`: the address of the client.
+  explicit HttpConnection(int port, bool may_fail = false, const char* from = nullptr)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
+    if (from != nullptr) {
+      ::inet_pton(AF_INET, from, &address.sin_addr);
+      EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    }
     address.sin_port = ::htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
     connected_ = ::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
@@ -29,6 +36,10 @@ class HttpConnection {
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   bool is_connected() const { return connected_; }
+  // The client sends nothing more, but reads.
+  void shut_down() { ::shutdown(fd_, SHUT_WR); }
+  // Whether the last read_all() ended with a reset.
+  bool was_reset() const { return reset_; }
   // False: the server has closed the connection.
   bool send(std::string_view text) { return ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) == std::ssize(text); }
 
@@ -49,6 +60,7 @@ class HttpConnection {
         break;
       }
       const ssize_t count = ::recv(fd_, bytes.data(), bytes.size(), 0);
+      reset_ = count < 0 && errno == ECONNRESET;
       if (count <= 0) break;
       out.append(bytes.data(), static_cast<size_t>(count));
     }
@@ -61,11 +73,13 @@ class HttpConnection {
     EXPECT_TRUE(send(request));
     return read_all();
   }
-  std::string get(const std::string& path) { return ask("GET " + path + " HTTP/1.1\r\nConnection: close\r\n\r\n"); }
+  std::string get(const std::string& path) {
+    return ask("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  }
 
  private:
   const int fd_;
-  bool connected_ = false;
+  bool connected_ = false, reset_ = false;
 };
 
 }  // namespace lockstep

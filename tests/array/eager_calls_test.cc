@@ -168,8 +168,8 @@ TEST(HostFunctions, WithoutStateAreTheSameInEveryTrace) {
   EXPECT_EQ(first.program(x), second.program(x));
   float factor = 3;
   const auto with_state = [&](Array v) {
-    return pure_callback([factor](const Array& y) { return Array::from(std::vector<float>{factor * y.item<float>()}, {1}); },
-                         v, v);
+    return pure_callback(
+        [factor](const Array& y) { return Array::from(std::vector<float>{factor * y.item<float>()}, {1}); }, v, v);
   };
   const auto third = jit(with_state), fourth = jit(with_state);
   EXPECT_NE(third.program(ones({1})), fourth.program(ones({1})));

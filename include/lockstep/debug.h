@@ -13,9 +13,11 @@
 // any thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -27,11 +29,30 @@ namespace lockstep {
 
 namespace detail {
 
-// A function of the host. Kept until the process ends, as compiled programs refer to it.
-using HostFunction = std::function<Arrays(const Arrays&)>;
+// A function of the host on the arrays of its arguments. Compiled programs keep it.
+using ArraysFunction = std::function<Arrays(const Arrays&)>;
 void debug_print(std::string_view format, const std::vector<std::pair<std::string, Array>>& values);
-void debug_callback(HostFunction f, const Arrays& args);
-Arrays pure_callback(HostFunction f, const std::vector<Type>& results, const Arrays& args);
+// Functions of the same key, unless it is empty, are the same function: programs that differ in nothing else are equal.
+void debug_callback(ArraysFunction f, const Arrays& args, const std::string& key);
+Arrays pure_callback(ArraysFunction f, const std::vector<Type>& results, const Arrays& args, const std::string& key);
+
+template <class F, class... Args>
+inline constexpr char kHostFunctionTag = 0;
+
+// The key of a function without state of its own whose arguments are arrays, else empty.
+template <class F, class... Args>
+std::string host_function_key([[maybe_unused]] const F& f) {
+  if constexpr (!(std::is_base_of_v<Array, Args> && ...)) {
+    return "";
+  } else {
+    const void* const tag = &kHostFunctionTag<F, Args...>;
+    if constexpr (std::is_function_v<std::remove_pointer_t<F>>)
+      return std::to_string(reinterpret_cast<uintptr_t>(tag)) + " " +
+             std::to_string(reinterpret_cast<uintptr_t>(static_cast<const std::decay_t<F>>(f)));
+    else
+      return std::is_empty_v<F> ? std::to_string(reinterpret_cast<uintptr_t>(tag)) : "";
+  }
+}
 void check_values(const Operand& condition, std::string_view message, const Arrays& values, const SourceLine& at);
 
 }  // namespace detail
@@ -66,7 +87,7 @@ void callback(const F& f, const Args&... args) {
         std::apply(f, inputs);
         return detail::Arrays();
       },
-      detail::flat_arguments(args...).arrays);
+      detail::flat_arguments(args...).arrays, detail::host_function_key<F, Args...>(f));
 }
 
 // Whether each call looks for NaN in its results, at the price of waiting for them. If there is one, the program is computed
@@ -89,7 +110,7 @@ T pure_callback(const F& f, const T& like, const Args&... args) {
         const std::tuple<Args...> inputs{detail::replace_arrays(args, next)...};  // braces: in order
         return detail::flat_arguments(std::apply(f, inputs)).arrays;
       },
-      types, detail::flat_arguments(args...).arrays);
+      types, detail::flat_arguments(args...).arrays, detail::host_function_key<F, Args...>(f));
   const Array* next = results.data();
   return detail::replace_arrays(like, next);
 }

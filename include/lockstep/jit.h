@@ -13,8 +13,9 @@
 //     JitFunction<Params(Params, Batch)> step_ = jit(train_step, {.donate = {0}});
 //   };
 //
-// A jit object may be called from several threads; calls are serialized. Copies share their compiled
-// versions.
+// A jit object may be called from several threads. The computations are serialized. A version that several threads need is
+// compiled once; calls of other versions do not wait for it, and other threads may trace the function for them meanwhile.
+// Copies share their compiled versions.
 #pragma once
 
 #include <functional>
@@ -43,6 +44,9 @@ struct JitOptions {
   // Whether attention written as products and a softmax is replaced by dot_product_attention (attention.h), which never
   // stores the matrix of scores. Results differ by rounding only.
   bool recognize = true;
+  // How many compiled versions are kept. A further one replaces the least recently used one, which compiles again when it is
+  // called. Versions over several processes, which would have to do so together, are always kept and do not count.
+  size_t max_versions = 4096;
 };
 
 namespace detail {
@@ -72,7 +76,7 @@ class Jit : public detail::CallOfFunction<Jit<F>, F> {
   }
 
   // The functions below compile for these arguments where needed. They do not run the function and donate
-  // nothing.
+  // nothing. They throw Error while the function is traced for these arguments.
 
   // Compiles in advance. GPU kernels are compiled by background threads; the first call waits for them.
   template <class... Args>
@@ -126,7 +130,7 @@ class Jit : public detail::CallOfFunction<Jit<F>, F> {
     return inspect(detail::multiply_adds, args...);
   }
 
-  // The number of versions compiled so far.
+  // The number of compiled versions that it keeps. While the function is traced it counts the finished ones.
   size_t compiled() const { return cache_.size(); }
 
  private:
@@ -137,12 +141,23 @@ class Jit : public detail::CallOfFunction<Jit<F>, F> {
   template <class... Args>
   auto run(const Args&... args) const -> detail::ResultOf<F, Args...> {
     using R = detail::ResultOf<F, Args...>;
-    if (detail::tracing()) return f_(args...);  // part of the outer function
+    if (detail::tracing()) return run_nested(args...);
     detail::JitCall call;
     find(call, args...);
     R result = static_cast<const detail::ResultSlot<R>*>(call.prototype())->get();
     call.run(result);
     return result;
+  }
+
+  // The call becomes part of the function that is being traced.
+  template <class... Args>
+  auto run_nested(const Args&... args) const -> detail::ResultOf<F, Args...> {
+    const auto nested = [&] {
+      detail::JitCall call;
+      (detail::visit_tree<void>(args, call), ...);
+      return detail::JitCache::Nested(cache_, call, &kTag<Args...>);
+    }();
+    return f_(args...);
   }
 
   // Returns of(executable); compiles first if needed.

@@ -58,8 +58,10 @@ class RuntimeParts;
 // belongs to the runtime in which it was made. Threads of the library have the current runtime of the thread that
 // started them. Other new threads begin with the process's runtime, and open a RuntimeScope to use another one.
 //
-// REQUIRES: when a runtime is destroyed, its arrays and compiled functions are gone, no thread uses it, and
-// distributed::shutdown() has been called if it has joined a job.
+// The versions of compiled functions that were made for a runtime go with it.
+//
+// REQUIRES: when a runtime is destroyed, its arrays are gone, no thread uses it, and distributed::shutdown() has been called
+// if it has joined a job.
 class Runtime {
  public:
   // Throws Error for an invalid value, as configure() does.

@@ -12,6 +12,7 @@
 #include "array/lane_memory.h"
 #include "array/node.h"
 #include "array/trace.h"
+#include "base/brief_lock.h"
 #include "base/check.h"
 #include "base/dispatch.h"
 #include "base/hash.h"
@@ -35,20 +36,7 @@ struct TypeHash {
   }
 };
 
-// A lock that is held for a few instructions only.
-class SpinLock {
- public:
-  void lock() {
-    while (flag_.test_and_set(std::memory_order_acquire)) {
-    }
-  }
-  void unlock() { flag_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
-};
-
-SpinLock free_lock;
+BriefLock free_lock;
 Node* free_nodes = nullptr;
 
 }  // namespace

@@ -134,9 +134,10 @@ bool any_traced(const Arrays& args) {
          std::any_of(args.begin(), args.end(), [](const Array& a) { return a.defined() && a.is_traced(); });
 }
 
-void emit_callback(const char* what, const Arrays& args, int64_t callback, const std::string& text, Effect effect) {
+void emit_callback(const char* what, const Arrays& args, const HostFunctionPtr& function, const std::string& text,
+                   Effect effect) {
   apply(what, args, {}, [&](Builder& b, const Values& v) {
-    debug_callback(b, v, callback, text, effect);
+    debug_callback(b, v, function, text, effect);
     return Values{};
   });
 }
@@ -146,7 +147,8 @@ bool all_nonzero(const Array& condition) {
   return std::all_of(values.begin(), values.end(), [](double x) { return x != 0; });
 }
 
-void write_results(const Arrays& results, Types types, void* const* out) {
+// Throws Error unless the results of a function have these types.
+void check_results(const Arrays& results, Types types) {
   if (results.size() != types.size())
     throw_error(
         "pure_callback: the function returned {} arrays and `like` has {}; they must be trees of the same structure",
@@ -156,9 +158,29 @@ void write_results(const Arrays& results, Types types, void* const* out) {
     if (!a.defined() || a.shape() != types[k].shape || a.dtype() != types[k].dtype)
       throw_error("pure_callback: result {} of the function is {}, but `like` has {}; return that type", k,
                   to_string(results[k].type()), to_string(types[k]));
-    const BufferPtr& buffer = buffer_of(a, "pure_callback");
-    std::copy_n(buffer->data(), types[k].bytes(), static_cast<std::byte*>(out[k]));
   }
+}
+
+// The same elements in host memory, as an array of its own.
+Array on_host(const Array& a) { return concrete(intern(a.type()), buffer_of(a, "pure_callback")); }
+
+// Whether a function of the host can be called without a program: nothing is traced, and no array has a sharding, which
+// the results would inherit. The search for NaN needs the program.
+bool can_call_now(const Arrays& args) {
+  return !any_traced(args) && !checks_nans() && std::none_of(args.begin(), args.end(), [](const Array& a) {
+    return !a.defined() || a.node()->sharding.defined();
+  });
+}
+
+Arrays call_now(const ArraysFunction& f, Types types, const Arrays& args) {
+  check_outside_host_call("call");
+  Arrays operands, out;
+  for (const Array& a : args) operands.push_back(on_host(a));
+  const HostCallScope scope;
+  const Arrays results = f(operands);
+  check_results(results, types);
+  for (const Array& a : results) out.push_back(on_host(a));
+  return out;
 }
 
 }  // namespace
@@ -170,30 +192,35 @@ void debug_print(std::string_view text, const Named& values) {
   if (!any_traced(args)) return print_line(formatted(format, args));
   std::string key = "print " + std::string(text);
   for (const auto& [name, value] : values) key += "\n" + name;
-  const int64_t number =
-      add_host_call([format](Types in, const void* const* operands, Types,
-                             void* const*) { print_line(formatted(format, to_arrays(in, operands))); },
-                    key);
-  emit_callback("debug::print", args, number, std::string(text), Effect::once);
+  const auto call = [format](Types in, const void* const* operands, Types, void* const*) {
+    print_line(formatted(format, to_arrays(in, operands)));
+  };
+  emit_callback("debug::print", args, HostFunction::make(call, key), std::string(text), Effect::once);
 }
 
-void debug_callback(HostFunction f, const Arrays& args) {
+void debug_callback(ArraysFunction f, const Arrays& args, const std::string& key) {
   if (!any_traced(args)) {
     f(args);
     return;
   }
-  const int64_t number = add_host_call(
-      [f = std::move(f)](Types in, const void* const* operands, Types, void* const*) { f(to_arrays(in, operands)); });
-  emit_callback("debug::callback", args, number, "", Effect::once);
+  const auto call = [f = std::move(f)](Types in, const void* const* operands, Types, void* const*) {
+    f(to_arrays(in, operands));
+  };
+  emit_callback("debug::callback", args, HostFunction::make(call, key.empty() ? key : "callback " + key), "",
+                Effect::once);
 }
 
-Arrays pure_callback(HostFunction f, const std::vector<Type>& results, const Arrays& args) {
-  HostCall call = [f = std::move(f)](Types in, const void* const* operands, Types out, void* const* to) {
-    write_results(f(to_arrays(in, operands)), out, to);
+Arrays pure_callback(ArraysFunction f, const std::vector<Type>& results, const Arrays& args, const std::string& key) {
+  if (can_call_now(args)) return call_now(f, results, args);
+  const auto call = [f = std::move(f)](Types in, const void* const* operands, Types out, void* const* to) {
+    const Arrays arrays = f(to_arrays(in, operands));
+    check_results(arrays, out);
+    for (size_t k = 0; k < out.size(); ++k)
+      std::copy_n(buffer_of(arrays[k], "pure_callback")->data(), out[k].bytes(), static_cast<std::byte*>(to[k]));
   };
-  const int64_t number = add_host_call(std::move(call));
+  const HostFunctionPtr function = HostFunction::make(call, key.empty() ? key : "pure " + key);
   return apply("pure_callback", args, {},
-               [&](Builder& b, const Values& v) { return lockstep::pure_callback(b, v, number, results); });
+               [&](Builder& b, const Values& v) { return lockstep::pure_callback(b, v, function, results); });
 }
 
 void check_values(const Operand& condition, std::string_view message, const Arrays& values, const SourceLine& at) {
@@ -209,8 +236,8 @@ void check_values(const Operand& condition, std::string_view message, const Arra
     const Arrays arrays = to_arrays(in, operands);
     if (!all_nonzero(arrays.back())) add_failed_check(where + formatted(format, arrays));
   };
-  const int64_t number = add_host_call(call, fmt::format("check {} {}", where, message));
-  emit_callback("check", args, number, std::string(message), Effect::everywhere);
+  const HostFunctionPtr function = HostFunction::make(call, fmt::format("check {} {}", where, message));
+  emit_callback("check", args, function, std::string(message), Effect::everywhere);
 }
 
 }  // namespace detail

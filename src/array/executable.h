@@ -20,6 +20,8 @@ class Executable {
   virtual void run(const Array* const* args, Array* results) = 0;
 
   const Program& program() const { return *program_; }
+  // Whether other processes compute it with this one. They would have to compile it again together.
+  virtual bool is_across_processes() const { return false; }
   size_t results() const { return out_types_.size(); }
   // The arrays for all inputs of the program: the arguments of a call and the captures.
   Arrays arguments(const Array* const* args) const {

@@ -1,13 +1,15 @@
 // Compiling and running programs on one lane, for jit and for eager operations.
 #include <algorithm>
 #include <mutex>
-#include <unordered_map>
+#include <string_view>
 
 #include "array/apply.h"
 #include "array/executable.h"
 #include "array/host_checks.h"
 #include "array/lane_memory.h"
 #include "array/local_program.h"
+#include "array/pending_version.h"
+#include "array/recently_used.h"
 #include "base/check.h"
 #include "base/runtime_parts.h"
 #include "passes/passes.h"
@@ -116,8 +118,7 @@ void execute(Executable& executable, const Array* const* args, Array* results) {
   check_outside_host_call("call");
   executable.run(args, results);
   throw_failed_checks();
-  if (checks_nans())
-    check_nans(executable.program(), executable.arguments(args), {results, executable.results()});
+  if (checks_nans()) check_nans(executable.program(), executable.arguments(args), {results, executable.results()});
 }
 size_t result_count(const Executable& executable) { return executable.results(); }
 std::string program_text(const Executable& executable) { return print(executable.program()); }
@@ -140,27 +141,27 @@ const void* type_address(const Array& array) {
 
 namespace {
 
-// Executables of programs without captures. The key is the program's content and, if arguments are
-// distributed over processes, the arguments' shardings. Cleared when it exceeds kLimit entries, which costs
-// recompiling.
+// The recently used executables of programs without captures. The key is the program's content and, if arguments are
+// distributed over processes, the arguments' shardings.
 class ExecutableCache {
  public:
   std::shared_ptr<Executable> get(const Program& program, const Shardings& shardings) {
-    const uint64_t key = hash(program);
-    const std::lock_guard lock(mutex_);
-    for (const Entry& entry : entries_[key])
-      if (entry.shardings == shardings && entry.executable->program() == program) return entry.executable;
-    if (++count_ > kLimit) {
-      entries_.clear();
-      count_ = 1;
-    }
+    const uint64_t hashed = hash(program);
+    std::shared_ptr<Executable> found = find(hashed, program, shardings);
+    if (found) return found;
+    // Equal programs are compiled once, also by several threads: over several processes, all must compile them equally often.
+    const std::string_view bytes(reinterpret_cast<const char*>(&hashed), sizeof hashed);
+    const auto pending = PendingVersion::begin({.tag = this, .bytes = bytes}, {},
+                                               [&] { return (found = find(hashed, program, shardings)) != nullptr; });
+    if (!pending) return found;
     auto shared = std::make_shared<const Program>(program);
-    std::shared_ptr<Executable> made;
     // A program with sharding constraints of its own, such as that of a shard_map, also runs on several
     // lanes.
-    made = compile_on_lanes(shared, {}, {}, shardings, {}, propagate(program, shardings));
+    std::shared_ptr<Executable> made = compile_on_lanes(shared, {}, {}, shardings, {}, propagate(program, shardings));
     if (!made) made = std::make_shared<OneLaneExecutable>(shared, std::vector<bool>{}, Arrays{}, Shardings{});
-    entries_[key].push_back({shardings, made});
+    RecentlyUsed<Entry>::Entries replaced;
+    const std::lock_guard lock(mutex_);
+    replaced = entries_.insert(hashed, {shardings, made}, made->is_across_processes());
     return made;
   }
 
@@ -169,10 +170,18 @@ class ExecutableCache {
     Shardings shardings;
     std::shared_ptr<Executable> executable;
   };
+
+  std::shared_ptr<Executable> find(uint64_t hashed, const Program& program, const Shardings& shardings) {
+    const std::lock_guard lock(mutex_);
+    const Entry* const found = entries_.find(hashed, [&](const Entry& entry) {
+      return entry.shardings == shardings && entry.executable->program() == program;
+    });
+    return found ? found->executable : nullptr;
+  }
+
   static constexpr size_t kLimit = 2048;
-  std::mutex mutex_;
-  size_t count_ = 0;
-  std::unordered_map<uint64_t, std::vector<Entry>> entries_;
+  std::mutex mutex_;  // not held while a program is compiled
+  RecentlyUsed<Entry> entries_{kLimit};
 };
 
 Shardings shardings_of(std::span<const Array> args) {
@@ -181,31 +190,37 @@ Shardings shardings_of(std::span<const Array> args) {
   return out;
 }
 
+}  // namespace
+
 bool is_across_processes(const Array& a) {
   return a.node()->pieces.divided && a.node()->pieces.divided->across_processes;
 }
 
-}  // namespace
+EagerProgram compile_now(const Program& program, std::span<const Array> args) {
+  // Arrays distributed over processes are computed in place, by all of these processes. The results have shardings already.
+  const bool distributed = std::any_of(args.begin(), args.end(), is_across_processes);
+  const Shardings in = shardings_of(args);
+  EagerProgram out{runtime_part<ExecutableCache>().get(program, distributed ? in : Shardings{}), {}};
+  const bool sharded = std::any_of(in.begin(), in.end(), [](const NamedSharding& each) { return each.defined(); });
+  if (sharded && !distributed) out.shardings = propagate(program, in);
+  return out;
+}
+
+Arrays run_now(const EagerProgram& program, std::span<const Array* const> args) {
+  check_outside_host_call("call");
+  Arrays results(program.executable->results());
+  program.executable->run(args.data(), results.data());
+  throw_failed_checks();
+  if (checks_nans()) check_nans(program.executable->program(), program.executable->arguments(args.data()), results);
+  for (size_t i = 0; i < program.shardings.size(); ++i) results[i].node()->sharding = program.shardings[i];
+  return results;
+}
 
 Arrays run_now(const Program& program, std::span<const Array> args) {
   check_outside_host_call("call");
-  // Arrays distributed over processes are computed in place, by all of these processes.
-  const bool distributed = std::any_of(args.begin(), args.end(), is_across_processes);
-  const std::shared_ptr<Executable> executable =
-      runtime_part<ExecutableCache>().get(program, distributed ? shardings_of(args) : Shardings{});
   std::vector<const Array*> pointers;
   for (const Array& a : args) pointers.push_back(&a);
-  Arrays results(executable->results());
-  executable->run(pointers.data(), results.data());
-  throw_failed_checks();
-  if (checks_nans()) check_nans(program, args, results);
-  bool sharded = false;
-  for (const Array& a : args) sharded |= a.node()->sharding.defined();
-  if (sharded && !distributed) {  // results of distributed arguments already have their shardings
-    const Shardings out = propagate(program, shardings_of(args));
-    for (size_t i = 0; i < results.size(); ++i) results[i].node()->sharding = out[i];
-  }
-  return results;
+  return run_now(compile_now(program, args), pointers);
 }
 
 }  // namespace lockstep::detail

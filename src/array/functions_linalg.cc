@@ -220,12 +220,15 @@ std::string letters(int64_t begin, int64_t n) {
   return factors.next(begin + n).substr(at_axis(begin));
 }
 
-Array contraction(const char* what, const Array& a, const Array& b, FunctionRef<Value(Value, Value)> f) {
+// `key`: of the call, if it identifies f.
+Array contraction(const char* what, const Array& a, const Array& b, FunctionRef<Value(Value, Value)> f,
+                  const detail::CallKey& key = {}) {
   const Array both[] = {a, b};
   const DType dtype = detail::number_of(detail::common_dtype(both));
   return detail::apply1(
       what, {a, b},
-      [&](Builder&, const Values& v) { return f(detail::convert(v[0], dtype), detail::convert(v[1], dtype)); }, dtype);
+      [&](Builder&, const Values& v) { return f(detail::convert(v[0], dtype), detail::convert(v[1], dtype)); }, dtype,
+      key);
 }
 
 void check_fit(const char* what, const Array& a, int64_t axis_a, const Array& b, int64_t axis_b) {
@@ -260,7 +263,8 @@ Array dot(const Operand& a, const Operand& b) {
   tb[at_axis(axis_b)] = ta.back();
   std::string out = ta.substr(0, at_axis(ra - 1)) + tb;
   out.erase(at_axis(ra - 1 + axis_b), 1);
-  return contraction("dot", a, b, [&](Value x, Value y) { return einsum(ta + "," + tb + "->" + out, x, y); });
+  return contraction(
+      "dot", a, b, [&](Value x, Value y) { return einsum(ta + "," + tb + "->" + out, x, y); }, detail::CallKey("dot"));
 }
 
 Array matmul(const Operand& a, const Operand& b) {
@@ -278,10 +282,13 @@ Array matmul(const Operand& a, const Operand& b) {
                     columns = rb > 1 ? own.substr(2, 1) : "";
   const std::string ta = lead.substr(batch.size() - batches[0].size()) + rows + inner;
   const std::string tb = lead.substr(batch.size() - batches[1].size()) + inner + columns;
-  return contraction("matmul", a, b, [&](Value x, Value y) {
-    return contract(without_broadcast_dims(x, ta, batch, own_a), without_broadcast_dims(y, tb, batch, own_b),
-                    lead + rows + columns);
-  });
+  return contraction(
+      "matmul", a, b,
+      [&](Value x, Value y) {
+        return contract(without_broadcast_dims(x, ta, batch, own_a), without_broadcast_dims(y, tb, batch, own_b),
+                        lead + rows + columns);
+      },
+      detail::CallKey("matmul"));
 }
 
 Array einsum(std::string_view spec, const Operand& a) { return einsum(spec, std::vector<Array>{a}); }

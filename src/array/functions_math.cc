@@ -13,6 +13,7 @@ namespace lockstep {
 namespace {
 
 using detail::apply1;
+using detail::CallKey;
 using detail::common_dtype;
 using detail::convert;
 using detail::promote_and_broadcast;
@@ -27,7 +28,7 @@ Array binary_in(const char* what, DType dtype, const Array& a, const Array& b, B
         const Values operands = promote_and_broadcast(what, v, dtype);
         return f(operands[0], operands[1]);
       },
-      dtype);
+      dtype, CallKey(what, f, dtype));
 }
 
 DType common_dtype_of(const Array& a, const Array& b) {
@@ -66,22 +67,29 @@ Array shift(const char* what, const Array& a, const Array& b, Binary f) {
 }
 
 Array logical(const char* what, const Array& a, const Array& b, Binary f) {
-  return apply1(what, {a, b}, [&](Builder&, const Values& v) {
-    const Values operands = promote_and_broadcast(what, v, DType::boolean);
-    return f(operands[0], operands[1]);
-  });
+  return apply1(
+      what, {a, b},
+      [&](Builder&, const Values& v) {
+        const Values operands = promote_and_broadcast(what, v, DType::boolean);
+        return f(operands[0], operands[1]);
+      },
+      {}, CallKey(what, f));
 }
 
 Array floating(const char* what, const Array& x, Unary f) {
-  return apply1(what, {x}, [&](Builder&, const Values& v) { return f(detail::to_floating(v[0])); });
+  return apply1(
+      what, {x}, [&](Builder&, const Values& v) { return f(detail::to_floating(v[0])); }, {}, CallKey(what, f));
 }
 
 Array numeric(const char* what, const Array& x, Unary f) {
-  return apply1(what, {x}, [&](Builder&, const Values& v) { return f(detail::to_number(v[0])); });
+  return apply1(
+      what, {x}, [&](Builder&, const Values& v) { return f(detail::to_number(v[0])); }, {}, CallKey(what, f));
 }
 
 Array rounding(const char* what, const Array& x, Unary f) {
-  return apply1(what, {x}, [&](Builder&, const Values& v) { return is_inexact(v[0].dtype()) ? f(v[0]) : v[0]; });
+  return apply1(
+      what, {x}, [&](Builder&, const Values& v) { return is_inexact(v[0].dtype()) ? f(v[0]) : v[0]; }, {},
+      CallKey(what, f));
 }
 
 // Throws Error for the power of integers with a negative number as exponent, which is no integer.
@@ -143,7 +151,8 @@ Array operator~(const Operand& x) {
   if (is_inexact(x.dtype()))
     throw_error("bit_not: operand {}; bitwise operations need integers or bools: use astype(x, i32)",
                 to_string(x.type()));
-  return apply1("bit_not", {x}, [](Builder&, const Values& v) { return bit_not(v[0]); });
+  return apply1(
+      "bit_not", {x}, [](Builder&, const Values& v) { return bit_not(v[0]); }, {}, CallKey("bit_not"));
 }
 
 Array maximum(const Operand& a, const Operand& b) { return comparison("maximum", a, b, maximum); }
@@ -192,7 +201,7 @@ Array where(const Operand& condition, const Operand& a, const Operand& b) {
         auto fit = [&](Value x, DType t) { return detail::broadcast_value("where", convert(x, t), shape); };
         return select(fit(v[0], DType::boolean), fit(v[1], dtype), fit(v[2], dtype));
       },
-      dtype);
+      dtype, CallKey("where", dtype));
 }
 
 Array clip(const Operand& x, const Operand& lo, const Operand& hi) {
@@ -204,7 +213,7 @@ Array clip(const Operand& x, const Operand& lo, const Operand& hi) {
         const Values operands = promote_and_broadcast("clip", v, dtype);
         return minimum(maximum(operands[0], operands[1]), operands[2]);
       },
-      dtype);
+      dtype, CallKey("clip", dtype));
 }
 
 Array isfinite(const Operand& x) {
@@ -238,7 +247,8 @@ Array astype(const Operand& x, DType dtype) {
   const bool complex_number = is_complex(x.dtype()) && !is_complex(dtype);
   const auto literal = is_inexact(dtype) && !complex_number ? std::optional<DType>(dtype) : std::nullopt;
   return apply1(
-      "astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal);
+      "astype", {x}, [&](Builder&, const Values& v) { return convert(v[0], dtype); }, literal,
+      CallKey("astype", dtype));
 }
 
 Array relu(const Operand& x) { return numeric("relu", x, relu); }

@@ -20,16 +20,28 @@ namespace {
 using detail::apply1;
 using detail::at_axis;
 using detail::axes_of;
+using detail::CallKey;
 using detail::convert;
 using detail::repeat_along;
 
+// `key`: of the call, if it identifies f.
 Array reduce(const char* what, const Array& x, const Axes& axes, bool keepdims,
-             FunctionRef<Value(Value, const Dims&)> f) {
-  return apply1(what, {x}, [&](Builder&, const Values& v) {
-    const Dims over = axes_of(what, axes, v[0].shape());
-    const Value y = f(v[0], over);
-    return keepdims ? detail::keep_axes(y, v[0].shape(), over) : y;
-  });
+             FunctionRef<Value(Value, const Dims&)> f, const CallKey& key = {}) {
+  return apply1(
+      what, {x},
+      [&](Builder&, const Values& v) {
+        const Dims over = axes_of(what, axes, v[0].shape());
+        const Value y = f(v[0], over);
+        return keepdims ? detail::keep_axes(y, v[0].shape(), over) : y;
+      },
+      {}, key);
+}
+
+using Reduction = Value (*)(Value, const Dims&);
+
+// Same for a function without state.
+Array reduce_by(const char* what, const Array& x, const Axes& axes, bool keepdims, Reduction f) {
+  return reduce(what, x, axes, keepdims, f, CallKey(what, f, keepdims, axes.list));
 }
 
 // Converts to the type in which sums accumulate.
@@ -90,11 +102,13 @@ Array extreme(const char* what, const Array& x, const Axes& axes, const ReduceOp
   if (options.where.defined() && !open)
     throw_error("{}: a mask of elements without an initial value; pass both, for example {{.where = m, .initial = 0}}",
                 what);
-  const Array y =
-      reduce(what, selected(x, options.where, options.initial), axes, options.keepdims, [&](Value v, const Dims& over) {
+  const Array y = reduce(
+      what, selected(x, options.where, options.initial), axes, options.keepdims,
+      [&](Value v, const Dims& over) {
         if (!open) check_not_empty(what, v, over);
         return v.dtype() == boolean ? of_bools(v, over) : of(v, over);
-      });
+      },
+      CallKey(what, of, of_bools, open, options.keepdims, axes.list));
   return open ? astype(of_two(y, options.initial), y.dtype()) : y;
 }
 
@@ -131,10 +145,13 @@ Value shifted(Value x, const Dims& axes) {
 }
 
 Array normalized(const char* what, const Array& x, const Axes& axes, Value (*f)(Value shifted_x, const Dims& axes)) {
-  return apply1(what, {x}, [&](Builder&, const Values& v) {
-    const Dims over = axes_of(what, axes, v[0].shape());
-    return narrowed(f(shifted(accurate(v[0]), over), over), v[0]);
-  });
+  return apply1(
+      what, {x},
+      [&](Builder&, const Values& v) {
+        const Dims over = axes_of(what, axes, v[0].shape());
+        return narrowed(f(shifted(accurate(v[0]), over), over), v[0]);
+      },
+      {}, CallKey(what, f, axes.list));
 }
 
 using Extreme = Value (*)(Value, int64_t);
@@ -150,26 +167,29 @@ Array extreme_index(const char* what, const Array& x, std::optional<int64_t> axi
 
 Array cumulative(const char* what, const Array& x, int64_t axis, bool reverse, Value (*f)(Value, int64_t, bool)) {
   const int64_t along = detail::axis_of(what, axis, x.shape());
-  const DType of_bools = index_dtype(x.shape(along));  // their sums are counts
-  return apply1(what, {x}, [&](Builder&, const Values& v) {
-    return f(v[0].dtype() == boolean ? cast(v[0], of_bools) : v[0], along, reverse);
-  });
+  return apply1(
+      what, {x},
+      [&](Builder&, const Values& v) {
+        const DType of_bools = index_dtype(v[0].shape()[at_axis(along)]);  // their sums are counts
+        return f(v[0].dtype() == boolean ? cast(v[0], of_bools) : v[0], along, reverse);
+      },
+      {}, CallKey(what, f, along, reverse));
 }
 
 }  // namespace
 
 Array sum(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_initial("sum", options);
-  const Array y = reduce("sum", selected(x, options.where, 0), axes, options.keepdims, [](Value v, const Dims& over) {
-    return reduce_sum(widened(v, index_dtype(element_count(v, over))), over);
-  });
+  const Array y = reduce_by(
+      "sum", selected(x, options.where, 0), axes, options.keepdims,
+      [](Value v, const Dims& over) { return reduce_sum(widened(v, index_dtype(element_count(v, over))), over); });
   return options.initial.defined() ? y + astype(options.initial, y.dtype()) : y;
 }
 
 Array prod(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_initial("prod", options);
-  const Array y = reduce("prod", selected(x, options.where, 1), axes, options.keepdims,
-                         [](Value v, const Dims& over) { return reduce_prod(widened(v, i32), over); });
+  const Array y = reduce_by("prod", selected(x, options.where, 1), axes, options.keepdims,
+                            [](Value v, const Dims& over) { return reduce_prod(widened(v, i32), over); });
   return options.initial.defined() ? y * astype(options.initial, y.dtype()) : y;
 }
 
@@ -183,14 +203,14 @@ Array min(const Operand& x, const Axes& axes, ReduceOptions options) {
 
 Array any(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_no_initial("any", options);
-  return reduce("any", selected(astype(x, boolean), options.where, false), axes, options.keepdims,
-                [](Value v, const Dims& over) { return reduce_or(convert(v, boolean), over); });
+  return reduce_by("any", selected(astype(x, boolean), options.where, false), axes, options.keepdims,
+                   [](Value v, const Dims& over) { return reduce_or(convert(v, boolean), over); });
 }
 
 Array all(const Operand& x, const Axes& axes, ReduceOptions options) {
   check_no_initial("all", options);
-  return reduce("all", selected(astype(x, boolean), options.where, true), axes, options.keepdims,
-                [](Value v, const Dims& over) { return reduce_and(convert(v, boolean), over); });
+  return reduce_by("all", selected(astype(x, boolean), options.where, true), axes, options.keepdims,
+                   [](Value v, const Dims& over) { return reduce_and(convert(v, boolean), over); });
 }
 
 Array mean(const Operand& x, const Axes& axes, ReduceOptions options) {
@@ -201,8 +221,8 @@ Array mean(const Operand& x, const Axes& axes, ReduceOptions options) {
     const Array n = selected_count("mean", x, axes, options.where, options.keepdims);
     return astype(total / astype(n, total.dtype()), detail::floating_of(x.dtype()));
   }
-  return reduce("mean", x, axes, options.keepdims,
-                [](Value v, const Dims& over) { return narrowed(average(accurate(v), over), v); });
+  return reduce_by("mean", x, axes, options.keepdims,
+                   [](Value v, const Dims& over) { return narrowed(average(accurate(v), over), v); });
 }
 
 Array var(const Operand& x, const Axes& axes, VarianceOptions options) {
@@ -258,7 +278,7 @@ Array logsumexp(const Operand& x, const Axes& axes, LogsumexpOptions options) {
     const Array total = sum(where(counts, factor * exp(wide - shift), 0), axes, {.keepdims = options.keepdims});
     return astype(log(total) + reshape(shift, total.shape()), detail::floating_of(x.dtype()));
   }
-  return reduce("logsumexp", x, axes, options.keepdims, [](Value v, const Dims& over) {
+  return reduce_by("logsumexp", x, axes, options.keepdims, [](Value v, const Dims& over) {
     const Value wide = accurate(v), m = stabilizer(wide, over);
     return narrowed(log(reduce_sum(exp(wide - repeat_along(m, v.shape(), over)), over)) + m, v);
   });

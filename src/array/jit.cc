@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 
+#include "array/executable.h"
 #include "array/flat_values.h"
+#include "array/host_checks.h"
 #include "array/node.h"
+#include "array/pending_version.h"
+#include "array/recently_used.h"
 #include "array/trace.h"
 #include "base/check.h"
 #include "base/print_stderr.h"
@@ -53,18 +58,57 @@ struct JitCompilation::Parts {
   Traced traced;
 };
 
-struct JitCache::Versions {
-  Versions(const JitOptions& jit_options, SourceLine line) : options(jit_options), at(line) {}
-  std::shared_ptr<Executable> compile(const JitCompilation::Parts& made, const Array* const* arrays) const;
-  // Warns once when a static number of the arguments has had many values, each of which compiled a version.
-  void warn_of_static_numbers(const JitVersion& made);
+// The compiled versions of a jit function.
+struct JitVersions : std::enable_shared_from_this<JitVersions> {
+  JitVersions(const JitOptions& jit_options, SourceLine line) : options(jit_options), at(line) {}
+  // Returns null if there is none.
+  std::shared_ptr<JitVersion> find(const VersionKey& key) {
+    const std::lock_guard lock(mutex);
+    return find_locked(key);
+  }
+  std::shared_ptr<JitVersion> find_locked(const VersionKey& key);
+  // Returns the version of this key, which is `made` unless another thread was faster.
+  std::shared_ptr<JitVersion> add(const VersionKey& key, const std::shared_ptr<JitVersion>& made);
+  void remove_those_of_runtime(uint64_t runtime);
+  std::shared_ptr<JitVersion> compile(const JitCall& call, const VersionKey& key, JitCompilation& compilation);
+  std::shared_ptr<Executable> executable_of(const JitCompilation::Parts& made, const Array* const* arrays) const;
+  // A warning, once, that a static number of the arguments has had many values, each of which compiled a version.
+  std::string warning_of_static_numbers(const JitVersion& made);
 
   const JitOptions options;
   const SourceLine at;
-  std::mutex mutex;
-  std::vector<std::shared_ptr<JitVersion>> entries;
+  std::mutex mutex;  // guards what follows; not held while a version is made or destroyed
+  RecentlyUsed<std::shared_ptr<JitVersion>> versions{options.max_versions};
   bool warned = false;
 };
+
+namespace {
+
+// The jit functions with versions for a runtime. The versions go with the runtime.
+class VersionsOfRuntime {
+ public:
+  ~VersionsOfRuntime() {
+    for (const auto& each : functions_)
+      if (const auto versions = each.lock()) versions->remove_those_of_runtime(number_);
+  }
+
+  void add(const std::weak_ptr<JitVersions>& versions) {
+    const std::lock_guard lock(mutex_);
+    if (functions_.size() >= next_cleanup_) {
+      std::erase_if(functions_, [](const auto& each) { return each.expired(); });
+      next_cleanup_ = 2 * functions_.size() + 64;
+    }
+    functions_.insert(versions);
+  }
+
+ private:
+  const uint64_t number_ = runtime_part<RuntimeNumber>().value;
+  std::mutex mutex_;
+  size_t next_cleanup_ = 64;
+  std::set<std::weak_ptr<JitVersions>, std::owner_less<>> functions_;
+};
+
+}  // namespace
 
 JitCall::JitCall() = default;
 JitCall::~JitCall() = default;
@@ -154,43 +198,91 @@ void JitCompilation::keep(void* prototype, void (*destroy)(void*)) noexcept {
   parts_->version->destroy = destroy;
 }
 
-JitCache::JitCache(const JitOptions& options, SourceLine at) : versions_(std::make_shared<Versions>(options, at)) {}
+JitCache::JitCache(const JitOptions& options, SourceLine at) : versions_(std::make_shared<JitVersions>(options, at)) {
+  const CallerLine line(at);
+  if (options.max_versions == 0) throw_error("jit: max_versions is 0; keep at least one version");
+}
 JitCache::JitCache(const JitCache&) = default;
 JitCache& JitCache::operator=(const JitCache&) = default;
 JitCache::~JitCache() = default;
 
+namespace {
+
+VersionKey key_of(const JitVersions& versions, const JitCall& call, const void* tag) {
+  return {&versions, tag, runtime_part<RuntimeNumber>().value, call.key()};
+}
+
+}  // namespace
+
 void JitCache::find(JitCall& call, const void* tag, const Tracer& trace) const {
-  Versions& versions = *versions_;
+  JitVersions& versions = *versions_;
+  const VersionKey key = key_of(versions, call, tag);
+  call.version_ = versions.find(key);
+  if (call.version_) return;
   const CallerLine line(versions.at);
-  const std::lock_guard lock(versions.mutex);
-  const uint64_t runtime = runtime_part<RuntimeNumber>().value;
-  for (const auto& entry : versions.entries)
-    if (entry->tag == tag && entry->runtime == runtime && entry->key == call.key()) {
-      call.version_ = entry;
-      return;
-    }
+  check_outside_host_call("call");
+  const auto pending =
+      PendingVersion::begin(key, versions.at, [&] { return static_cast<bool>(call.version_ = versions.find(key)); });
+  if (!pending) return;
   JitCompilation compilation;
-  JitCompilation::Parts& parts = *compilation.parts_;
-  JitVersion& made = *parts.version;
   const RecognitionScope scope(versions.options.recognize);
   trace(compilation);
-  parts.traced.program = recognized(parts.traced);
-  made.executable = versions.compile(parts, call.arrays());
-  made.key = call.key();
-  made.tag = tag;
-  made.runtime = runtime;
-  for (size_t i = 0; i < parts.in.arrays.size(); ++i)
-    for (const void* address : {type_address(*call.arrays()[i]), sharding_address(*call.arrays()[i])})
-      made.arrays.push_back(address);
-  made.structure = std::move(parts.structure);
-  versions.warn_of_static_numbers(made);
-  versions.entries.push_back(parts.version);
-  call.version_ = parts.version;
+  call.version_ = versions.compile(call, key, compilation);
 }
 
 size_t JitCache::size() const {
   const std::lock_guard lock(versions_->mutex);
-  return versions_->entries.size();
+  return versions_->versions.size();
+}
+
+JitCache::Nested::Nested(const JitCache& cache, const JitCall& call, const void* tag) {
+  begin_nested_call(key_of(*cache.versions_, call, tag), cache.versions_->at);
+}
+JitCache::Nested::~Nested() { end_nested_call(); }
+
+std::shared_ptr<JitVersion> JitVersions::find_locked(const VersionKey& key) {
+  const auto same = [&](const std::shared_ptr<JitVersion>& each) {
+    return each->tag == key.tag && each->runtime == key.runtime && each->key == key.bytes;
+  };
+  std::shared_ptr<JitVersion>* found = versions.last();
+  if (!found || !same(*found)) found = versions.find(key.hash(), same);
+  return found ? *found : nullptr;
+}
+
+std::shared_ptr<JitVersion> JitVersions::add(const VersionKey& key, const std::shared_ptr<JitVersion>& made) {
+  std::string warning;
+  RecentlyUsed<std::shared_ptr<JitVersion>>::Entries replaced;
+  {
+    const std::lock_guard lock(mutex);
+    if (std::shared_ptr<JitVersion> other = find_locked(key)) return other;
+    warning = warning_of_static_numbers(*made);
+    replaced = versions.insert(key.hash(), made, made->executable->is_across_processes());
+  }
+  runtime_part<VersionsOfRuntime>().add(weak_from_this());
+  if (!warning.empty()) print_stderr("{}", warning);
+  return made;
+}
+
+void JitVersions::remove_those_of_runtime(uint64_t runtime) {
+  RecentlyUsed<std::shared_ptr<JitVersion>>::Entries removed;
+  const std::lock_guard lock(mutex);
+  removed = versions.remove_if([&](const std::shared_ptr<JitVersion>& each) { return each->runtime == runtime; });
+}
+
+std::shared_ptr<JitVersion> JitVersions::compile(const JitCall& call, const VersionKey& key,
+                                                 JitCompilation& compilation) {
+  JitCompilation::Parts& parts = *compilation.parts_;
+  JitVersion& made = *parts.version;
+  parts.traced.program = recognized(parts.traced);
+  made.executable = executable_of(parts, call.arrays());
+  made.key = key.bytes;
+  made.tag = key.tag;
+  made.runtime = key.runtime;
+  for (size_t i = 0; i < parts.in.arrays.size(); ++i)
+    for (const void* address : {type_address(*call.arrays()[i]), sharding_address(*call.arrays()[i])})
+      made.arrays.push_back(address);
+  made.structure = std::move(parts.structure);
+  return add(key, parts.version);
 }
 
 namespace {
@@ -237,30 +329,33 @@ bool is_number_text(const std::string& text) {
 
 }  // namespace
 
-void JitCache::Versions::warn_of_static_numbers(const JitVersion& made) {
-  if (warned || entries.size() + 1 < kManyVersions) return;
+std::string JitVersions::warning_of_static_numbers(const JitVersion& made) {
+  if (warned || versions.size() + 1 < kManyVersions) return "";
   std::map<size_t, std::vector<std::string>> values;  // by position in the structure
-  for (const auto& entry : entries)
-    if (entry->tag == made.tag && entry->runtime == made.runtime && entry->arrays == made.arrays)
-      if (const std::optional<size_t> found = only_difference(entry->structure, made.structure))
-        values[*found].push_back(entry->structure[*found].second);
+  for (const auto& entry : versions) {
+    const JitVersion& other = *entry.value;
+    if (other.tag != made.tag || other.runtime != made.runtime || other.arrays != made.arrays) continue;
+    if (const std::optional<size_t> found = only_difference(other.structure, made.structure))
+      values[*found].push_back(other.structure[*found].second);
+  }
   for (auto& [position, seen] : values) {
     const auto& [path, text] = made.structure[position];
     if (seen.size() + 1 < kManyVersions || !is_number_text(text)) continue;
+    std::reverse(seen.begin(), seen.end());  // the first that was used comes first
     seen.push_back(text);
     warned = true;
     std::string list;
     for (size_t i = 0; i < 3; ++i) list += seen[i] + ", ";
-    print_stderr(
+    return fmt::format(
         "jit: argument {} of the function compiled at {} is a static number and has had {} values ({}..., {}), each of "
         "which compiled a new version; make it an Array (Array rate instead of float rate) to compile once\n",
         path, to_string(at), seen.size(), list, text);
-    return;
   }
+  return "";
 }
 
-std::shared_ptr<Executable> JitCache::Versions::compile(const JitCompilation::Parts& made,
-                                                        const Array* const* arrays) const {
+std::shared_ptr<Executable> JitVersions::executable_of(const JitCompilation::Parts& made,
+                                                       const Array* const* arrays) const {
   const size_t arguments = made.in.counts.size();
   for (const size_t argument : options.donate)
     if (argument >= arguments)

@@ -7,6 +7,7 @@
 
 #include "array/constraints.h"
 #include "array/executable.h"
+#include "array/lane_memory.h"
 #include "array/local_program.h"
 #include "base/check.h"
 #include "comm/world.h"
@@ -59,12 +60,13 @@ class MultiLaneExecutable final : public Executable {
     }
     if (where_.across_processes) World::current().end_warmup();
     for (size_t i = 0; i < sources.size(); ++i)
-      if (sources[i].copies) argument(args, i).node()->copies.divided = std::move(sources[i].copies);
+      if (sources[i].copies) keep_copies(*argument(args, i).node(), std::move(sources[i].copies));
     mark_donated(args);
     for (size_t j = 0; j < out_types_.size(); ++j) results[j] = concrete(out_types_[j], result(j), out_shardings_[j]);
     for (const auto& local : lanes_) local->release_buffers();
   }
 
+  bool is_across_processes() const override { return where_.across_processes; }
   std::string lowered_text() const override {
     const std::lock_guard lock(Lanes::current().run_mutex());
     std::string out;
@@ -177,8 +179,8 @@ class MultiLaneExecutable final : public Executable {
              pieces->lane_spec == lane_spec;
     };
     if (node.kind == Node::Kind::concrete && fit(node.pieces.divided)) return {node.pieces.divided, nullptr};
-    if (node.kind == Node::Kind::concrete && !donated_[i] && fit(node.copies.divided))
-      return {node.copies.divided, nullptr};
+    if (node.kind == Node::Kind::concrete && !donated_[i])
+      if (LanePiecesPtr copies = kept_copies(node); fit(copies)) return {std::move(copies), nullptr};
     InputSource out{nullptr, buffer_of(array, "call")};
     if (!on_host_ && !donated_[i])
       out.copies = std::make_shared<LanePieces>(

@@ -8,7 +8,7 @@
 namespace lockstep::detail {
 namespace {
 
-// Guards Node::copies where they are filled on first use.
+// Guards Node::copies of arrays that programs read. Programs of several runtimes may read an array at the same time.
 std::mutex& copies_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -34,6 +34,16 @@ BufferPtr main_lane_buffer(Lane& lane, const Array& array, const Type& type, con
   if (!node.copies.one) node.copies.one = replica_for(lane, node.pieces.divided);
   if (!node.copies.one) node.copies.one = lane.upload(buffer_of(array, wanted_by));
   return node.copies.one;
+}
+
+LanePiecesPtr kept_copies(const Node& node) {
+  const std::lock_guard lock(copies_mutex());
+  return node.copies.divided;
+}
+
+void keep_copies(Node& node, LanePiecesPtr copies) {
+  const std::lock_guard lock(copies_mutex());
+  node.copies.divided.swap(copies);  // the former ones are released without the lock
 }
 
 void upload_in_one_copy(std::span<const Array> arrays) {

@@ -14,6 +14,11 @@ namespace lockstep::detail {
 // literal becomes an array of `type`. Throws like buffer_of(). REQUIRES: `lane` is Lanes::main().
 BufferPtr main_lane_buffer(Lane& lane, const Array& array, const Type& type, const char* wanted_by);
 
+// The copies in the memory of several lanes that the node caches, which may be null; and sets them. The caller checks whether
+// they fit its lanes.
+LanePiecesPtr kept_copies(const Node& node);
+void keep_copies(Node& node, LanePiecesPtr copies);
+
 // Copies all these arrays of the host to the main lane at once. Does nothing if its programs use host memory.
 void upload_in_one_copy(std::span<const Array> arrays);
 

@@ -1,9 +1,6 @@
 #include "ops/host_call.h"
 
 #include <cstring>
-#include <deque>
-#include <map>
-#include <mutex>
 
 #include "base/check.h"
 #include "ops/dims.h"
@@ -15,52 +12,6 @@ namespace {
 
 thread_local bool calling = false;
 
-// Never destroyed: compiled programs refer to the functions until the process ends.
-class HostCalls {
- public:
-  static HostCalls& all() {
-    static auto* calls = new HostCalls;
-    return *calls;
-  }
-
-  int64_t add(HostCall call, const std::string& key) {
-    const std::lock_guard lock(mutex_);
-    if (!key.empty())
-      if (const auto at = by_key_.find(key); at != by_key_.end()) return at->second;
-    calls_.push_back(std::move(call));
-    const auto number = static_cast<int64_t>(calls_.size()) - 1;
-    if (!key.empty()) by_key_[key] = number;
-    return number;
-  }
-
-  // The reference stays valid.
-  const HostCall& get(int64_t number) {
-    const std::lock_guard lock(mutex_);
-    if (number < 0 || number >= static_cast<int64_t>(calls_.size()))
-      throw_error(
-          "callback: the program refers to function {} of the host, and this process has {}; a program with callbacks runs "
-          "only in the process that traced it",
-          number, calls_.size());
-    return calls_[static_cast<size_t>(number)];
-  }
-
- private:
-  HostCalls() {
-    calls_.push_back([](Types, const void* const*, Types out, void* const* results) {
-      for (size_t k = 0; k < out.size(); ++k) std::memset(results[k], 0, static_cast<size_t>(out[k].bytes()));
-    });
-  }
-  std::mutex mutex_;
-  std::deque<HostCall> calls_;
-  std::map<std::string, int64_t> by_key_;
-};
-
-struct CallScope {
-  const bool before = calling;
-  CallScope() { calling = true; }
-  ~CallScope() { calling = before; }
-};
-
 size_t batch_dims(const Attrs& attrs) { return static_cast<size_t>(attrs.integer("batch")); }
 
 // The leading dimensions that count examples.
@@ -68,8 +19,8 @@ Shape batch_shape(std::string_view op, Types in, const Attrs& attrs) {
   const size_t n = batch_dims(attrs);
   if (n == 0) return {};
   for (const Type& type : in)
-    if (type.shape.size() < n || !std::equal(type.shape.begin(), type.shape.begin() + static_cast<std::ptrdiff_t>(n),
-                                             in[0].shape.begin()))
+    if (type.shape.size() < n ||
+        !std::equal(type.shape.begin(), type.shape.begin() + static_cast<std::ptrdiff_t>(n), in[0].shape.begin()))
       throw_error("{}: operands {} and {} differ in their {} leading batch dimensions; they must be equal", op,
                   to_string(in[0]), to_string(type), n);
   if (in.empty()) throw_error("{}: {} batch dimensions, but no operand; an operand must have them", op, n);
@@ -102,8 +53,9 @@ Rule host_rule(std::vector<Type> (*result_types)(Types, const Attrs&), Types in,
   const auto letter = [](size_t i) {
     constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     if (i >= kLetters.size())
-      throw_error("callback: the operands and results have more than {} dimensions; pass fewer, or reshape them to vectors",
-                  kLetters.size());
+      throw_error(
+          "callback: the operands and results have more than {} dimensions; pass fewer, or reshape them to vectors",
+          kLetters.size());
     return kLetters[i];
   };
   const auto term = [&](const Type& type) {
@@ -141,11 +93,13 @@ Kernel host_kernel(const KernelSpec& spec, bool has_results) {
     for (const Type& type : spec.out) out.push_back(example_of(type, batch));
   const bool silent = spec.attrs.get_or("effect", int64_t{1}) == static_cast<int64_t>(Effect::none);
   const int64_t zeros = has_results ? 0 : spec.out[0].bytes();
-  return [call = HostCalls::all().get(spec.attrs.integer("callback")), in, out, examples, silent, zeros](
-             const void* const* operands, void* const* results) {
+  const auto& function = spec.attrs.get<HostFunctionPtr>("callback");
+  function->call();  // throws now rather than in a run
+  return [function, in, out, examples, silent, zeros](const void* const* operands, void* const* results) {
     if (zeros > 0) std::memset(results[0], 0, static_cast<size_t>(zeros));
     if (silent) return;
-    const CallScope scope;
+    const HostCallScope scope;
+    const HostCall& call = function->call();
     std::vector<const void*> from(in.size());
     std::vector<void*> to(out.size());
     for (int64_t e = 0; e < examples; ++e) {
@@ -186,24 +140,25 @@ constinit const Op pure_callback_op = {
     .cpu = pure_cpu,
 };
 
-int64_t add_host_call(HostCall call, const std::string& key) { return HostCalls::all().add(std::move(call), key); }
 bool in_host_call() { return calling; }
+HostCallScope::HostCallScope() : before_(calling) { calling = true; }
+HostCallScope::~HostCallScope() { calling = before_; }
 
-Value debug_callback(Builder& b, const Values& operands, int64_t callback, std::string text, Effect effect) {
+Value debug_callback(Builder& b, const Values& operands, HostFunctionPtr function, std::string text, Effect effect) {
   return b.emit(debug_callback_op, operands,
                 {{"batch", int64_t{0}},
-                 {"callback", callback},
+                 {"callback", std::move(function)},
                  {"effect", static_cast<int64_t>(effect)},
                  {"text", std::move(text)}})[0];
 }
 
-Values pure_callback(Builder& b, const Values& operands, int64_t callback, const std::vector<Type>& results) {
+Values pure_callback(Builder& b, const Values& operands, HostFunctionPtr function, const std::vector<Type>& results) {
   Builder types;
   Values inputs;
   for (const Type& type : results) inputs.push_back(types.input({type.dtype, type.shape}));
   return b.emit(pure_callback_op, operands,
                 {{"batch", int64_t{0}},
-                 {"callback", callback},
+                 {"callback", std::move(function)},
                  {"results", std::make_shared<const Program>(types.take(inputs))}});
 }
 

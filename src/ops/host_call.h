@@ -1,30 +1,35 @@
-// Functions of the host that programs call: debug_callback, for its effect, and pure_callback, for its results. A program
-// refers to a function by its number. Safe from any thread.
+// Equations that call functions of the host: debug_callback, for its effect, and pure_callback, for its results. Safe from
+// any thread.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "program/builder.h"
 #include "program/effects.h"
+#include "program/host_function.h"
 
 namespace lockstep {
 
-// Reads one example's operands and writes its results: dense buffers in host memory.
-using HostCall = std::function<void(Types in, const void* const* operands, Types out, void* const* results)>;
+// While it exists, this thread is in a function of the host.
+class HostCallScope {
+ public:
+  HostCallScope();
+  ~HostCallScope();
+  HostCallScope(const HostCallScope&) = delete;
+  HostCallScope& operator=(const HostCallScope&) = delete;
 
-// Returns the number of a function, which is kept until the process ends. Functions of the same key other than "" are the
-// same function: the first is kept. Number 0 is a function without effects and results.
-int64_t add_host_call(HostCall call, const std::string& key = "");
+ private:
+  const bool before_;
+};
 
-// Whether this thread is in a HostCall.
+// Whether this thread is in a function of the host.
 bool in_host_call();
 
-// Calls function `callback` for its effect when the operands are computed. The result is zero. `text` describes the call in
+// Calls the function for its effect when the operands are computed. The result is zero. `text` describes the call in
 // printed programs.
-Value debug_callback(Builder& b, const Values& operands, int64_t callback, std::string text, Effect effect);
+Value debug_callback(Builder& b, const Values& operands, HostFunctionPtr function, std::string text, Effect effect);
 
-// The results of function `callback`, of these types.
-Values pure_callback(Builder& b, const Values& operands, int64_t callback, const std::vector<Type>& results);
+// The results of the function, of these types.
+Values pure_callback(Builder& b, const Values& operands, HostFunctionPtr function, const std::vector<Type>& results);
 
 }  // namespace lockstep

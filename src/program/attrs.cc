@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "program/host_function.h"
 #include "program/program.h"
 
 namespace lockstep {
@@ -22,6 +23,7 @@ bool equal_attrs(const Attr& a, const Attr& b) {
     const auto& q = std::get<ProgramPtr>(b);
     return *p == q || **p == *q;
   }
+  if (const auto* f = std::get_if<HostFunctionPtr>(&a)) return (*f)->number() == std::get<HostFunctionPtr>(b)->number();
   if (const auto* x = std::get_if<double>(&a)) {
     const double y = std::get<double>(b);
     return std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(y) || (std::isnan(*x) && std::isnan(y));

@@ -17,10 +17,13 @@ namespace lockstep {
 
 struct Program;
 using ProgramPtr = std::shared_ptr<const Program>;  // as an attribute: compared and hashed by content
+class HostFunction;
+using HostFunctionPtr = std::shared_ptr<const HostFunction>;  // as an attribute: compared and hashed by number
 
-using Attr = std::variant<bool, int64_t, double, std::string, DType, std::vector<int64_t>, ProgramPtr>;
+using Attr = std::variant<bool, int64_t, double, std::string, DType, std::vector<int64_t>, ProgramPtr, HostFunctionPtr>;
 
-bool equal_attrs(const Attr& a, const Attr& b);  // NaN equals NaN; programs are compared by content
+// NaN equals NaN; programs are compared by content, functions of the host by number.
+bool equal_attrs(const Attr& a, const Attr& b);
 
 class Attrs {
  public:

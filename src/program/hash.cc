@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "program/host_function.h"
 #include "program/op.h"
 
 namespace lockstep {
@@ -32,6 +33,7 @@ void add_attr(Hasher& h, const Attr& attr) {
       for (int64_t i : v) h.add(static_cast<uint64_t>(i));
     }
     void operator()(const ProgramPtr& p) const { add_program(h, *p); }
+    void operator()(const HostFunctionPtr& f) const { h.add(static_cast<uint64_t>(f->number())); }
   };
   h.add(attr.index());
   std::visit(Visitor{h}, attr);

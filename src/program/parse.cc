@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "program/host_function.h"
 
 namespace lockstep {
 
@@ -112,6 +113,12 @@ Attr TextParser::attr() {
   if (name == "program") {
     at_ = start;
     return std::make_shared<const Program>(program());
+  }
+  if (name == "host") {
+    expect('(');
+    const int64_t function = integer();
+    expect(')');
+    return HostFunction::of_number(function);
   }
   if (auto t = dtype_from_name(name)) return *t;
   fail(fmt::format("'{}' is not an attribute value", name));

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "program/host_function.h"
 #include "program/text_parser.h"
 
 namespace lockstep {
@@ -38,6 +39,7 @@ void print_attr(const Attr& attr, const std::string& indent, std::string& out) {
     void operator()(DType t) const { out += name(t); }
     void operator()(const std::vector<int64_t>& v) const { out += fmt::format("[{}]", fmt::join(v, ",")); }
     void operator()(const ProgramPtr& p) const { print_program(*p, indent + "  ", out); }
+    void operator()(const HostFunctionPtr& f) const { out += fmt::format("host({})", f->number()); }
   };
   std::visit(Visitor{indent, out}, attr);
 }

@@ -114,6 +114,26 @@ TEST_F(Allocation, StaticArgumentsAndNumbersAllocateNothing) {
   EXPECT_EQ(count_allocations([&] { f(x, 0.5f, 3); }), 0);
 }
 
+TEST_F(Allocation, CallsOfSeveralVersionsInTurnAllocateNothing) {
+  const auto f = jit([](Array x, int power) {
+    for (int i = 0; i < power; ++i) x = x * 2;
+    return x;
+  });
+  const Array x = ones({10});
+  EXPECT_EQ(count_allocations([&] {
+              for (int power = 0; power < 4; ++power) f(x, power);
+            }),
+            0);
+}
+
+// One is the list of results.
+TEST_F(Allocation, KnownOperationsOutsideOfTracesMakeNoProgram) {
+  const Array x = ones({10}), y = ones({10});
+  constexpr int kCalls = 20;
+  EXPECT_EQ(count_allocations([&] { x + y; }, kCalls), kCalls);
+  EXPECT_EQ(count_allocations([&] { x * 2.5f; }, kCalls), kCalls);
+}
+
 TEST_F(Allocation, LoopsAndBranchesAllocateNothing) {
   const auto f = jit([](Array x) {
     const Array y = scan(

@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 #include <lockstep/lockstep.h>
 
+#include <thread>
+
+#include "base/runtime_parts.h"
 #include "hardware/gpu_lanes.h"
+#include "interpreter/interpreter_lane.h"
 #include "plan/lanes.h"
 
 namespace lockstep {
@@ -59,6 +63,30 @@ TEST(RuntimeLanes, AFunctionIsCompiledForEachRuntime) {
     }
     EXPECT_EQ(twice.compiled(), 2u);
   }
+}
+
+// Lanes with memory of their own keep their pieces of an array of the host in it.
+TEST(RuntimeLanes, ThreadsOfSeveralRuntimesMayReadAnArrayOfTheHost) {
+  const Array x = array({1.f, 2.f, 3.f, 4.f});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&x, t] {
+      Runtime runtime({.cpu_lanes = 2});
+      const RuntimeScope scope(runtime);
+      set_platform(Platform::cpu);
+      detail::RuntimeParts::of(runtime).add(std::make_unique<Lanes>(
+          2, [](int64_t, Pool& pool) { return std::make_unique<InterpreterLane>(pool, MemorySpace::device); }));
+      set_cpu_devices(2);
+      const Mesh mesh = make_mesh({{"i", 2}});
+      // Each call of another sharding replaces the pieces that the array keeps.
+      const auto rows = jit([](Array v) { return v * 2; }, {.in_shardings = {NamedSharding(mesh, P("i"))}});
+      const auto all = jit([](Array v) { return v * 3; }, {.in_shardings = {NamedSharding(mesh, P())}});
+      for (int i = 0; i < 50; ++i) {
+        EXPECT_EQ(rows(x).to_vector<float>(), (std::vector<float>{2, 4, 6, 8})) << t;
+        EXPECT_EQ(all(x).to_vector<float>(), (std::vector<float>{3, 6, 9, 12})) << t;
+      }
+    });
+  for (std::thread& each : threads) each.join();
 }
 
 // One lane and four lanes of the CPU, and two lanes of a GPU, side by side.

@@ -12,6 +12,7 @@
 #include "lane/cuda/code.h"
 #include "lane/cuda/cuda_stream.h"
 #include "lockstep/error.h"
+#include "lockstep/runtime.h"
 #include "ops/control.h"
 #include "ops/einsum.h"
 #include "ops/elementwise.h"
@@ -247,6 +248,35 @@ TEST(PersistentKernelOnGpu, LaunchesThatPrefetchAheadEqualTheReference) {
     }
   }
   EXPECT_EQ(some, CudaFunction::uses_dependent_launch(CudaStream::local().info()));
+}
+
+// A launch ahead of the previous kernel's end would share the GPU with kernels of the other runtime.
+TEST(PersistentKernelOnGpu, RuntimesThatShareAGpuLaunchNothingAhead) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << cuda_why_not();
+  const Program program = a_step(64, 100, 40);
+  const auto launches_ahead = [&] {
+    bool some = false;
+    run_steps(program, From::before, 4, some);
+    return some;
+  };
+  CudaStream& stream = CudaStream::local();
+  const bool alone = CudaFunction::uses_dependent_launch(stream.info());
+  EXPECT_EQ(stream.is_exclusive(), stream.info().exclusive);
+  EXPECT_EQ(launches_ahead(), alone);
+  for (int i = 0; i < 2; ++i) {  // the second may have the address of the first
+    {
+      Runtime other;
+      {
+        const RuntimeScope scope(other);
+        EXPECT_FALSE(CudaStream::local().is_exclusive());
+        EXPECT_FALSE(launches_ahead());
+      }
+      EXPECT_FALSE(stream.is_exclusive());
+      EXPECT_FALSE(launches_ahead());
+    }
+    EXPECT_EQ(stream.is_exclusive(), stream.info().exclusive);
+    EXPECT_EQ(launches_ahead(), alone);
+  }
 }
 
 // Steps on small integers with metrics: the sums of a layer's results and of the squares of its gradient, and a number

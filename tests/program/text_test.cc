@@ -1,4 +1,5 @@
 // Programs as text: print, parse, and the messages of syntax errors.
+#include "ops/host_call.h"
 #include "ops/ops.h"
 #include "ops/shape_ops.h"
 #include "rows/eager.h"
@@ -52,13 +53,14 @@ TEST(Print, WritesEveryKindOfAttribute) {
                           {"dtype", bf16},
                           {"list", std::vector<int64_t>{1, -2}},
                           {"empty", std::vector<int64_t>{}},
+                          {"function", HostFunction::none()},
                           {"body", body}});
   const Program p = b.take(Values{out});
   const std::string text = print(p);
   EXPECT_EQ(text, R"(program(%0:f32[2]) {
   %1:f32[2] = any[body=program(%0:i32[]) {
       return %0
-    }, dtype=bf16, empty=[], flag=true, inf=inf, less=-inf, list=[1,-2], name="say \"a\\b\"", nan=nan, no=false, real=2.0, small=1e-30, third=0.3333333333333333, whole=-3, zero=-0.0] %0
+    }, dtype=bf16, empty=[], flag=true, function=host(0), inf=inf, less=-inf, list=[1,-2], name="say \"a\\b\"", nan=nan, no=false, real=2.0, small=1e-30, third=0.3333333333333333, whole=-3, zero=-0.0] %0
   return %1
 }
 )");
@@ -66,6 +68,32 @@ TEST(Print, WritesEveryKindOfAttribute) {
   EXPECT_EQ(print(again), text);
   EXPECT_EQ(again.eqns[0].attrs, p.eqns[0].attrs);
   EXPECT_EQ(hash(again), hash(p));
+}
+
+// A program with a function that this process does not have prints and compares, but does not run.
+TEST(Print, RoundTripsFunctionsOfTheHost) {
+  const auto text_with = [](int64_t number) {
+    return "program(%0:f32[2]) {\n  %1:f32[2] = pure_callback[batch=0, callback=host(" + std::to_string(number) +
+           "), results=program(%0:f32[2]) {\n      return %0\n    }] %0\n  return %1\n}\n";
+  };
+  HostFunctionPtr known = HostFunction::make([](Types, const void* const*, Types, void* const*) {});
+  const int64_t number = known->number();
+  Builder b;
+  const Program made = b.take(pure_callback(b, {b.input({f32, {2}})}, known, {{f32, {2}}}));
+  EXPECT_EQ(print(made), text_with(number));
+  EXPECT_EQ(read(text_with(number)), made);
+  EXPECT_EQ(read(text_with(number)).eqns[0].attrs.get<HostFunctionPtr>("callback"), known);
+  EXPECT_NE(read(text_with(number + 1)), made);
+  EXPECT_NE(hash(read(text_with(number + 1))), hash(made));
+  const Program foreign = read(text_with(number + 1));
+  EXPECT_EQ(print(foreign), text_with(number + 1));
+  EXPECT_EQ(error_of([&] {
+              eager(foreign, {HostArray({f32, {2}})});
+            }),
+            "callback: the program refers to function " + std::to_string(number + 1) +
+                " of the host, which this process does not have; a program with callbacks runs only in the process "
+                "that traced "
+                "it");
 }
 
 TEST(Print, NestsPrograms) {

@@ -365,7 +365,7 @@ void add_host_calls(std::vector<Row>& out) {
   Row debug{&debug_callback_op, [](const RefArrays&, const Attrs&, RefArrays&) {}, {}};
   const auto effect = [](Effect each) {
     return Attrs{{"batch", int64_t{0}},
-                 {"callback", int64_t{0}},
+                 {"callback", HostFunction::none()},
                  {"effect", static_cast<int64_t>(each)},
                  {"text", std::string("x")}};
   };
@@ -376,7 +376,7 @@ void add_host_calls(std::vector<Row>& out) {
   debug.samples.push_back({{{{f32, {12, 2}}}}, of_examples, false});
   out.push_back(std::move(debug));
 
-  static const int64_t doubled = add_host_call([](Types in, const void* const* x, Types, void* const* y) {
+  static const HostFunctionPtr doubled = HostFunction::make([](Types in, const void* const* x, Types, void* const* y) {
     for (int64_t i = 0; i < count(in[0].shape); ++i)
       static_cast<float*>(y[0])[i] = 2 * static_cast<const float*>(x[0])[i];
   });

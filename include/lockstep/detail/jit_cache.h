@@ -22,6 +22,7 @@ struct JitOptions;
 namespace lockstep::detail {
 
 struct JitVersion;
+struct JitVersions;
 
 // The arguments of a call, to be visited, and then the version that it uses. The types, shardings and static values of the
 // arguments are its key, as bytes: two calls can share a version exactly when their keys, and the C++ types of their
@@ -73,6 +74,7 @@ class JitCompilation {
 
  private:
   friend class JitCache;
+  friend struct JitVersions;
   JitCompilation();
   ~JitCompilation();
   struct Parts;
@@ -102,14 +104,24 @@ class JitCache {
   };
 
   // Finds the version of a call, and compiles it first if there is none. `tag` identifies the C++ types of the arguments.
-  // Calls are serialized. Throws Error when the options do not fit the call.
+  // Waits while another thread compiles this version, and for no other. Throws Error when the options do not fit the call,
+  // and when this thread is tracing the function for this version.
   void find(JitCall& call, const void* tag, const Tracer& trace) const;
-  // The number of compiled versions.
+  // The number of compiled versions that it keeps.
   size_t size() const;
 
+  // While it exists, this thread traces the function with the arguments of `call` as a part of another function. Throws
+  // Error if such calls are nested so deeply that they will not end.
+  class Nested {
+   public:
+    Nested(const JitCache& cache, const JitCall& call, const void* tag);
+    ~Nested();
+    Nested(const Nested&) = delete;
+    Nested& operator=(const Nested&) = delete;
+  };
+
  private:
-  struct Versions;
-  std::shared_ptr<Versions> versions_;
+  std::shared_ptr<JitVersions> versions_;
 };
 
 // Throws Error unless the shardings of a jit at line `at` and the constraints in its traced function all use

@@ -317,7 +317,7 @@ void CudaFunction::launch(CudaStream& lane, int64_t blocks, int threads, void** 
   if (!co_resident)
     return check_cuda(cuda().cudaLaunchKernel(kernel, grid, block, arguments, shared, lane.stream()), "start a kernel");
   cudaLaunchAttribute attribute{};
-  if (uses_dependent_launch(lane.info())) {
+  if (uses_dependent_launch(lane.info()) && lane.is_exclusive()) {
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   } else {

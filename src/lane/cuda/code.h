@@ -25,13 +25,14 @@ class CudaFunction {
   // The residency rule. A thread block that waits occupies its multiprocessor, so one that is not resident might never
   // start. Two conditions prevent that:
   //  1. All thread blocks of the kernel fit on the GPU at the same time: check_residency() before the first launch.
-  //  2. Nothing else keeps multiprocessors occupied. On an exclusive GPU (CudaInfo::exclusive) this holds: only the
+  //  2. Nothing else keeps multiprocessors occupied. On an exclusive GPU (CudaStream::is_exclusive()) this holds: only the
   //     previous kernel of the stream can still run, and it never waits for this one. There, kernels use programmatic
   //     dependent launch: they may start before the previous one has ended, and must execute griddepcontrol.wait before
   //     they access memory that it accesses. Elsewhere a cooperative launch starts all thread blocks or none.
   void launch(CudaStream& lane, int64_t blocks, int threads, void** arguments, int64_t shared_bytes = 0,
               bool co_resident = false) const;
-  // Whether co-resident kernels use programmatic dependent launch on this GPU.
+  // Whether co-resident kernels use programmatic dependent launch on this GPU while it is exclusive. Kernels that are made
+  // for it may be launched without.
   static bool uses_dependent_launch(const CudaInfo& info) { return info.exclusive && info.major >= 9; }
   // Throws Error unless that many thread blocks fit on the GPU at the same time. REQUIRES: the lane's GPU is current.
   void check_residency(const CudaStream& lane, int64_t blocks, int threads, int64_t shared_bytes) const;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "base/check.h"
@@ -46,31 +47,71 @@ struct CudaStream::Block {
   Block* next = nullptr;
 };
 
+// The streams in use of all runtimes, by GPU.
+class CudaStream::StreamsOfGpus {
+ public:
+  static StreamsOfGpus& all() {
+    static auto* const streams = new StreamsOfGpus;
+    return *streams;
+  }
+
+  void add(CudaStream& stream) {
+    const std::lock_guard lock(mutex_);
+    std::vector<CudaStream*>& streams = by_gpu_[stream.gpu_];
+    for (CudaStream* other : streams) other->share();
+    stream.shared_ = !streams.empty();
+    streams.push_back(&stream);
+  }
+
+  void remove(CudaStream& stream) {
+    try {
+      if (!GpuDeadline::any_expired()) stream.drain(false);
+    } catch (const std::exception&) {  // the GPU is lost
+    }
+    const std::lock_guard lock(mutex_);
+    std::vector<CudaStream*>& streams = by_gpu_[stream.gpu_];
+    std::erase(streams, &stream);
+    if (streams.size() == 1) streams[0]->shared_ = false;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<CudaStream*>> by_gpu_;
+};
+
+void CudaStream::share() {
+  {
+    const auto enqueue_lock = this->enqueue_lock();
+    if (shared_.exchange(true) || !info_.exclusive) return;
+  }
+  drain(false);
+}
+
 // The streams of a runtime, made on first use.
 class CudaStreams {
  public:
   CudaStreams() : gpus_(usable_gpus()), streams_(gpus_.size()) {}
+  ~CudaStreams() {
+    for (const auto& made : streams_)
+      if (CudaStream* const stream = made) CudaStream::StreamsOfGpus::all().remove(*stream);
+  }
 
   CudaStream& of(int64_t lane) {
     std::atomic<CudaStream*>& made = streams_.at(static_cast<size_t>(lane));
     if (CudaStream* const ready = made.load(std::memory_order_acquire)) return *ready;
     const std::lock_guard lock(mutex_);
+    if (made) return *made;
     // Never destroyed: arrays in static objects may outlive any order of destruction.
-    if (!made)
-      made = new CudaStream(gpus_[static_cast<size_t>(lane)],
-                            gpus_.size() == 1 && process_count() == 1 && !several_runtimes());
-    return *made;
+    auto* const stream = new CudaStream(gpus_[static_cast<size_t>(lane)], gpus_.size() == 1 && process_count() == 1);
+    CudaStream::StreamsOfGpus::all().add(*stream);
+    made = stream;
+    return *stream;
   }
 
  private:
   static std::vector<int> usable_gpus() {
     if (cuda_device_count() == 0) throw Error(cuda_why_not());
     return lane_gpus();
-  }
-  // Whether this process has made streams for more than one runtime.
-  static bool several_runtimes() {
-    static const Runtime* const first = &Runtime::current();
-    return &Runtime::current() != first;
   }
 
   const std::vector<int> gpus_;  // of each lane

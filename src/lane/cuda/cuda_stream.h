@@ -28,7 +28,7 @@ struct CudaInfo {
   int processors = 0;              // streaming multiprocessors
   int64_t shared = 0;              // bytes of shared memory that a thread block may use
   std::array<uint8_t, 16> uuid{};  // unique to this GPU
-  bool exclusive = false;          // no other lane, process or collective uses the GPU while a kernel runs
+  bool exclusive = false;          // no other lane of the runtime, process or collective uses it while a kernel runs
 };
 
 class CudaStream {
@@ -38,6 +38,10 @@ class CudaStream {
   static CudaStream& local() { return of(0); }
 
   const CudaInfo& info() const { return info_; }
+  // Whether nothing else uses the GPU while a kernel runs: CudaInfo::exclusive, and no other runtime has a stream on it. Only
+  // a holder of enqueue_lock() can rely on it. While several runtimes share a GPU it is false for all of them, and when it
+  // becomes false, what was enqueued before has ended.
+  bool is_exclusive() const { return info_.exclusive && !shared_; }
   // Returns the stream for enqueueing; clears the last-launch marker.
   cudaStream_t stream() {
     last_ = nullptr;
@@ -135,6 +139,9 @@ class CudaStream {
   friend class CudaStaging;
   friend class CudaStreams;
   CudaStream(int gpu, bool exclusive);
+  class StreamsOfGpus;
+  // Another runtime will use the GPU. Waits for the launches that did not expect it.
+  void share();
   void copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what);
   void capture_conditional(GraphCondition condition, bool repeats, const std::function<void()>& enqueue);
   // Counted as a wait; the next two functions are not.
@@ -156,6 +163,7 @@ class CudaStream {
 
   const int gpu_;  // index among the visible GPUs
   CudaInfo info_;
+  std::atomic<bool> shared_ = false;  // with another runtime
   cudaStream_t stream_ = nullptr;
   cudaMemPool_t pool_ = nullptr;
   std::recursive_mutex capture_mutex_;

@@ -23,14 +23,18 @@ void GraphCache::run(const std::vector<const void*>& pointers, const std::functi
   static const bool blocking = environment_variable("CUDA_LAUNCH_BLOCKING") == "1";
   if (blocking || stream_.capturing()) return work();
   ++now_;
-  const auto at =
-      std::find_if(graphs_.begin(), graphs_.end(), [&](const CachedGraph& one) { return one.pointers == pointers; });
+  auto enqueue_lock = stream_.enqueue_lock();
+  const bool exclusive = stream_.is_exclusive();  // until the lock is released
+  const auto at = std::find_if(graphs_.begin(), graphs_.end(), [&](const CachedGraph& one) {
+    return one.pointers == pointers && one.exclusive == exclusive;
+  });
   if (at == graphs_.end()) {
+    enqueue_lock.unlock();
     const int64_t before = CudaStream::wait_count();
     work();  // includes preparation on first use
     if (CudaStream::wait_count() != before) return;
     if (graphs_.size() == kMaxGraphs) forget_oldest();
-    graphs_.push_back({pointers, nullptr, now_});
+    graphs_.push_back({pointers, exclusive, nullptr, now_});
     return;
   }
   at->used = now_;

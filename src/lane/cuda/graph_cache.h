@@ -17,12 +17,14 @@ class GraphCache {
   GraphCache& operator=(const GraphCache&) = delete;
 
   // Runs `work`, or replays the graph that was captured with these pointers. Captures only after a run with them that did
-  // not wait for the GPU.
+  // not wait for the GPU. A graph belongs to the way in which kernels were launched, which depends on
+  // CudaStream::is_exclusive().
   void run(const std::vector<const void*>& pointers, const std::function<void()>& work);
 
  private:
   struct CachedGraph {
     std::vector<const void*> pointers;
+    bool exclusive = false;
     cudaGraphExec_t graph = nullptr;  // null: the pointers were seen once
     int64_t used = 0;
   };

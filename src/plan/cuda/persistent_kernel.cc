@@ -70,7 +70,7 @@ struct PersistentKernel::State {
   }
   // May a launch begin before the last one has ended?
   bool goes_ahead(void* const* to) const {
-    return ahead && launched && !stream.capturing() && stream.is_last_launch(this) &&
+    return ahead && launched && stream.is_exclusive() && !stream.capturing() && stream.is_last_launch(this) &&
            ahead->may_start_early(to, written);
   }
   CudaFunction load(const KernelText& text) const {

@@ -50,7 +50,7 @@ bool PredictionBatches::submit(Job job) {
   return true;
 }
 
-// The jobs of the next batch; empty at the end, and if nobody wants those that waited. A job with more examples than a
+// The jobs of the next batch; empty at the end, and if none that waited is wanted. A job with more examples than a
 // batch is computed alone.
 std::vector<PredictionBatches::Job> PredictionBatches::take(std::unique_lock<std::mutex>& lock) {
   arrived_.wait(lock, [this] { return ended_ || !waiting_.empty(); });

@@ -60,7 +60,7 @@ struct Connection {
   bool is_half_closed = false;  // the client sends nothing more
   bool is_last = false;         // the connection is closed after this answer
   bool is_closed = false;
-  bool is_extra = false;  // without a place: it is told that the server is full
+  bool is_extra = false;  // without a place: its answer is that the server is full
 
   // The answer.
   std::shared_ptr<Exchange> exchange = nullptr;

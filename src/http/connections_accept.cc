@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kAcceptPause{100};
 constexpr int kAcceptsPerRound = 64;
-constexpr size_t kExtraPlaces = 32;  // for clients that are told that the server is full
+constexpr size_t kExtraPlaces = 32;  // for answers that the server is full
 
 // Whether bytes wait in a socket.
 bool has_bytes(const Descriptor& socket) {

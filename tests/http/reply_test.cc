@@ -218,7 +218,7 @@ TEST(Reply, MayOutliveTheServer) {
   client.reset();
   while (reply.is_open()) std::this_thread::yield();
   own.reset();
-  reply.send_error(500, "nobody reads this");
+  reply.send_error(500, "too late");
 }
 
 }  // namespace

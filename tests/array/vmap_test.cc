@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 
 #include "array/near.h"
 #include "lockstep/lockstep.h"
@@ -195,11 +196,11 @@ TEST(Vmap, CarriesThatALoopDoesNotChangeAreShared) {
   const auto f = [](Array m, Array x, Array most) {
     const auto more = [most](State s) { return std::get<0>(s) < most; };
     const auto round = [](State s) {
-      const auto& [i, v, m] = s;
-      return State{i + 1, matmul(m, v), m};
+      const auto& [count, vector, matrix] = s;
+      return State{count + 1, matmul(matrix, vector), matrix};
     };
-    const auto [i, v, m2] = while_loop(more, round, State{Array(0), x, m});
-    return std::pair{m2, v};
+    const auto [i, v, same] = while_loop(more, round, State{Array(0), x, m});
+    return std::pair{same, v};
   };
   const VmapOptions options{.in_axes = {std::nullopt, 0, 0}, .out_axes = {std::nullopt, 0}};
   const auto [same, v] = vmap(f, options)(w, ones({3, 2}), arange(3));

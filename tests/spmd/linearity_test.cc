@@ -1,4 +1,6 @@
 // linearize through loops that have no gradient, and which functions count as linear.
+#include <functional>
+
 #include "array/near.h"
 #include "lockstep/forward.h"
 #include "lockstep/lockstep.h"

@@ -37,7 +37,7 @@ BENCHMARK(compiled_add);
 BENCHMARK(eager_expression);
 BENCHMARK(compiled_expression);
 
-// Calls of every 100th of so many versions in turn.
+// Calls of every 100th of N versions in turn.
 void versions(benchmark::State& state) {
   const auto f = jit([](Array a, const std::string&) { return a + 1; });
   const Array x = ones({8});

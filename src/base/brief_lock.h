@@ -1,31 +1,32 @@
 // BriefLock: a lock that is held for a few instructions. A thread that does not get it spins briefly, since the holder is
-// usually about to unlock it, and then sleeps: a holder without a processor costs the others no time. A Lockable of the
-// standard library.
+// usually about to unlock it, and then sleeps between its attempts: a holder without a processor costs the others no time.
+// Unlocking is a plain store. A Lockable of the standard library.
 #pragma once
 
 #include <atomic>
-#include <cstdint>
+#include <chrono>
+#include <thread>
 
 namespace lockstep {
 
 class BriefLock {
  public:
   void lock() {
-    for (int i = 0; i < kSpins; ++i) {
-      uint32_t expected = kFree;
-      if (state_.compare_exchange_weak(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed)) return;
-      pause();
-    }
-    while (state_.exchange(kAwaited, std::memory_order_acquire) != kFree)
-      state_.wait(kAwaited, std::memory_order_relaxed);
+    while (held_.exchange(true, std::memory_order_acquire))
+      for (int attempt = 0; held_.load(std::memory_order_relaxed); ++attempt) wait(attempt);
   }
-  void unlock() {
-    if (state_.exchange(kFree, std::memory_order_release) == kAwaited) state_.notify_one();
-  }
+  void unlock() { held_.store(false, std::memory_order_release); }
 
  private:
-  static constexpr int kSpins = 64;
-  static constexpr uint32_t kFree = 0, kHeld = 1, kAwaited = 2;  // awaited: held, and a thread may sleep
+  static void wait(int attempt) {
+    constexpr int kSpins = 64, kYields = 8;
+    if (attempt < kSpins)
+      pause();
+    else if (attempt < kSpins + kYields)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 
   static void pause() {
 #if defined(__x86_64__)
@@ -35,7 +36,7 @@ class BriefLock {
 #endif
   }
 
-  std::atomic<uint32_t> state_ = kFree;
+  std::atomic<bool> held_ = false;
 };
 
 }  // namespace lockstep

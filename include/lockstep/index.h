@@ -150,9 +150,13 @@ class FirstIndex : public Index {
  public:
   template <IndexLike T>
   FirstIndex(const T& index, SourceLine at = SourceLine::here())  // NOLINT: reads as an argument
-      : Index(index), line_(at) {}
+      : FirstIndex(Index(index), at, 0) {}
+  // Not inline, as with Array.
+  ~FirstIndex();
 
  private:
+  FirstIndex(Index index, SourceLine at, int);
+
   CallerLine line_;
 };
 

@@ -1,6 +1,7 @@
 // x(...) and x.at(...): a plan of the indices (index_plan.h), written as slices, gathers and scatters of Values.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "array/apply.h"
 #include "array/index_plan.h"
@@ -360,6 +361,9 @@ std::optional<Array> contiguous_box(const Array& x, const IndexPlan& plan) {
 }
 
 }  // namespace
+
+detail::FirstIndex::FirstIndex(Index index, SourceLine at, int) : Index(std::move(index)), line_(at) {}
+detail::FirstIndex::~FirstIndex() = default;
 
 Array detail::indexed(const Array& x, std::span<const Index> indices, const GetOptions& options) {
   const IndexPlan plan = plan_indices(x, indices);

@@ -187,8 +187,6 @@ TEST(CallerLine, IsNamedByAllEntryPoints) {
   const Array donated = ones({2});
   step(donated);
   const std::vector<Array> one{x}, two{x, x};
-  const auto wrong_gradient = custom_vjp(
-      twice, [](Array a) { return std::pair{a + a, a}; }, [](Array, Array) { return zeros({9}); });
   struct Case {
     int line;
     std::function<void()> f;
@@ -210,6 +208,7 @@ TEST(CallerLine, IsNamedByAllEntryPoints) {
       {__LINE__, [&] { jacrev(to_integers)(x); }},
       {__LINE__, [&] { hessian(twice)(integers); }},
       {__LINE__, [&] { custom_jvp(twice, [](Array a, Array) { return std::pair{a, zeros({9})}; })(x); }},
+      {__LINE__, [&] { grad([&](Array a) { return sum(custom_vjp(twice, [](Array b) { return std::pair{b, b}; }, [](Array, Array) { return zeros({9}); })(a)); })(x); }},
       {__LINE__, [&] { array({{1.f, 2.f}, {3.f}}); }},
       {__LINE__, [&] { array({{1, 2.f}, {3}}); }},
       {__LINE__, [&] { Array::from(std::vector<float>{1, 2, 3}, {2}); }},
@@ -244,9 +243,6 @@ TEST(CallerLine, IsNamedByAllEntryPoints) {
   };
   // clang-format on
   for (const Case& each : cases) expect_start(message_of(each.f), here(each.line));
-  const int line = __LINE__ + 1;
-  const std::string text = message_of([&] { grad([&](Array a) { return sum(wrong_gradient(a)); })(x); });
-  EXPECT_EQ(text.find("caller_line_test.cc:"), 0u) << text << line;
 }
 
 TEST(CallerLine, IsNotOneOfTheLibrary) {

@@ -96,14 +96,14 @@ TEST(GroupNorm, LowPrecisionIsComputedInF32) {
 }
 
 TEST(GroupNorm, IsALayerOfAModel) {
-  struct Net {
+  struct ConvAndNorm {
     nn::Conv2d conv;
     nn::GroupNorm norm;
   };
-  const Net net{nn::conv2d(random::key(1), 3, 2, 4), nn::group_norm(4, 2)};
+  const ConvAndNorm net{nn::conv2d(random::key(1), 3, 2, 4), nn::group_norm(4, 2)};
   const Array x = random::normal(random::key(2), {2, 5, 5, 2});
-  const auto loss = [&](const Net& n) { return sum(square(nn::apply(n.norm, nn::apply(n.conv, x)))); };
-  const Net grads = jit([&](Net n) { return grad(loss)(n); })(net);
+  const auto loss = [&](const ConvAndNorm& n) { return sum(square(nn::apply(n.norm, nn::apply(n.conv, x)))); };
+  const ConvAndNorm grads = jit([&](ConvAndNorm n) { return grad(loss)(n); })(net);
   EXPECT_EQ(grads.norm.groups, 2);
   EXPECT_EQ(tree_leaves(grads).size(), 4u);
   EXPECT_GT(max(abs(grads.norm.scale)).item<float>(), 0);

@@ -71,6 +71,7 @@ TEST(Siege, AttackOnWhatAHostSharesChangesNothing) {
     EXPECT_EQ(attack.exit_code, 0) << attack.err;
     ASSERT_EQ(result.exit_code, 0) << result.err;
     expect_lacks(result.err, "TCP");  // instead of shared memory
+    EXPECT_EQ(made_in(attack.out, "sockets"), 0) << attack.out;
     EXPECT_EQ(made_in(attack.out, "memory"), 0) << attack.out;
     if (processes == 3) expect_same_weights(attacked, dir.path() + "/quiet");
   }

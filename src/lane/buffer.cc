@@ -89,6 +89,7 @@ BufferPtr Allocator::adopt(void* data, int64_t bytes, void* owner, void (*destro
   buffer->space_ = space;
   buffer->owner_ = owner;
   buffer->destroy_ = destroy;
+  if (space == MemorySpace::device) return BufferPtr(buffer);  // not memory of the host
   const std::lock_guard lock(mutex_);
   stats_.in_use += bytes;
   stats_.peak = std::max(stats_.peak, stats_.in_use);
@@ -130,7 +131,7 @@ void Allocator::refuse(int64_t bytes) const {
 void Allocator::recycle(Buffer* buffer) {
   if (buffer->destroy_) {
     buffer->destroy_(buffer->owner_);
-    unreserve(buffer->size_);
+    if (buffer->space_ != MemorySpace::device) unreserve(buffer->size_);
     delete buffer;
     return;
   }

@@ -12,7 +12,6 @@
 #include "fuzz/fuzz.h"
 
 using namespace lockstep;
-using detail::Segment;
 
 namespace {
 
@@ -35,7 +34,7 @@ void try_memory(std::span<const uint8_t> bytes) {
   fuzz::require(::pwrite(file.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()), "written");
   ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   fuzz::accepts([&] {
-    const auto memory = Segment::open("fuzz", address_of(file));
+    const auto memory = detail::Segment::open("fuzz", address_of(file));
     const auto view = memory->map(1);
     for (int rank = 0; rank < view->size(); ++rank)
       if (const auto offered = view->offered_memory(rank, view->rank_state(rank).offer_key.load()))

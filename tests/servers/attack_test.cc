@@ -28,8 +28,8 @@ TEST_P(Attack, HonestClientsAreServed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Servers, Attack, testing::Values("serve", "serve-token", "board", "metrics"),
-                         [](const auto& info) {
-                           return std::string(info.param).substr(0, 5) + std::to_string(info.index);
+                         [](const auto& server) {
+                           return std::string(server.param).substr(0, 5) + std::to_string(server.index);
                          });
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/runtime_parts.h"
+#include "lane/cuda/cuda_arena.h"
 #include "lane/cuda/staging.h"
 #include "lane/gpu_deadline.h"
 #include "lane/gpu_report.h"
@@ -201,13 +202,14 @@ BufferPtr CudaStream::allocate(int64_t bytes, const char* purpose) {
     return cuda().cudaMallocAsync(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_);
   };
   cudaError_t error = try_allocate();
-  if (error == cudaErrorMemoryAllocation && !capturing()) {
-    // The free memory of the pool may be fragmented: returns it to the driver and retries.
+  for (bool freed = true; error == cudaErrorMemoryAllocation && !capturing() && freed;) {
+    // The free memory of the pool may be fragmented: returns it to the driver and retries, at last without idle arenas.
     enqueue_lock.unlock();
     wait();
     enqueue_lock.lock();
     check_cuda(cuda().cudaMemPoolTrimTo(pool_, 0), "trim the memory pool");
     error = try_allocate();
+    freed = error == cudaErrorMemoryAllocation && free_idle_arenas(bytes);
   }
   if (error == cudaErrorMemoryAllocation) {
     size_t free = 0, total = 0;
@@ -219,6 +221,18 @@ BufferPtr CudaStream::allocate(int64_t bytes, const char* purpose) {
   Block* const block = acquire_block();
   block->memory = data;
   return Allocator::host().adopt(data, bytes, block, free_device, MemorySpace::device);
+}
+
+bool CudaStream::free_idle_arenas(int64_t bytes) {
+  std::vector<BufferPtr> idle;  // freed without the lock
+  const std::lock_guard lock(arenas_mutex_);
+  int64_t found = 0;
+  for (auto arena = arenas_.begin(); arena != arenas_.end() && found < bytes; ++arena) {
+    if ((*arena)->running_ || (*arena)->kept_ || !(*arena)->memory_) continue;
+    found += (*arena)->memory_->size();
+    idle.push_back(std::exchange((*arena)->memory_, BufferPtr()));
+  }
+  return found > 0;
 }
 
 BufferPtr CudaStream::allocate_pinned(int64_t bytes) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +20,7 @@
 
 namespace lockstep {
 
+class CudaArena;
 class CudaStaging;
 
 struct CudaInfo {
@@ -54,7 +56,8 @@ class CudaStream {
   // Makes this GPU current for the calling thread. The functions below do so themselves.
   void enter() const { use_gpu(gpu_); }
 
-  // Device memory. Throws OutOfMemory with the size, the purpose and the free memory.
+  // Device memory. If the GPU has too little, arenas of plans that are not running are freed first. Throws OutOfMemory with
+  // the size, the purpose and the free memory.
   BufferPtr allocate(int64_t bytes, const char* purpose = "an array");
   // Bytes of device memory that this process has allocated on the GPU.
   int64_t memory_in_use() const;
@@ -136,6 +139,7 @@ class CudaStream {
   static constexpr size_t kBlasBytes = size_t{32} << 20;
 
  private:
+  friend class CudaArena;
   friend class CudaStaging;
   friend class CudaStreams;
   CudaStream(int gpu, bool exclusive);
@@ -153,6 +157,8 @@ class CudaStream {
   bool poll_watched(std::chrono::steady_clock::time_point waiting_since);
   static void set_wait_count(int64_t count);
   bool is_watched();
+  // Frees arenas that were not used for longest, together at least `bytes` if there are as many. Returns whether it freed any.
+  bool free_idle_arenas(int64_t bytes);
   struct Block;
   class StreamMarker;
   Block* acquire_block();
@@ -175,7 +181,9 @@ class CudaStream {
   Block* free_blocks_ = nullptr;
   std::vector<cudaEvent_t> free_events_;
   std::unique_ptr<CudaStaging> staging_;
-  std::mutex watched_mutex_;  // held while poll() runs
+  std::mutex arenas_mutex_;
+  std::list<CudaArena*> arenas_;  // the last one was used most recently
+  std::mutex watched_mutex_;      // held while poll() runs
   std::vector<WatchedWork*> watched_;
 };
 

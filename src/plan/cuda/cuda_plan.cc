@@ -20,19 +20,10 @@ Program prepared(const Program& program) {
 }  // namespace
 
 CudaPlan::CudaPlan(const Program& program, Pool& pool, CudaStream& stream, const PlannerOptions& options, bool combines)
-    : Plan(options.arena), stream_(stream), inputs_(program.inputs.size()) {
+    : Plan(options.arena), stream_(stream), inputs_(program.inputs.size()), device_arena_(stream) {
   stream.enter();
   const Program ordered = combines ? prepared(program) : program;
   CudaPlanner(ordered, pool, options, *this).run();
-}
-
-void CudaPlan::reserve_arena() {
-  if (work_bytes_ == 0) return;
-  if (!device_arena_ || device_arena_->size() < work_bytes_) {
-    device_arena_.reset();
-    device_arena_ = stream_.allocate(work_bytes_, "the arena of a program");
-  }
-  move_arena(device_arena_->data());
 }
 
 bool CudaPlan::make_sections() {
@@ -53,7 +44,8 @@ void CudaPlan::compile_in_background() const {
 }
 
 void CudaPlan::run(const void* const* in, void* const* out) {
-  reserve_arena();
+  const CudaArena::Run arena(device_arena_, work_bytes_);
+  if (work_bytes_ > 0) move_arena(arena.data());
   if (instructions_.empty()) return;
   try {
     enqueue_all(in, out);

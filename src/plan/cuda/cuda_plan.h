@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "lane/cuda/cuda_arena.h"
 #include "lane/cuda/graph_cache.h"
 #include "ops/cuda/rounds.h"
 #include "plan/cuda/persistent_kernel.h"
@@ -50,8 +51,6 @@ class CudaPlan final : public Plan {
   };
   // Divides the instructions into sections. Returns whether any section is captured.
   bool make_sections();
-  // Points the instructions to the arena, which grows if needed.
-  void reserve_arena();
   // For a trace: without a graph, and timed.
   void enqueue_one_by_one(const Section& section, const std::function<void(size_t, size_t)>& enqueue);
   void enqueue_all(const void* const* in, void* const* out);
@@ -61,7 +60,7 @@ class CudaPlan final : public Plan {
   detail::GpuSchedule schedule_;
   std::vector<std::shared_ptr<detail::PersistentKernel>> persistent_kernels_;
   std::vector<BufferPtr> device_constants_;
-  BufferPtr device_arena_;
+  CudaArena device_arena_;
   std::vector<Section> sections_;
   std::vector<StableBuffer> stable_buffers_;
   bool ran_ = false;

@@ -33,7 +33,8 @@ std::optional<CudaPlan::Rounds> CudaPlan::rounds(const Program& program, Pool& p
   out.run = [plan, run = std::move(made->run), count = rounds.count, executed = rounds.executed](
                 const void* const* in, void* const* to, const void* const* odd_in, void* const* odd_to) {
     Instruction& instruction = plan->instructions_[0];
-    plan->reserve_arena();
+    const CudaArena::Run arena(plan->device_arena_, plan->work_bytes_);
+    if (plan->work_bytes_ > 0) plan->move_arena(arena.data());
     plan->stream_.enter();
     const GpuLaunch launch(1, instruction.label, instruction.label);
     plan->set_pointers(odd_in, odd_to);

@@ -217,7 +217,9 @@ TEST(CudaRowTexts, CrossEntropyCountsManyClassesIn64Bits) {
     const KernelSpec spec{.in = in, .out = out, .attrs = attrs, .pool = pool, .alias = {}};
     const std::string text = cross_entropy_text(false, spec);
     EXPECT_NE(text.find(std::string("using Index = ") + index), std::string::npos) << text;
-    if (has_cuda_compiler()) EXPECT_FALSE(compile_quickly(text, "sm_90").empty());
+    if (has_cuda_compiler()) {
+      EXPECT_FALSE(compile_quickly(text, "sm_90").empty());
+    }
   }
 }
 

@@ -1,11 +1,15 @@
 // Rows that move, combine and reduce the elements of large arrays; and those that refuse them.
 #include "base/throws.h"
 #include "large/large.h"
+#include "support/long_tests.h"
 
 namespace lockstep {
 namespace {
 
 using Ints = std::vector<int64_t>;
+
+// One thread of a CPU takes many seconds for these.
+bool runs_slow_tests() { return long_tests() || platform() == Platform::cuda; }
 
 class LargeMoves : public LargeArrays {};
 
@@ -89,14 +93,14 @@ TEST_P(LargeMoves, Reductions) {
   expect_elements(max(wide, 0), [&](int64_t i) {
     return i == 5 || i + half == n() - 2 ? most : std::max(number_at(i), number_at(i + half));
   });
-  EXPECT_EQ(max(tall, 0).to_vector<int64_t>(), (Ints{n() % 2 == 0 ? most : 250, most}));
+  EXPECT_EQ(max(tall, 0).to_vector<int64_t>(), (Ints{most, most}));
+  if (!runs_slow_tests()) return;
   expect_elements(max(tall, 1), [&](int64_t i) {
     return i == 2 || i == half - 1 ? most : std::max(number_at(2 * i), number_at(2 * i + 1));
   });
-  if (half <= INT32_MAX) {
-    EXPECT_EQ(argmax(wide, 1).to_vector<int64_t>(), (Ints{5, n() - 2 - half}));
-    EXPECT_EQ(argmax(tall, 0).to_vector<int64_t>(), (Ints{half - 1, 2}));
-  }
+  if (half > INT32_MAX) return;
+  EXPECT_EQ(argmax(wide, 1).to_vector<int64_t>(), (Ints{5, n() - 2 - half}));
+  EXPECT_EQ(argmax(tall, 0).to_vector<int64_t>(), (Ints{half - 1, 2}));
 }
 
 TEST_P(LargeMoves, Sums) {
@@ -118,6 +122,7 @@ TEST_P(LargeMoves, SearchesAndCumulativeSums) {
   const Array steps = zeros({n()}, u8).at(range(first, _)).set(1);
   EXPECT_EQ(searchsorted(steps, 1).item<int64_t>(), first);
   EXPECT_EQ(searchsorted(steps, array({0, 1, 2}), Side::right).to_vector<int64_t>(), (Ints{first, n(), n()}));
+  if (!runs_slow_tests()) return;
   expect_elements(cumsum(steps), [&](int64_t i) { return i < first ? 0 : (i - first + 1) & 0xff; });
 }
 

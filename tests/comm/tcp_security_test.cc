@@ -21,9 +21,10 @@ using detail::Cipher;
 using detail::RecordCipher;
 using std::chrono::seconds;
 
-constexpr size_t kTag = RecordCipher::kTagBytes, kHeader = 16 + kTag, kRecord = RecordCipher::kMaxRecordBytes + kTag;
+constexpr size_t kSealTag = RecordCipher::kTagBytes, kWireHeader = 16 + kSealTag,
+                 kWireRecord = RecordCipher::kMaxRecordBytes + kSealTag;
 
-struct Protection {
+struct LinkProtection {
   LinkSecurity security;
   Cipher cipher;
 };
@@ -31,7 +32,8 @@ struct Protection {
 // The links of two ranks, with a man in the middle.
 class AttackedPair {
  public:
-  AttackedPair(const Protection& protection, Attack attack) : middle_(std::move(attack)), diverted_(store_, middle_) {
+  AttackedPair(const LinkProtection& protection, Attack attack)
+      : middle_(std::move(attack)), diverted_(store_, middle_) {
     std::thread other([&] { links_[1] = connect(protection, diverted_, 1); });
     links_[0] = connect(protection, store_, 0);
     other.join();
@@ -71,7 +73,7 @@ class AttackedPair {
 
  private:
   static Links::Time deadline() { return std::chrono::steady_clock::now() + seconds(60); }
-  static std::unique_ptr<TcpLinks> connect(const Protection& protection, KeyStore& store, int rank) {
+  static std::unique_ptr<TcpLinks> connect(const LinkProtection& protection, KeyStore& store, int rank) {
     return std::make_unique<TcpLinks>(TcpLinks::Settings{.here = detail::local_address("127.0.0.1", ""),
                                                          .store = store,
                                                          .security = protection.security,
@@ -85,25 +87,25 @@ class AttackedPair {
   std::unique_ptr<TcpLinks> links_[2];
 };
 
-constexpr const char* kChanged =
+constexpr const char* kChangedData =
     "its data was changed, dropped or repeated on the way (the authentication failed); check the network between the "
     "hosts";
 
-std::string text_of(size_t size, int seed = 0) {
+std::string letters(size_t size, int seed = 0) {
   std::string out(size, '\0');
   for (size_t i = 0; i < size; ++i) out[i] = static_cast<char>('a' + (i + static_cast<size_t>(seed)) % 23);
   return out;
 }
 size_t wire_size(size_t bytes) {
-  return kHeader + bytes + (bytes + RecordCipher::kMaxRecordBytes - 1) / RecordCipher::kMaxRecordBytes * kTag;
+  return kWireHeader + bytes + (bytes + RecordCipher::kMaxRecordBytes - 1) / RecordCipher::kMaxRecordBytes * kSealTag;
 }
 
-class TcpSecurity : public testing::TestWithParam<Protection> {};
+class TcpSecurity : public testing::TestWithParam<LinkProtection> {};
 
 TEST_P(TcpSecurity, MessagesOfAllSizesArrive) {
   for (const size_t size : {size_t{0}, size_t{1}, size_t{1000}, RecordCipher::kMaxRecordBytes,
                             RecordCipher::kMaxRecordBytes + 1, size_t{9'000'001}}) {
-    const std::string text = text_of(size);
+    const std::string text = letters(size);
     AttackedPair pair(GetParam(), {.bytes = wire_size(size)});
     EXPECT_EQ(pair.send(text), text);
     EXPECT_EQ(pair.wire().size(), wire_size(size));
@@ -117,44 +119,46 @@ TEST_P(TcpSecurity, MessagesOfAllSizesArrive) {
 
 // The tag and every byte of a header; and bytes and tags of three records.
 TEST_P(TcpSecurity, NoChangedByteIsDelivered) {
-  const std::string text = text_of(150'000);
-  std::vector<size_t> places = {kHeader,
-                                kHeader + 1000,
-                                kHeader + kRecord - kTag,
-                                kHeader + kRecord - 1,
-                                kHeader + kRecord,
-                                kHeader + 2 * kRecord - kTag - 1,
-                                kHeader + 2 * kRecord - 1,
-                                kHeader + 2 * kRecord,
-                                wire_size(text.size()) - kTag - 1,
+  const std::string text = letters(150'000);
+  std::vector<size_t> places = {kWireHeader,
+                                kWireHeader + 1000,
+                                kWireHeader + kWireRecord - kSealTag,
+                                kWireHeader + kWireRecord - 1,
+                                kWireHeader + kWireRecord,
+                                kWireHeader + 2 * kWireRecord - kSealTag - 1,
+                                kWireHeader + 2 * kWireRecord - 1,
+                                kWireHeader + 2 * kWireRecord,
+                                wire_size(text.size()) - kSealTag - 1,
                                 wire_size(text.size()) - 1};
-  for (size_t i = 0; i < kHeader; ++i) places.push_back(i);
+  for (size_t i = 0; i < kWireHeader; ++i) places.push_back(i);
   for (const size_t place : places) {
     AttackedPair pair(GetParam(), {.bytes = wire_size(text.size()), .change = [&](std::string wire) {
                                      wire[place] = static_cast<char>(wire[place] ^ 1 << place % 8);
                                      return wire;
                                    }});
-    EXPECT_EQ(pair.send(text), kChanged) << place;
+    EXPECT_EQ(pair.send(text), kChangedData) << place;
   }
 }
 
 TEST_P(TcpSecurity, DroppedRepeatedAndReorderedRecordsAreNotDelivered) {
-  const std::string text = text_of(150'000);
-  const auto record = [](const std::string& wire, size_t i) { return wire.substr(kHeader + i * kRecord, kRecord); };
+  const std::string text = letters(150'000);
+  const auto record = [](const std::string& wire, size_t i) {
+    return wire.substr(kWireHeader + i * kWireRecord, kWireRecord);
+  };
   const std::function<std::string(const std::string&)> changes[] = {
-      [&](const std::string& wire) { return wire.substr(0, kHeader) + record(wire, 1) + record(wire, 2); },
-      [&](const std::string& wire) { return wire.substr(0, kHeader) + record(wire, 0) + wire.substr(kHeader); },
+      [&](const std::string& wire) { return wire.substr(0, kWireHeader) + record(wire, 1) + record(wire, 2); },
+      [&](const std::string& wire) { return wire.substr(0, kWireHeader) + record(wire, 0) + wire.substr(kWireHeader); },
       [&](const std::string& wire) {
-        return wire.substr(0, kHeader) + record(wire, 1) + record(wire, 0) + record(wire, 2);
+        return wire.substr(0, kWireHeader) + record(wire, 1) + record(wire, 0) + record(wire, 2);
       },
-      [&](const std::string& wire) { return wire.substr(0, kHeader) + wire; },
-      [&](const std::string& wire) { return wire.substr(kHeader); },
+      [&](const std::string& wire) { return wire.substr(0, kWireHeader) + wire; },
+      [&](const std::string& wire) { return wire.substr(kWireHeader); },
       [&](const std::string& wire) { return wire.substr(1) + "x"; },
       [&](const std::string& wire) { return "x" + wire; },
   };
   for (const auto& change : changes) {
     AttackedPair pair(GetParam(), {.bytes = wire_size(text.size()), .change = change});
-    EXPECT_EQ(pair.send(text), kChanged) << &change - changes;
+    EXPECT_EQ(pair.send(text), kChangedData) << &change - changes;
   }
 }
 
@@ -164,17 +168,17 @@ TEST_P(TcpSecurity, ARepeatedMessageIsNotDelivered) {
                                    return wire.substr(0, wire_size(size)) + wire.substr(0, wire_size(size));
                                  }});
   // Both are sent before one is received.
-  const std::string first = text_of(size), second = text_of(size, 1);
+  const std::string first = letters(size), second = letters(size, 1);
   const int sent = pair.links(1).send(Links::Channel::data, 0, first.data(), size, 7);
   EXPECT_EQ(pair.send(second), first);
-  EXPECT_EQ(pair.send("more"), kChanged);
+  EXPECT_EQ(pair.send("more"), kChangedData);
   pair.links(1).wait(sent, std::chrono::steady_clock::now() + seconds(60));
 }
 
 TEST_P(TcpSecurity, TruncatedMessagesAreNotDelivered) {
-  const std::string text = text_of(150'000);
-  for (const size_t left :
-       {size_t{0}, size_t{5}, kHeader, kHeader + 100, kHeader + kRecord, kHeader + 2 * kRecord + 1}) {
+  const std::string text = letters(150'000);
+  for (const size_t left : {size_t{0}, size_t{5}, kWireHeader, kWireHeader + 100, kWireHeader + kWireRecord,
+                            kWireHeader + 2 * kWireRecord + 1}) {
     AttackedPair pair(GetParam(), {.bytes = wire_size(text.size()),
                                    .change = [&](const std::string& wire) { return wire.substr(0, left); },
                                    .cut = true});
@@ -184,7 +188,7 @@ TEST_P(TcpSecurity, TruncatedMessagesAreNotDelivered) {
 
 // A key is valid in one direction.
 TEST_P(TcpSecurity, ReflectedMessagesAreNotDelivered) {
-  const std::string text = text_of(1000);
+  const std::string text = letters(1000);
   AttackedPair pair(GetParam(), {.bytes = wire_size(text.size()), .reflect = true});
   EXPECT_EQ(pair.send(text), text);
   std::string got(text.size(), '?');
@@ -193,22 +197,22 @@ TEST_P(TcpSecurity, ReflectedMessagesAreNotDelivered) {
     pair.links(1).wait(received, std::chrono::steady_clock::now() + seconds(60));
     ADD_FAILURE() << "received " << got;
   } catch (const LinkBroken& broken) {
-    EXPECT_EQ(broken.what, kChanged);
+    EXPECT_EQ(broken.what, kChangedData);
     EXPECT_EQ(broken.peer, 0);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TcpSecurity,
-                         testing::Values(Protection{LinkSecurity::encrypted, Cipher::aes_128_gcm},
-                                         Protection{LinkSecurity::encrypted, Cipher::chacha20_poly1305},
-                                         Protection{LinkSecurity::signature, Cipher::aes_128_gcm},
-                                         Protection{LinkSecurity::signature, Cipher::chacha20_poly1305}),
+                         testing::Values(LinkProtection{LinkSecurity::encrypted, Cipher::aes_128_gcm},
+                                         LinkProtection{LinkSecurity::encrypted, Cipher::chacha20_poly1305},
+                                         LinkProtection{LinkSecurity::signature, Cipher::aes_128_gcm},
+                                         LinkProtection{LinkSecurity::signature, Cipher::chacha20_poly1305}),
                          [](const auto& one) {
                            return std::string(name(one.param.security)) +
                                   (one.param.cipher == Cipher::aes_128_gcm ? "Aes" : "ChaCha");
                          });
 
-std::string failure_of(const std::function<void()>& body) {
+std::string message_thrown_by(const std::function<void()>& body) {
   try {
     body();
   } catch (const std::exception& error) {
@@ -225,7 +229,7 @@ TEST(TcpSecurityOfAGroup, ChangedBytesFailAllRanksAndNameTheSender) {
                          }});
   DivertedStore diverted(store, middle);
   const auto run = [](KeyStore& keys, int rank) {
-    return failure_of([&] {
+    return message_thrown_by([&] {
       const auto comm = tcp_comm(
           {.store = keys, .rank = rank, .size = 2, .address = "127.0.0.1", .security = LinkSecurity::encrypted});
       std::vector<float> values(1 << 20, 1.0f);
@@ -234,7 +238,7 @@ TEST(TcpSecurityOfAGroup, ChangedBytesFailAllRanksAndNameTheSender) {
   };
   auto other = std::async(std::launch::async, [&] { return run(diverted, 1); });
   const std::string first = run(store, 0), second = other.get();
-  const std::string cause = fmt::format("first cause: rank 0 lost its connection to rank 1: {}", kChanged);
+  const std::string cause = fmt::format("first cause: rank 0 lost its connection to rank 1: {}", kChangedData);
   EXPECT_EQ(first, "all_reduce 1 on \"world\": rank 0 of 2 stops; " + cause);
   EXPECT_EQ(second, "all_reduce 1 on \"world\": rank 1 of 2 stops; " + cause);
 }
@@ -242,7 +246,7 @@ TEST(TcpSecurityOfAGroup, ChangedBytesFailAllRanksAndNameTheSender) {
 TEST(TcpSecurityOfAGroup, RanksMustAgreeOnIt) {
   FileStore store;
   const auto run = [&](int rank, LinkSecurity security) {
-    return failure_of(
+    return message_thrown_by(
         [&] { tcp_comm({.store = store, .rank = rank, .size = 2, .address = "127.0.0.1", .security = security}); });
   };
   auto other = std::async(std::launch::async, run, 1, LinkSecurity::plain);
@@ -259,7 +263,7 @@ TEST(TcpSecurityOfAGroup, RanksMustAgreeOnIt) {
 TEST(TcpSecurityOfAGroup, RanksWithDifferentCpusUseOneCipher) {
   FileStore store;
   const auto run = [&](int rank) {
-    return failure_of([&] {
+    return message_thrown_by([&] {
       const auto comm = tcp_comm({.store = store,
                                   .rank = rank,
                                   .size = 3,

@@ -112,7 +112,7 @@ int run(const ServeArguments& arguments) {
   http::Server service({.name = "serve",
                         .host = arguments.host,
                         .port = arguments.port,
-                        .bodies = std::max(2 * max_body, size_t{32} << 20),
+                        .bodies = std::max(4 * max_body, size_t{64} << 20),
                         .any_host_name = !token.empty(),
                         .help = "; see lockstep serve --help"});
   set_token(service, token);

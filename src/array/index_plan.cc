@@ -20,7 +20,7 @@ int64_t dims_of(const Index& index) {
 
 // For each dimension of a mask, the indices of its true elements, as integers of type T.
 template <class T>
-std::vector<Array> true_places(const Array& mask) {
+std::vector<Array> mask_places(const Array& mask) {
   const std::span<const bool> is_true = mask.data<bool>();
   const Shape& shape = mask.shape();
   std::vector<std::vector<T>> places(shape.size());
@@ -194,7 +194,7 @@ std::vector<Array> places_of(const Array& mask) {
         to_string(mask.type()));
   const Shape& shape = mask.shape();
   const bool narrow = std::all_of(shape.begin(), shape.end(), [](int64_t n) { return index_dtype(n) == DType::i32; });
-  return narrow ? true_places<int32_t>(mask) : true_places<int64_t>(mask);
+  return narrow ? mask_places<int32_t>(mask) : mask_places<int64_t>(mask);
 }
 
 Array index_vector(std::vector<int64_t> positions, int64_t extent) {

@@ -16,7 +16,7 @@ class LargeMoves : public LargeArrays {};
 TEST_P(LargeMoves, FlipRollAndConcatenate) {
   const int64_t size = n();
   expect_elements(flip(x()), [&](int64_t i) { return number_at(size - 1 - i); });
-  for (const int64_t shift : {int64_t{1}, int64_t{-3}, (int64_t{1} << 31) + 1})
+  for (const int64_t shift : {int64_t{-3}, (int64_t{1} << 31) + 1})
     expect_elements(roll(x(), shift), [&](int64_t i) { return number_at(((i - shift) % size + size) % size); });
   const Array joined = concatenate({x()(range(size - 2, _)), x()(range(size - 5)), x()(range(3))});
   ASSERT_EQ(joined.size(), size);
@@ -52,6 +52,7 @@ TEST_P(LargeMoves, MatricesAndTransposes) {
   ASSERT_EQ(rows * columns, n() - 2);
   const Array matrix = reshape(x()(range(rows * columns)), {rows, columns});
   expect_elements(ravel(transpose(matrix)), [&](int64_t i) { return number_at(i % rows * columns + i / rows); });
+  if (!runs_slow_tests()) return;
   expect_elements(ravel(flip(matrix, 1)),
                   [&](int64_t i) { return number_at(i / columns * columns + columns - 1 - i % columns); });
 }
@@ -61,6 +62,7 @@ TEST_P(LargeMoves, Broadcast) {
   const Array row = x()(range(columns)), column = expand_dims(x()(range(rows)), 1);
   expect_elements(ravel(broadcast_to(row, {rows, columns})), [&](int64_t i) { return number_at(i % columns); });
   expect_elements(ravel(broadcast_to(column, {rows, columns})), [&](int64_t i) { return number_at(i / columns); });
+  if (!runs_slow_tests()) return;
   expect_elements(repeat(x()(range(n() / 2)), 2, 0), [](int64_t i) { return number_at(i / 2); });
   expect_elements(tile(x()(range(columns)), {rows}), [&](int64_t i) { return number_at(i % columns); });
 }
@@ -74,6 +76,7 @@ TEST_P(LargeMoves, Elementwise) {
   // A fused program whose operands are views of one array.
   const auto sum = jit([size = n()](const Array& y) { return slice(y, {0}, {size - 1}) + slice(y, {1}, {size}) * 2; });
   expect_elements(sum(x()), [](int64_t i) { return (number_at(i) + 2 * number_at(i + 1)) & 0xff; });
+  if (!runs_slow_tests()) return;
   const auto mixed = jit([](const Array& y) { return flip(y) ^ y; });
   expect_elements(mixed(x()), [&](int64_t i) { return number_at(i) ^ number_at(n() - 1 - i); });
 }

@@ -16,8 +16,8 @@ struct Values {
   Array large, weight;
 };
 
-constexpr int64_t kExamples = 16, kValues = int64_t{1} << 21;  // 2^25 values of all examples
-constexpr int64_t kLarge = (int64_t{1} << 33) + 1;
+constexpr int64_t kMetricExamples = 16, kMetricValues = int64_t{1} << 21;  // 2^25 values of all examples
+constexpr int64_t kLargeMetric = (int64_t{1} << 33) + 1;
 
 // `share`: of values that are true, all but one. `large`: integers beyond 2^31, `weighted` by integers. `small` fits i32,
 // its sum does not.
@@ -26,9 +26,9 @@ Task counting_task() {
       "counting", [](const Array&) { return Offset{zeros({})}; },
       [](const Offset& p, const Values& batch, const nn::Mode&) -> TaskResult {
         const Array rows = astype(batch.large, i32);  // 0, 1, ...
-        const Array many = broadcast_to(expand_dims(rows, 1), {rows.shape(0), kValues});
-        const Array share = logical_or(many > 0, arange(kValues) > 0);
-        const Array wide = batch.large + kLarge;
+        const Array many = broadcast_to(expand_dims(rows, 1), {rows.shape(0), kMetricValues});
+        const Array share = logical_or(many > 0, arange(kMetricValues) > 0);
+        const Array wide = batch.large + kLargeMetric;
         TaskResult out{.loss = square(p.w + 1) + 0 * astype(rows, f32)};
         out.metrics = {{"share", share},
                        {"weighted share", {share, ones_like(share)}},
@@ -43,24 +43,25 @@ Task counting_task() {
 SourcePtr counting_data() {
   std::vector<int64_t> rows;
   std::vector<int32_t> weights;
-  for (int64_t i = 0; i < kExamples; ++i) {
+  for (int64_t i = 0; i < kMetricExamples; ++i) {
     rows.push_back(i);
     weights.push_back(static_cast<int32_t>(i % 3));
   }
-  return array_source({{"large", Array::from(rows, {kExamples})}, {"weight", Array::from(weights, {kExamples})}});
+  return array_source(
+      {{"large", Array::from(rows, {kMetricExamples})}, {"weight", Array::from(weights, {kMetricExamples})}});
 }
 
 std::map<std::string, double> wanted_means() {
   double large = 0, weighted = 0, weights = 0;
-  for (int64_t i = 0; i < kExamples; ++i) {
-    large += static_cast<double>(i + kLarge);
-    weighted += static_cast<double>((i + kLarge) * (i % 3));
+  for (int64_t i = 0; i < kMetricExamples; ++i) {
+    large += static_cast<double>(i + kLargeMetric);
+    weighted += static_cast<double>((i + kLargeMetric) * (i % 3));
     weights += static_cast<double>(i % 3);
   }
-  const auto count = static_cast<double>(kExamples * kValues);
+  const auto count = static_cast<double>(kMetricExamples * kMetricValues);
   return {{"share", (count - 1) / count},
           {"weighted share", (count - 1) / count},
-          {"large", large / kExamples},
+          {"large", large / kMetricExamples},
           {"weighted large", weighted / weights},
           {"small", static_cast<double>((int64_t{1} << 30) + 1)}};
 }
@@ -83,13 +84,13 @@ TEST(MetricSums, OfIntegersAreExactInEvaluationsAndSteps) {
     const std::string where = " on " + std::to_string(devices) + " devices";
     Engine engine(counting_task(), options);
     TrainState state = engine.create_state();
-    for (const int64_t batch : {kExamples, kExamples / 2}) {
+    for (const int64_t batch : {kMetricExamples, kMetricExamples / 2}) {
       const EvalResult result = engine.evaluate(state, data, batch);
       expect_exact(result.metrics, where);
       EXPECT_EQ(result.counts.at("large"),
-                (std::vector<int64_t>{kLarge * kExamples + 120, 2 * kLarge * kExamples + 240}));
+                (std::vector<int64_t>{kLargeMetric * kMetricExamples + 120, 2 * kLargeMetric * kMetricExamples + 240}));
     }
-    Loader loader(data, {.batch_size = kExamples});
+    Loader loader(data, {.batch_size = kMetricExamples});
     expect_exact(engine.step(state, loader, loader.next()).metrics, " of a step" + where);
   }
 }
@@ -98,7 +99,7 @@ TEST(MetricSums, OfIntegersAreExactOverMicroBatches) {
   const SourcePtr data = counting_data();
   Engine engine(counting_task(), {.accumulate = 2, .optimizer = {.kind = Optimizer::Kind::sgd}});
   TrainState state = engine.create_state();
-  Loader loader(data, {.batch_size = kExamples});
+  Loader loader(data, {.batch_size = kMetricExamples});
   expect_exact(engine.step(state, loader, loader.next()).metrics, " of micro-batches");
 }
 

@@ -17,7 +17,7 @@ struct Values {
 };
 
 constexpr int64_t kMetricExamples = 16, kMetricValues = int64_t{1} << 21;  // 2^25 values of all examples
-constexpr int64_t kLarge = (int64_t{1} << 33) + 1;
+constexpr int64_t kLargeMetric = (int64_t{1} << 33) + 1;
 
 // `share`: of values that are true, all but one. `large`: integers beyond 2^31, `weighted` by integers. `small` fits i32,
 // its sum does not.
@@ -28,7 +28,7 @@ Task counting_task() {
         const Array rows = astype(batch.large, i32);  // 0, 1, ...
         const Array many = broadcast_to(expand_dims(rows, 1), {rows.shape(0), kMetricValues});
         const Array share = logical_or(many > 0, arange(kMetricValues) > 0);
-        const Array wide = batch.large + kLarge;
+        const Array wide = batch.large + kLargeMetric;
         TaskResult out{.loss = square(p.w + 1) + 0 * astype(rows, f32)};
         out.metrics = {{"share", share},
                        {"weighted share", {share, ones_like(share)}},
@@ -54,8 +54,8 @@ SourcePtr counting_data() {
 std::map<std::string, double> wanted_means() {
   double large = 0, weighted = 0, weights = 0;
   for (int64_t i = 0; i < kMetricExamples; ++i) {
-    large += static_cast<double>(i + kLarge);
-    weighted += static_cast<double>((i + kLarge) * (i % 3));
+    large += static_cast<double>(i + kLargeMetric);
+    weighted += static_cast<double>((i + kLargeMetric) * (i % 3));
     weights += static_cast<double>(i % 3);
   }
   const auto count = static_cast<double>(kMetricExamples * kMetricValues);
@@ -88,7 +88,7 @@ TEST(MetricSums, OfIntegersAreExactInEvaluationsAndSteps) {
       const EvalResult result = engine.evaluate(state, data, batch);
       expect_exact(result.metrics, where);
       EXPECT_EQ(result.counts.at("large"),
-                (std::vector<int64_t>{kLarge * kMetricExamples + 120, 2 * kLarge * kMetricExamples + 240}));
+                (std::vector<int64_t>{kLargeMetric * kMetricExamples + 120, 2 * kLargeMetric * kMetricExamples + 240}));
     }
     Loader loader(data, {.batch_size = kMetricExamples});
     expect_exact(engine.step(state, loader, loader.next()).metrics, " of a step" + where);

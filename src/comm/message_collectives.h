@@ -21,7 +21,7 @@
 //
 //   operation                   steps          bytes sent by a rank
 //   agreement                   log2(n)        (n - 1) * (24 + P)           P = 0 for large operations
-//   any small operation         + 0            + 0                          P at most 32 KiB / n (whole words), 256 bytes to 16 KiB
+//   any small operation         + 0            + 0                          P at most 32 KiB / n, 256 bytes to 16 KiB
 //   large, besides agreement:
 //     reduce_scatter            + 1            + S * (n - 1) / n            for equal pieces
 //     all_reduce                + 2            + 2 * S * (n - 1) / n

@@ -61,7 +61,8 @@ struct RequestHeader {
 bool is_valid(const RequestHeader& header, int size);
 
 // Whether the requests of ranks a and b belong to the same collective: the same kind, element type and sizes, and in
-// all_to_all equal counts for what one sends and the other receives. REQUIRES: both passed check(), or their headers is_valid().
+// all_to_all equal counts for what one sends and the other receives. REQUIRES: both passed check() or
+// is_valid().
 bool agree(const Operation& of_a, int a, const Operation& of_b, int b);
 
 }  // namespace lockstep

@@ -41,7 +41,7 @@ class QueuedComm : public Comm {
   // run() return soon, and fails the group. Returns the exception for that wait.
   virtual std::exception_ptr on_timeout(const Operation& operation, int64_t number) noexcept = 0;
 
-  // Called once per peer_check_interval while another thread runs an operation, for transports whose run() may not notice
+  // Called every peer_check_interval while another thread runs an operation, for transports whose run() may not notice
   // that a peer has ended.
   virtual void check_peers() noexcept {}
 

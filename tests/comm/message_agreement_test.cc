@@ -70,7 +70,7 @@ std::string numbers(std::vector<int64_t> values, size_t count) {
   return {reinterpret_cast<const char*>(values.data()), count * sizeof(int64_t)};
 }
 
-// What rank 0 of `size` ranks finds in an all_reduce of one float when the others send this: `broken: RANK, WHY`, or the
+// What rank 0 of `size` ranks gets in an all_reduce of one float when the others send this: `broken: RANK, WHY`, or the
 // texts of two requests that disagree.
 std::string outcome(int size, std::deque<GivenLinks::Given> messages, uint64_t tag_limit = 0) {
   GivenLinks links(std::move(messages), tag_limit);

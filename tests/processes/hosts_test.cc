@@ -69,15 +69,15 @@ TEST(Processes, InDifferentNamespacesUseTcp) {
     if (RunningProgram(apart + Words{"true"}).wait().exit_code != 0)
       GTEST_SKIP() << "no permission to create user namespaces";
     const TempDir dir;
-    bool told = false;
+    bool reported = false;
     for (const auto& result : Job({apart, apart}, train_words(dir.path())).wait()) {
       EXPECT_EQ(result.exit_code, 0) << result.err;
       const size_t at =
           result.err.find("processes on one host use TCP instead of shared memory, which is slower: process 1");
-      told = told || (at != std::string::npos &&
-                      result.err.find("in one container, or use --collectives tcp", at) != std::string::npos);
+      reported = reported || (at != std::string::npos &&
+                              result.err.find("in one container, or use --collectives tcp", at) != std::string::npos);
     }
-    EXPECT_TRUE(told);
+    EXPECT_TRUE(reported);
     expect_trained_like_one(dir.path());
   }
 }

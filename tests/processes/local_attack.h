@@ -1,4 +1,4 @@
-// Attacks on a job by what the processes of one host may share: Unix sockets, named pipes and files, and the descriptors
+// Attacks on a job by what processes of one host may share: Unix sockets, named pipes and files, and the descriptors
 // of processes in /proc. For the hostile process of tests.
 #pragma once
 
@@ -93,7 +93,7 @@ inline long open_descriptors(long uid) {
   return opened;
 }
 
-// Attacks all sockets that did not exist when it was made. Returns the connections to those with `lockstep` in the name:
+// Attacks all sockets that did not exist when it was made. Returns the connections to those with `lockstep` in a name:
 // other programs may make sockets, too.
 class SocketFlood {
  public:

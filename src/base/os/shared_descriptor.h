@@ -29,7 +29,7 @@ std::optional<DescriptorAddress> descriptor_address_from(std::string_view text);
 // mounted.
 DescriptorAddress address_of(const Descriptor& descriptor);
 
-// Opens the file with `flags` of open(2). If it cannot, returns a descriptor that is not open, and sets errno: ENOENT if
+// Opens the file with `flags` of open(2). If it cannot, returns a descriptor that is not open and sets errno: ENOENT if
 // the process has ended or closed the file, EACCES or EPERM for a process of another user or user namespace.
 Descriptor open_address(const DescriptorAddress& address, int flags);
 

@@ -44,7 +44,7 @@ struct SharedMemoryOptions {
 };
 
 // Returns when all ranks have called it with the same memory. Throws Error for invalid options, a rank that is in use,
-// or ranks that disagree on the size; CommTimeout, which names the missing ranks; CommAborted when another rank gave up.
+// or ranks that disagree on the size; CommTimeout, which names the missing ranks; CommAborted if another rank gave up.
 std::unique_ptr<Comm> shared_memory_comm(const SharedMemoryOptions& options);
 
 }  // namespace lockstep

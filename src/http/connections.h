@@ -51,7 +51,7 @@ class Service {
 class Connections {
  public:
   struct Limits {
-    int threads = 8, connections = 512;
+    int threads = 8, connections = 2048;
     size_t bodies = size_t{1} << 20;  // bytes of all bodies together
     std::chrono::milliseconds timeout{10'000};
     int64_t slowest_client = 65536;  // bytes per second

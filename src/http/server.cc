@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <list>
@@ -15,6 +16,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/os/process.h"
 #include "base/print_stderr.h"
 #include "base/printable.h"
 #include "http/access.h"
@@ -90,7 +92,7 @@ struct Server::Parts final : Service {
         port(port_of(socket)),
         connections(std::move(socket),
                     {.threads = options.threads,
-                     .connections = options.connections,
+                     .connections = std::min(options.connections, raise_open_file_limit() / 2),
                      .bodies = std::max(options.bodies, options.max_body),
                      .timeout = options.timeout,
                      .slowest_client = options.slowest_client,

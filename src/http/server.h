@@ -27,7 +27,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 0;             // 0: a free one
   int threads = 4;          // that call handlers
-  int connections = 512;    // at a time
+  int connections = 2048;   // at a time; at most half as many as the process may open files
   size_t max_body = 4096;   // bytes, unless a route has another limit
   size_t bodies = 1 << 20;  // bytes of all bodies that are in memory
   // Whether requests may name any host: those that carry a secret. Otherwise, on a loopback address, only names of this

@@ -158,7 +158,6 @@ class HttpMetricsServer final : public MetricsServer {
                  .host = options.host,
                  .port = options.port,
                  .threads = 1,
-                 .connections = 128,
                  .port_flag = "--metrics-port",
                  .host_flag = "--metrics-host"}) {
     for (const auto& [name, value] : options.labels) set_label(name, value);

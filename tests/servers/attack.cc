@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "servers/attackers.h"
 #include "support/process_memory.h"
@@ -49,6 +51,17 @@ std::string ask(int port, const std::string& request, std::chrono::milliseconds 
   return out;
 }
 
+// The memory of a process once it hardly changes any more: a training grows in its first steps.
+int64_t settled_bytes(pid_t process) {
+  int64_t bytes = resident_bytes(process);
+  for (int i = 0; i < 20; ++i) {
+    ::poll(nullptr, 0, 500);
+    const int64_t before = std::exchange(bytes, resident_bytes(process));
+    if (std::abs(bytes - before) < 1'000'000) break;
+  }
+  return bytes;
+}
+
 bool is_ok(const std::string& answer) { return answer.starts_with("HTTP/1.1 200 "); }
 
 }  // namespace
@@ -73,7 +86,7 @@ AttackReport attack(const AttackTarget& target, const AttackSize& size) {
   AttackReport out;
   const std::string health = "GET " + target.health + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
   for (int i = 0; i < 3; ++i) ask(target.port, target.honest, kHonestLimit), ask(target.port, health, kHealthLimit);
-  out.quiet_bytes = resident_bytes(target.process);
+  out.quiet_bytes = settled_bytes(target.process);
   const pid_t attackers = start_attackers(target, size);
   const auto end = Clock::now() + size.time;
   std::atomic<bool> ended = false;

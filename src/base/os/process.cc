@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 
 #include "base/check.h"
 #include "base/os/blocked_signals.h"
@@ -214,12 +215,17 @@ int kill_group_and_reap(pid_t child) {
   return wait_for_child(child);
 }
 
-void raise_open_file_limit() {
+int raise_open_file_limit() {
+  constexpr rlim_t kAssumed = 1024;
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  if (!original_file_limit) original_file_limit = limit;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kAssumed;
+  rlimit raised = limit;
+  raised.rlim_cur = limit.rlim_max;
+  if (limit.rlim_cur != limit.rlim_max && ::setrlimit(RLIMIT_NOFILE, &raised) == 0) {
+    if (!original_file_limit) original_file_limit = limit;
+    limit = raised;
+  }
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur, INT_MAX));
 }
 
 std::string find_program(std::string_view name) {

@@ -39,9 +39,9 @@ bool process_has_ended(pid_t child);
 // child leads its group, and is not reaped.
 int kill_group_and_reap(pid_t child);
 
-// Raises this process's soft limit of open files to the hard limit, for many children. Processes that it starts get the
-// original limit.
-void raise_open_file_limit();
+// Raises this process's soft limit of open files to the hard limit, for many children or connections. Processes that it
+// starts get the original limit. Returns the limit.
+int raise_open_file_limit();
 
 // The full path of a program on the PATH, or the name itself if it has a slash. Empty if it is not executable.
 std::string find_program(std::string_view name);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -183,10 +184,10 @@ class CompilerThreads {
       waiting_.pop_front();
       lock.unlock();
       work();
-      // The library may register exit handlers on first use, which run before those registered earlier: register again.
-      static const int at_exit = std::atexit(stop_all);
-      static_cast<void>(at_exit);
       lock.lock();
+      // The library registers exit handlers when it first uses a part of itself; they run before those that were registered
+      // earlier. So register again, ever more rarely.
+      if (std::has_single_bit(++finished_)) static_cast<void>(std::atexit(stop_all));
     }
   }
 
@@ -195,6 +196,7 @@ class CompilerThreads {
   std::condition_variable more_;
   std::deque<std::function<void()>> waiting_;
   size_t idle_ = 0;
+  uint64_t finished_ = 0;  // pieces of work
   bool ended_ = false;
   std::vector<std::thread> threads_;
 };

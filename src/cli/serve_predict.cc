@@ -124,7 +124,7 @@ void PredictService::submit(std::vector<float> values, int64_t top, const Shared
   late.set_error(504, "the prediction took too long; send fewer examples");
   reply->set_deadline(std::chrono::steady_clock::now() + kDeadline, std::move(late));
   const bool taken = batches_.submit({.values = std::move(values),
-                                      .is_wanted = [reply] { return reply->is_open(); },
+                                      .is_wanted = [reply] { return reply->has_client(); },
                                       .done =
                                           [this, top, reply](const PredictionBatches::Result& result) {
                                             try {

@@ -16,7 +16,7 @@ namespace lockstep::cli {
 
 class PredictService {
  public:
-  // Of an image; larger ones of kQuickPixels are decoded one after the other, and wait in a bounded queue.
+  // Limits of an image. Images of more than kQuickPixels are decoded one at a time and wait in a bounded queue.
   static constexpr int64_t kMostPixels = int64_t{1} << 24, kQuickPixels = int64_t{1} << 20;
   static constexpr size_t kMostWaitingImages = 16;
 

@@ -133,7 +133,8 @@ Json variables_of(const SubmitArguments& arguments, const std::vector<std::strin
   }
   for (const std::string& each : arguments.set) set_variable(out, each);
   // The runner creates the Secret, so that no file or terminal shows the token.
-  if (!out.contains("token") && !out.contains("token_secret")) out["token_secret"] = name + "-token";
+  if (!out.contains("token") && !out.contains("token_secret"))
+    out["token_secret"] = (out["name"].is_string() ? out["name"].get<std::string>() : name) + "-token";
   return out;
 }
 

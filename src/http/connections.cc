@@ -408,6 +408,10 @@ void Connections::close(Connection& connection) {
   release_body(connection);
   if (!connection.exchange) return;
   connection.exchange->connection = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(queue_, connection.exchange);  // its body would stay until a worker looks at it
+  }
   const std::lock_guard lock(connection.exchange->mutex);
   connection.exchange->is_gone = true;
 }

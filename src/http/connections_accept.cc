@@ -65,8 +65,10 @@ void Connections::accept_one(Descriptor socket, Peer& peer) {
   read(connection);  // the request usually arrives with the connection
 }
 
-// Closes a connection. Returns false if all of them are answered at present.
+// Closes a connection, unless one is closed already. Returns false if all of them are answered at present.
 bool Connections::make_room() {
+  // Those that are closed have a place until the end of the round.
+  if (all_.remove_if([](const Connection& each) { return each.is_closed; }) > 0) return true;
   const auto now = Clock::now();
   for (auto found = next_to_evict(now); found != all_.end(); found = next_to_evict(now)) {
     // A request that has just arrived is not thrown away.
@@ -84,7 +86,7 @@ bool Connections::make_room() {
   return false;
 }
 
-// Of the addresses with the most connections; the lowest rank, then the oldest.
+// Chooses among the connections of the addresses with the most: the lowest rank, then the oldest.
 std::list<Connection>::iterator Connections::next_to_evict(Clock::time_point now) {
   const int64_t most = peers_.most();
   auto found = all_.end();

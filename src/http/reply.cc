@@ -70,8 +70,10 @@ Reply::~Reply() {
   if (exchange_) fail(500, "the request was given up");
 }
 
-bool Reply::is_open() const {
-  if (!exchange_ || exchange_->mailbox->is_stopping()) return false;
+bool Reply::is_open() const { return has_client() && !exchange_->mailbox->is_stopping(); }
+
+bool Reply::has_client() const {
+  if (!exchange_) return false;
   const std::lock_guard lock(exchange_->mutex);
   return !exchange_->is_gone;
 }

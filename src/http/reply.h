@@ -35,6 +35,8 @@ class Reply {
   explicit operator bool() const { return exchange_ != nullptr; }
   // Whether the client is there, the server goes on, and no answer was sent for lateness. If not, an answer has no use.
   bool is_open() const;
+  // Same, but also while the server stops: requests that have arrived are answered.
+  bool has_client() const;
 
   // Answers the request. Afterwards, and after end() and fail(), the object is empty.
   void send(Response response);

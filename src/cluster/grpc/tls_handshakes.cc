@@ -44,6 +44,7 @@ void TlsHandshakes::remove_closed() {
 void TlsHandshakes::mark_over(std::string_view address, int port) {
   const std::lock_guard lock(mutex_);
   std::erase_if(entries_, [&](const Entry& each) { return each.port == port && each.address == address; });
+  remove_closed();
 }
 
 size_t TlsHandshakes::count() const {

@@ -156,7 +156,7 @@ std::unique_ptr<Comm> SharedMemoryComm::make_group(const std::vector<int>& ranks
   };
   rendezvous.check = [&](const SegmentView& partial) { check_others(ranks, name, name_hash, &partial); };
   const auto check = [&] { check_others(ranks, name, name_hash, nullptr); };
-  // Of all splits of this group: `earlier` counts those with the same members and name.
+  // Identifies this split in the group: `earlier` counts the splits with the same members and name.
   const uint64_t key = std::hash<std::string>{}(fmt::format("{} {} {}", members_text(ranks), earlier, name)) | 1;
   std::shared_ptr<SegmentView> made;
   try {

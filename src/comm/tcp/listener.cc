@@ -135,7 +135,7 @@ bool RankListener::accept_one() {
   if (fd < 0) {
     const int error = errno;
     if (error == EINTR || error == ECONNABORTED) return true;
-    if (error != EMFILE && error != ENFILE) return false;
+    if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) return false;
     if (unproved_.empty()) throw CommError(fmt::format("accept: {}; raise `ulimit -n`", std::strerror(error)));
     refuse(unproved_.begin(), "it sent no data while other connections were waiting");
     return true;

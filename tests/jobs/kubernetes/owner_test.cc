@@ -1,6 +1,8 @@
 // Objects that were rendered with a job are deleted with it, whichever command applied them.
 #include <algorithm>
 
+#include "base/file.h"
+#include "base/text_bytes.h"
 #include "jobs/kubernetes/cluster.h"
 #include "jobs/model/yaml_document.h"
 
@@ -51,6 +53,19 @@ TEST_F(Owner, ApplyMakesTheJobTheOwner) {
                                          std::pair("services", "rb"), std::pair("jobs", "rb")})
       EXPECT_FALSE(exists(resource, name)) << resource;
   }
+}
+
+TEST_F(Owner, ClaimsOfVolumesStayWithoutTheJob) {
+  const std::string file = render();
+  FileSystem::real().append(
+      file, text_bytes("---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: checkpoints\n  labels:\n"
+                       "    app.kubernetes.io/name: lockstep\n    app.kubernetes.io/instance: rb\n"
+                       "spec:\n  accessModes: [ReadWriteMany]\n  resources: {requests: {storage: 1Gi}}\n"));
+  const auto applied = run({"apply", "-f", file});
+  EXPECT_EQ(applied.exit_code, 0) << applied.err;
+  out_of({"delete", "rb"});
+  EXPECT_FALSE(exists("secrets", "rb-token"));
+  EXPECT_TRUE(exists("persistentvolumeclaims", "checkpoints"));
 }
 
 TEST_F(Owner, DeleteRemovesWhatKubectlApplied) {

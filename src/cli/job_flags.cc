@@ -244,10 +244,8 @@ std::string last_output_line(Runner& runner, const Job& job, const Pod& pod) {
   std::string text;
   try {
     LogOptions options;
-    options.replica = pod.index;
-    options.pod = pod.name;
     options.tail = 1;
-    runner.logs(job, options, [&](std::string_view bytes) {
+    runner.pod_log(job, pod, options, [&](std::string_view bytes) {
       text += bytes;
       return text.size() < kMaxLineBytes;
     });

@@ -38,14 +38,15 @@ bool write_out(std::string_view text) {
 // A replica to print the log of.
 struct LoggedReplica {
   Job job;
-  int index = 0;
-  std::string pod;  // its name
+  Pod pod;
+  std::string name;  // of the replica
 };
 
 // Prints the logs of several replicas, each line after the name of its replica. Follows them at the same time.
 class ReplicaLogs {
  public:
-  ReplicaLogs(const JobFlags& flags, LogOptions options) : flags_(flags), options_(std::move(options)) {}
+  ReplicaLogs(Runner& runner, const JobFlags& flags, LogOptions options)
+      : runner_(runner), flags_(flags), options_(std::move(options)) {}
 
   int print(const std::vector<LoggedReplica>& replicas) {
     if (!options_.follow) {
@@ -68,16 +69,19 @@ class ReplicaLogs {
       if (end == line.npos) return !closed_;
       const std::string complete = line.substr(0, end + 1);
       line.erase(0, end + 1);
-      return write_lines(replica.pod, complete);
+      return write_lines(replica.name, complete);
     };
     try {
       LogOptions options = options_;
-      options.replica = replica.index;
-      make_runner(runner_name(flags_))->logs(replica.job, options, sink);
-      if (!line.empty()) write_lines(replica.pod, line + "\n");
+      options.replica = replica.pod.index;
+      if (options.follow)
+        make_runner(runner_name(flags_))->logs(replica.job, options, sink);
+      else
+        runner_.pod_log(replica.job, replica.pod, options, sink);
+      if (!line.empty()) write_lines(replica.name, line + "\n");
     } catch (const std::exception& error) {
       failed_ = true;
-      print_stderr("lockstep: {}: {}\n", replica.pod, error.what());
+      print_stderr("lockstep: {}: {}\n", replica.name, error.what());
     }
   }
 
@@ -93,6 +97,7 @@ class ReplicaLogs {
     return !closed_;
   }
 
+  Runner& runner_;
   const JobFlags& flags_;
   const LogOptions options_;
   std::mutex mutex_;  // guards standard output
@@ -109,11 +114,11 @@ int print_replicas(Runner& runner, const std::vector<Job>& jobs, const Selector&
                             (arguments.replica < 0 || arguments.replica == pod.index) &&
                             (pod.started || options.follow);
       if (selected && std::exchange(previous, pod.index) != pod.index)
-        replicas.push_back({job, pod.index, pod_name(job, pod.index)});
+        replicas.push_back({job, pod, pod_name(job, pod.index)});
     }
   }
   if (replicas.empty()) print_none_found(arguments.flags);
-  return ReplicaLogs(arguments.flags, options).print(replicas);
+  return ReplicaLogs(runner, arguments.flags, options).print(replicas);
 }
 
 int print_one(Runner& runner, const LogsArguments& arguments, const ResourceArgument& asked, LogOptions options) {

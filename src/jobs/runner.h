@@ -66,6 +66,10 @@ class Runner {
   // Passes the output of a replica to `sink`, in pieces, until the end or until `sink` returns false.
   virtual void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) = 0;
 
+  // Passes the output of one of pods(job), as logs() does. Faster than logs() for many pods. REQUIRES: !options.follow.
+  virtual void pod_log(const Job& job, const Pod& pod, LogOptions options,
+                       const std::function<bool(std::string_view)>& sink);
+
   // Blocks until a job may have changed, for at most a second.
   virtual void wait_for_change() = 0;
 };

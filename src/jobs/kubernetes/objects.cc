@@ -248,6 +248,10 @@ std::string lower(std::string text) {
 
 }  // namespace
 
+const char* resource_of(JobKind kind) { return kind == JobKind::jax_job ? "jaxjobs.kubeflow.org" : "jobs.batch"; }
+const char* type_of(JobKind kind) { return kind == JobKind::jax_job ? "jaxjob" : "job.batch"; }
+const char* job_label(JobKind kind) { return kind == JobKind::jax_job ? "training.kubeflow.org/job-name" : "job-name"; }
+
 bool is_job_object(const Json& object) {
   const std::string kind = text_at(object, {"kind"}), version = text_at(object, {"apiVersion"});
   return (kind == "JAXJob" && version.starts_with("kubeflow.org/")) ||

@@ -11,6 +11,12 @@
 
 namespace lockstep {
 
+// The names of a kind of jobs: the resource in requests ("jobs.batch"), the type in messages ("job.batch"), and the
+// label of its pods that holds the name of the job.
+const char* resource_of(JobKind kind);
+const char* type_of(JobKind kind);
+const char* job_label(JobKind kind);
+
 // Whether the object is a JAXJob, or a Job with completionMode Indexed.
 bool is_job_object(const nlohmann::ordered_json& object);
 

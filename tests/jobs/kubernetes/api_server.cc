@@ -163,6 +163,32 @@ void ApiServer::forbid(const std::string& verb, const std::string& resource) {
   forbidden_.emplace(verb, resource);
 }
 
+void ApiServer::set_role(Json rules) {
+  const std::lock_guard lock(mutex_);
+  role_ = std::move(rules);
+}
+
+bool ApiServer::allowed(const std::string& verb, const Target& target) const {
+  if (role_.is_null()) return true;
+  if (target.space.empty()) return false;  // a Role has no rights outside its namespace
+  const std::string resource = target.sub.empty() ? target.resource : target.resource + "/" + target.sub;
+  const auto has = [](const Json& list, const std::string& word) {
+    return std::ranges::any_of(list, [&](const Json& each) { return each == word; });
+  };
+  return std::ranges::any_of(role_, [&](const Json& rule) {
+    return has(rule.at("apiGroups"), target.group) && has(rule.at("resources"), resource) && has(rule.at("verbs"), verb);
+  });
+}
+
+ApiServer::Answer ApiServer::refuse(const std::string& verb, const Target& target) {
+  const std::string what = target.group.empty() ? target.resource : target.resource + "." + target.group;
+  return failure(403, "Forbidden",
+                 fmt::format("{} is forbidden: User \"u\" cannot {} resource \"{}\" in API group \"{}\" in the "
+                             "namespace \"{}\"",
+                             target.name.empty() ? what : fmt::format("{} \"{}\"", what, target.name), verb,
+                             target.resource, target.group, target.space));
+}
+
 void ApiServer::warn(const std::string& text) {
   const std::lock_guard lock(mutex_);
   warning_ = text;
@@ -271,6 +297,11 @@ ApiServer::Answer ApiServer::failure(int code, const std::string& reason, const 
                     .dump()};
 }
 
+std::string ApiServer::response_text(const Answer& answer) {
+  return fmt::format("HTTP/1.1 {} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", answer.code,
+                     answer.body.size(), answer.body);
+}
+
 std::optional<ApiServer::Answer> ApiServer::discovery(const std::string& path) const {
   if (path == "/openapi/v2") return Answer{};  // an empty document in protobuf encoding
   if (path == "/api") return Answer{200, R"({"kind":"APIVersions","versions":["v1"]})"};
@@ -310,19 +341,16 @@ ApiServer::Answer ApiServer::answer(const Request& request) {
   if (auto known = discovery(request.path)) return *known;
   const Target target = target_of(request.path);
   if (target.resource.empty()) return failure(404, "NotFound", "the server could not find the requested resource");
-  const std::string verb = request.method == "GET"     ? (target.name.empty() ? "list" : "get")
+  const auto flag = request.query.find("watch");
+  const bool watches = flag != request.query.end() && (flag->second == "true" || flag->second == "1");
+  const std::string verb = request.method == "GET"     ? (watches ? "watch" : target.name.empty() ? "list" : "get")
                            : request.method == "POST"  ? "create"
                            : request.method == "PATCH" ? "patch"
                                                        : "delete";
-  const std::string what = target.group.empty() ? target.resource : target.resource + "." + target.group;
   {
     const std::lock_guard lock(mutex_);
-    if (forbidden_.contains({verb, target.resource}))
-      return failure(403, "Forbidden",
-                     fmt::format("{} is forbidden: User \"u\" cannot {} resource \"{}\" in API group \"{}\" in the "
-                                 "namespace \"{}\"",
-                                 target.name.empty() ? what : fmt::format("{} \"{}\"", what, target.name), verb,
-                                 target.resource, target.group, target.space));
+    if (forbidden_.contains({verb, target.resource}) || !allowed(verb, target))
+      return refuse(verb, target);
   }
   return on_objects(request, target);
 }
@@ -402,11 +430,15 @@ void ApiServer::send_log(int client, const Request& request, const Target& targe
   {
     const std::lock_guard lock(mutex_);
     requests_.push_back(request.method + " " + request.path);
+    if (!allowed("get", target) || forbidden_.contains({"get", "pods/log"})) {
+      const Answer none = refuse("get", target);
+      write_all(client, response_text(none));
+      return;
+    }
   }
   if (get("pods", target.space, target.name).is_null()) {
     const Answer none = failure(404, "NotFound", fmt::format("pods \"{}\" not found", target.name));
-    write_all(client, fmt::format("HTTP/1.1 404 X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
-                                  none.body.size(), none.body));
+    write_all(client, response_text(none));
     return;
   }
   const bool follow = flag("follow") == "true";

@@ -13,6 +13,7 @@
 #include "base/start_thread.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/retry.h"
 #include "command/help.h"
 #include "command/number_check.h"
 #include "jobs/model/manifest.h"
@@ -104,12 +105,20 @@ class ReplicaLogs {
   std::atomic<bool> closed_ = false, failed_ = false;
 };
 
+// Calls `body`. With --follow, repeats it while the runner is unreachable, as Runner::logs() does.
+template <class Body>
+auto reach(const LogOptions& options, const Body& body) {
+  constexpr std::chrono::minutes kPatience{10};
+  Retrier retrier(options.follow ? Retrier::Clock::now() + kPatience : Retrier::Clock::now());
+  return options.follow ? retrier.run(body) : body();
+}
+
 int print_replicas(Runner& runner, const std::vector<Job>& jobs, const Selector& selector,
                    const LogsArguments& arguments, const LogOptions& options) {
   std::vector<LoggedReplica> replicas;
   for (const Job& job : jobs) {
     int previous = -1;  // on Kubernetes a replica may have several pods
-    for (const Pod& pod : pods_of(runner, job)) {
+    for (const Pod& pod : reach(options, [&] { return pods_of(runner, job); })) {
       const bool selected = selector.matches(pod_labels(job, pod.index)) &&
                             (arguments.replica < 0 || arguments.replica == pod.index) &&
                             (pod.started || options.follow);
@@ -122,7 +131,7 @@ int print_replicas(Runner& runner, const std::vector<Job>& jobs, const Selector&
 }
 
 int print_one(Runner& runner, const LogsArguments& arguments, const ResourceArgument& asked, LogOptions options) {
-  const auto [job, pod] = find_job_or_pod(runner, arguments.flags, asked);
+  const auto [job, pod] = reach(options, [&] { return find_job_or_pod(runner, arguments.flags, asked); });
   const int index = pod ? pod->index : -1;
   if (index >= 0 && arguments.replica >= 0 && index != arguments.replica)
     throw UsageError(fmt::format("logs: {} is replica {}, but --replica is {}; omit --replica", arguments.name, index,
@@ -151,7 +160,7 @@ int logs(const LogsArguments& arguments) {
     options.since = std::chrono::ceil<std::chrono::seconds>(parse_duration(arguments.since).value());
   if (!arguments.selector.empty()) {
     const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
-    return print_replicas(*runner, runner->list(arguments.flags.lookup_namespace()),
+    return print_replicas(*runner, reach(options, [&] { return runner->list(arguments.flags.lookup_namespace()); }),
                           Selector::parse(arguments.selector), arguments, options);
   }
   const std::vector<ResourceArgument> asked = parse_resource_arguments("logs", {arguments.name});

@@ -123,20 +123,12 @@ std::string create_job(const Job& job, const Note& note) {
 void refuse_changed_size(const Job& job, const Json& present) {
   const Job old = job_of_object(present);
   if (is_finished(old) || old.spec.suspend || job.spec.suspend) return;
-  const auto refuse = [&](const char* field, int64_t from, int64_t to) {
-    throw_error(
-        "apply: {0} \"{1}\" is running, and its {2} cannot be changed ({3} -> {4}); suspend it first "
-        "(lockstep suspend {5} -n {6} --on kubernetes), delete it (lockstep delete {5} -n {6} --on kubernetes), or use "
-        "another name",
-        name_of(job.kind), job.name, field, from, to, typed_name(job), job.namespace_name);
-  };
-  if (job.spec.replicas != old.spec.replicas)
-    refuse(job.kind == JobKind::jax_job ? "replicas" : "completions", old.spec.replicas, job.spec.replicas);
-  const Json::json_pointer parallelism("/spec/parallelism");
-  if (job.kind == JobKind::jax_job || !job.manifest.contains(parallelism) || !present.contains(parallelism)) return;
-  const Json &wanted = job.manifest[parallelism], &running = present[parallelism];
-  if (wanted.is_number_integer() && running.is_number_integer() && wanted != running)
-    refuse("parallelism", running.get<int64_t>(), wanted.get<int64_t>());
+  if (job.spec.replicas == old.spec.replicas) return;
+  throw_error(
+      "apply: {0} \"{1}\" is running, and its {2} cannot be changed ({3} -> {4}); suspend it first (lockstep suspend {5} "
+      "-n {6} --on kubernetes), delete it (lockstep delete {5} -n {6} --on kubernetes), or use another name",
+      name_of(job.kind), job.name, job.kind == JobKind::jax_job ? "replicas" : "completions", old.spec.replicas,
+      job.spec.replicas, typed_name(job), job.namespace_name);
 }
 
 std::string update_cluster_job(const Job& job, const Json& present, const Note& note) {

@@ -45,6 +45,13 @@ bool read_available(const pollfd& stream, bool& open, const std::function<bool(s
   return n <= 0 || use(std::string_view(chunk.data(), static_cast<size_t>(n)));
 }
 
+// Whether kubectl tried its default address because its configuration has no cluster. A retry does not help.
+bool has_no_cluster(const ProgramResult& failed) {
+  if (!stderr_contains(failed, "localhost:8080")) return false;
+  const ProgramResult view = run({"config", "view", "-o", "jsonpath={.clusters}"});
+  return view.code == 0 && (view.out.empty() || view.out == "null" || view.out == "[]");
+}
+
 }  // namespace
 
 bool stderr_contains(const ProgramResult& result, const char* text) {
@@ -64,6 +71,9 @@ void throw_failure(const std::string& verb, const ProgramResult& result) {
       "; check the cluster with `kubectl config current-context`, or set KUBECONFIG to another file";
   if (is_forbidden(result.err)) throw Forbidden(text + "; `kubectl auth can-i --list` shows your permissions");
   if (stderr_contains(result, "no configuration has been provided")) throw IoError(text + kWhere);
+  if (is_unreachable(result.err) && has_no_cluster(result))
+    throw IoError(text +
+                  "; kubectl knows no cluster: set KUBECONFIG to the file of yours, or copy it to ~/.kube/config");
   if (is_unreachable(result.err)) throw RunnerUnreachable(text + kWhere);
   throw IoError(text);
 }

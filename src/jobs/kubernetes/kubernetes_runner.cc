@@ -77,6 +77,7 @@ class KubernetesRunner final : public Runner {
       return std::move(found[0]);
     }
     if (refused.size() == kinds_of(kind).size()) throw Forbidden(refused[0]);
+    throw_if_other_kind(namespace_name, name);
     std::vector<std::string> names;
     for (const Job& job : list(namespace_name, kind)) names.push_back(job.name);
     throw_error("job {}: not found in namespace {}; {}{}", name, namespace_name,
@@ -88,6 +89,10 @@ class KubernetesRunner final : public Runner {
     std::vector<Pod> out;
     for (const KubernetesPod& each : pods_of_job(job)) out.push_back(each.pod);
     return out;
+  }
+
+  std::vector<EarlierAttempt> earlier_attempts(const Job& job) override {
+    return earlier_attempts_of(pods_of_job(job, true));
   }
 
   std::optional<std::pair<Job, Pod>> find_pod(const std::string& namespace_name, const std::string& name) override {
@@ -185,9 +190,27 @@ class KubernetesRunner final : public Runner {
     proxy_->get("logs", target, sink);
   }
 
-  void wait_for_change() override { std::this_thread::sleep_for(std::chrono::seconds(1)); }
+  // Each look lists all jobs and pods.
+  void wait_for_change() override { std::this_thread::sleep_for(std::chrono::seconds(2)); }
 
  private:
+  // JobSets and TrainJobs have Indexed Jobs, which the job commands know.
+  static void throw_if_other_kind(const std::string& namespace_name, const std::string& name) {
+    for (const auto& [kind, resource] :
+         {std::pair("JobSet", "jobsets.jobset.x-k8s.io"), std::pair("TrainJob", "trainjobs.trainer.kubeflow.org")}) {
+      Json object;
+      try {
+        object = kubectl::find_object(resource, namespace_name, name);
+      } catch (const Forbidden&) {  // such users have none
+      }
+      if (!object.is_null())
+        throw_error(
+            "job {0}: it is a {1}, which only kubectl shows; use its Job instead (`lockstep get jobs -n {2} -l "
+            "jobset.sigs.k8s.io/jobset-name={0}`), or `kubectl describe {3} {0} -n {2}`",
+            name, kind, namespace_name, resource);
+    }
+  }
+
   static void add_jobs(JobKind kind, const std::string& namespace_name, std::vector<Job>& out) {
     const ProgramResult result = kubectl::run(kubectl::get_words(resource_of(kind), namespace_name));
     if (result.code != 0 && kind == JobKind::jax_job && kubectl::stderr_contains(result, "have a resource type"))

@@ -322,6 +322,29 @@ std::vector<KubernetesPod> newest_pods_in_list(const Json& list) {
   return out;
 }
 
+std::vector<EarlierAttempt> earlier_attempts_of(const std::vector<KubernetesPod>& pods) {
+  std::vector<EarlierAttempt> out;
+  for (size_t i = 0; i < pods.size(); ++i) {
+    const KubernetesPod& each = pods[i];
+    for (const Json& container : at(each.pod.object, {"status", "containerStatuses"})) {
+      const Json& last = at(container, {"lastState", "terminated"});
+      if (text_at(container, {"name"}) != each.container || !last.is_object()) continue;
+      Pod before = each.pod;
+      before.attempt = std::max(before.attempt - 1, 0);
+      before.reason = before.kubectl_status = text_at(last, {"reason"});
+      before.exit_code = count_at(last, {"exitCode"});
+      before.phase = before.exit_code == 0 ? PodPhase::succeeded : PodPhase::failed;
+      before.started = time_at(last, {"startedAt"});
+      before.ended = time_at(last, {"finishedAt"});
+      out.push_back({std::move(before), true});
+    }
+    const bool replaced = std::any_of(pods.begin() + static_cast<std::ptrdiff_t>(i) + 1, pods.end(),
+                                      [&](const KubernetesPod& other) { return other.pod.index == each.pod.index; });
+    if (replaced) out.push_back({each.pod, false});
+  }
+  return out;
+}
+
 void update_status_from_pods(Job& job, const std::vector<KubernetesPod>& pods) {
   bool running = false;
   for (const KubernetesPod& each : pods) {

@@ -40,6 +40,9 @@ std::vector<KubernetesPod> pods_in_list(const nlohmann::ordered_json& list);
 // The newest pod of each index, sorted by index. REQUIRES: all pods belong to one job.
 std::vector<KubernetesPod> newest_pods_in_list(const nlohmann::ordered_json& list);
 
+// The attempts of a job before those of newest_pods_in_list(). `pods` are those of pods_in_list().
+std::vector<EarlierAttempt> earlier_attempts_of(const std::vector<KubernetesPod>& pods);
+
 // Sets the parts of the status that are visible only in the pods: the number of restarts, and for an Indexed Job the
 // condition Running, which requires a running container.
 void update_status_from_pods(Job& job, const std::vector<KubernetesPod>& pods);

@@ -153,6 +153,14 @@ Json ApiServer::get(const std::string& resource, const std::string& space, const
   return found == objects_.end() ? Json() : found->second;
 }
 
+std::vector<Json> ApiServer::all(const std::string& resource) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Json> out;
+  for (const auto& [key, object] : objects_)
+    if (key[0] == resource) out.push_back(object);
+  return out;
+}
+
 void ApiServer::remove(const std::string& resource, const std::string& space, const std::string& name) {
   const std::lock_guard lock(mutex_);
   erase({resource, space, name});

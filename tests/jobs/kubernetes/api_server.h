@@ -37,6 +37,8 @@ class ApiServer {
   Json put(Json object);
   // Null if the object does not exist. `resource` is the plural: "jobs".
   Json get(const std::string& resource, const std::string& space, const std::string& name) const;
+  // All objects of a resource, in all namespaces.
+  std::vector<Json> all(const std::string& resource) const;
   void remove(const std::string& resource, const std::string& space, const std::string& name);
 
   // Answers later requests of this verb ("get", "list", "create", "patch", "delete") with 403.

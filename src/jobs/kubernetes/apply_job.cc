@@ -98,7 +98,6 @@ class RequiredObjects {
 std::string create_job(const Job& job, const Note& note) {
   Json object = job.manifest;
   const std::string secret = add_token_reference(object);
-  object["metadata"]["annotations"][kLastApplied] = last_applied_text(job.manifest);
   RequiredObjects required(job);
   std::string why;
   try {
@@ -109,10 +108,16 @@ std::string create_job(const Job& job, const Note& note) {
     throw_error("apply: {}; {} cannot run without it and was not created{}", error.what(), typed_name(job),
                 required.remove());
   }
-  const ProgramResult result = kubectl::run({"create", "-f", "-", "-n", job.namespace_name}, object.dump());
+  const ProgramResult result =
+      kubectl::run({"create", "--save-config", "-f", "-", "-n", job.namespace_name}, object.dump());
   if (result.code != 0) {
     if (const std::string left = required.remove(); !left.empty()) kubectl::note_once(left.substr(2));
     throw_apply_failure(job, "create", result);
+  }
+  if (!secret.empty()) {  // the file of a later `kubectl apply` lacks the token: it must not be what was applied last
+    const ProgramResult set =
+        kubectl::run({"apply", "set-last-applied", "-f", "-", "-n", job.namespace_name}, job.manifest.dump());
+    if (set.code != 0) note(fmt::format("kubectl apply set-last-applied: {}", kubectl_error_message(set.err)));
   }
   required.adopt(secret, note);
   return "created";

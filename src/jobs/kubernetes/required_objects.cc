@@ -1,7 +1,5 @@
 #include "jobs/kubernetes/required_objects.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -16,6 +14,7 @@ Json at(const Json& object, const char* path) {
 }
 
 constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";  // of jobs only
+constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";  // of `kubectl apply`
 constexpr const char *kNameLabel = "app.kubernetes.io/name", *kInstanceLabel = "app.kubernetes.io/instance";
 
 Json metadata_of(const Json& job, const Json& name) {
@@ -124,21 +123,6 @@ std::string add_token_reference(Json& job) {
   if (!env.is_array()) env = Json::array();
   env.push_back({{"name", "LOCKSTEP_TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", secret}, {"key", "token"}}}}}});
   return secret;
-}
-
-std::string last_applied_text(const Json& manifest) {
-  Json object = manifest;
-  Json& annotations = object["metadata"]["annotations"];
-  if (!annotations.is_object()) annotations = Json::object();
-  annotations.erase(kLastApplied);
-  std::string out;
-  for (const char c : nlohmann::json(object).dump()) {
-    if (c == '<' || c == '>' || c == '&')
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else
-      out += c;
-  }
-  return out + "\n";
 }
 
 void keep_token_reference(Json& job, const Json& present) {

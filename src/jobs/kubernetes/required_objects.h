@@ -8,12 +8,6 @@
 
 namespace lockstep {
 
-// The annotation with the manifest that `kubectl apply` sent last. It removes what this has and its file has not.
-inline constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";
-
-// What kubectl would write into this annotation for `manifest`.
-std::string last_applied_text(const nlohmann::ordered_json& manifest);
-
 // Whether required_objects() has Secrets without which the pods start, too (optional: true).
 enum class OptionalSecrets { include, omit };
 

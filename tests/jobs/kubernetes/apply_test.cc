@@ -66,7 +66,7 @@ TEST_F(Apply, AnIndexedJobWithoutATokenGetsOneThatKubectlKeeps) {
                        "deleted with the job\n"))
       << result.err;
   EXPECT_EQ(out_of({"apply", "-f", file}), "job.batch/rb unchanged\n");
-  const ProgramResult applied = kubectl({"apply", "-v=8", "-f", file});
+  const ProgramResult applied = kubectl({"apply", "-f", file});
   EXPECT_EQ(applied.out, "job.batch/rb unchanged\n") << applied.err;
   const Json job = server_.get("jobs", "default", "rb");
   EXPECT_EQ(token_source(job["spec"]["template"]["spec"]), Json({{"key", "token"}, {"name", "rb-token"}}));

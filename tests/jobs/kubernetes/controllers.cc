@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -228,7 +229,8 @@ std::string Controllers::refusal(const Json& spec) const {
   const auto all = server_.all("pods");
   const auto used = std::ranges::count_if(all, [](const Json& pod) { return !has_ended(pod); });
   const int limit = quota_["pods"];
-  return used < limit ? "" : fmt::format("exceeded quota: compute, requested: pods=1, used: pods={0}, limited: pods={0}", limit);
+  if (used < limit) return "";
+  return fmt::format("exceeded quota: compute, requested: pods=1, used: pods={0}, limited: pods={0}", limit);
 }
 
 bool Controllers::create_pod(const Json& job, int index, const std::string& name, const Json& pod_template,
@@ -238,13 +240,14 @@ bool Controllers::create_pod(const Json& job, int index, const std::string& name
   const Json owner = {{"kind", job["kind"]}, {"name", job_name}, {"uid", job["metadata"]["uid"]}};
   if (const std::string why = refusal(spec); !why.empty()) {
     const std::string event = fmt::format("{}-refused-{}", job_name, index);
+    const std::string shown = job["kind"] == "Job" ? name.substr(0, name.rfind('-') + 1) : name;  // its generateName
     const Json old = server_.get("events", space, event);
     const Json now = {{"apiVersion", "v1"},
                       {"kind", "Event"},
                       {"metadata", {{"name", event}, {"namespace", space}}},
                       {"type", "Warning"},
                       {"reason", job["kind"] == "Job" ? "FailedCreate" : "FailedCreatePod"},
-                      {"message", fmt::format("Error creating: pods \"{}\" is forbidden: {}", name, why)},
+                      {"message", fmt::format("Error creating: pods \"{}\" is forbidden: {}", shown, why)},
                       {"lastTimestamp", time()},
                       {"involvedObject", owner}};
     if (part(old, "/message") == now["message"]) return false;

@@ -143,7 +143,8 @@ std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, co
   for (const auto& [pod, last] : earlier)
     attempts.push_back(
         {pod_name(job, pod), pod_status(pod), exit_code_text(pod), age_text(pod.ended, now), or_none(last)});
-  if (!attempts.empty()) out += section("Earlier attempts", {"NAME", "STATUS", "EXIT CODE", "AGE", "LAST LINE"}, attempts);
+  if (!attempts.empty())
+    out += section("Earlier attempts", {"NAME", "STATUS", "EXIT CODE", "AGE", "LAST LINE"}, attempts);
   return out + events_text(events, now);
 }
 

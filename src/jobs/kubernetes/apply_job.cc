@@ -40,9 +40,9 @@ Json find_required(const Json& required, const Job& job, const Json& owner) {
     Json present = kubectl::find_object(kind, job.namespace_name, name);
     if (present.is_null() || !is_owned_by_earlier_job(present, owner)) return present;
     if (std::chrono::steady_clock::now() > deadline)
-      throw IoError(fmt::format(
-          "the {} {} of an earlier job with this name still exists; delete it: kubectl delete {} {} -n {}", kind, name,
-          kind, name, job.namespace_name));
+      throw IoError(
+          fmt::format("the {} {} of an earlier job with this name still exists; delete it: kubectl delete {} {} -n {}",
+                      kind, name, kind, name, job.namespace_name));
   }
 }
 
@@ -115,8 +115,11 @@ std::string create_job(const Job& job, const Note& note) {
     throw_apply_failure(job, "create", result);
   }
   if (!secret.empty()) {  // the file of a later `kubectl apply` lacks the token: it must not be what was applied last
+    Json applied = job.manifest;
+    if (Json& annotations = applied["metadata"]["annotations"]; annotations.is_null())
+      annotations = Json::object();  // as `kubectl apply` writes it
     const ProgramResult set =
-        kubectl::run({"apply", "set-last-applied", "-f", "-", "-n", job.namespace_name}, job.manifest.dump());
+        kubectl::run({"apply", "set-last-applied", "-f", "-", "-n", job.namespace_name}, applied.dump());
     if (set.code != 0) note(fmt::format("kubectl apply set-last-applied: {}", kubectl_error_message(set.err)));
   }
   required.adopt(secret, note);
@@ -130,7 +133,8 @@ void refuse_changed_size(const Job& job, const Json& present) {
   if (is_finished(old) || old.spec.suspend || job.spec.suspend) return;
   if (job.spec.replicas == old.spec.replicas) return;
   throw_error(
-      "apply: {0} \"{1}\" is running, and its {2} cannot be changed ({3} -> {4}); suspend it first (lockstep suspend {5} "
+      "apply: {0} \"{1}\" is running, and its {2} cannot be changed ({3} -> {4}); suspend it first (lockstep suspend "
+      "{5} "
       "-n {6} --on kubernetes), delete it (lockstep delete {5} -n {6} --on kubernetes), or use another name",
       name_of(job.kind), job.name, job.kind == JobKind::jax_job ? "replicas" : "completions", old.spec.replicas,
       job.spec.replicas, typed_name(job), job.namespace_name);

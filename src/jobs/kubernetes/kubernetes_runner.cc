@@ -36,7 +36,8 @@ std::vector<JobKind> kinds_of(std::optional<JobKind> kind) {
 }
 
 std::vector<KubernetesPod> pods_of_job(const Job& job, bool all = false) {
-  const Json list = kubectl::get_list("pods", job.namespace_name, {"-l", fmt::format("{}={}", job_label(job.kind), job.name)});
+  const Json list =
+      kubectl::get_list("pods", job.namespace_name, {"-l", fmt::format("{}={}", job_label(job.kind), job.name)});
   return all ? pods_in_list(list) : newest_pods_in_list(list);
 }
 
@@ -182,8 +183,8 @@ class KubernetesRunner final : public Runner {
     if (options.follow || options.previous) return Runner::pod_log(job, pod, std::move(options), sink);
     const std::vector<KubernetesPod> named = pods_in_list({{"items", {pod.object}}});
     if (named.empty()) return Runner::pod_log(job, pod, std::move(options), sink);
-    std::string target = fmt::format("/api/v1/namespaces/{}/pods/{}/log?container={}", job.namespace_name, pod.name,
-                                     named[0].container);
+    std::string target =
+        fmt::format("/api/v1/namespaces/{}/pods/{}/log?container={}", job.namespace_name, pod.name, named[0].container);
     if (options.tail) target += fmt::format("&tailLines={}", *options.tail);
     if (options.since) target += fmt::format("&sinceSeconds={}", options.since->count());
     if (!proxy_) proxy_.emplace();

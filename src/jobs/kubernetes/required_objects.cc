@@ -13,7 +13,7 @@ Json at(const Json& object, const char* path) {
   return object.contains(pointer) ? object[pointer] : Json();
 }
 
-constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";  // of jobs only
+constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";                          // of jobs only
 constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";  // of `kubectl apply`
 constexpr const char *kNameLabel = "app.kubernetes.io/name", *kInstanceLabel = "app.kubernetes.io/instance";
 
@@ -111,8 +111,7 @@ Json owner_reference(const Json& job) {
 bool is_rendered_for(const Json& object, const std::string& job) {
   const Json labels = at(object, "/metadata/labels");
   return labels.is_object() && labels.value(kNameLabel, Json()) == "lockstep" &&
-         labels.value(kInstanceLabel, Json()) == job &&
-         !object.contains("/metadata/ownerReferences"_json_pointer);
+         labels.value(kInstanceLabel, Json()) == job && !object.contains("/metadata/ownerReferences"_json_pointer);
 }
 
 std::string add_token_reference(Json& job) {

@@ -34,7 +34,14 @@ constexpr std::array kKinds = {
     Kind{"batch", "v1", "jobs", "Job", true},
     Kind{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true},
     Kind{"kubeflow.org", "v1", "jaxjobs", "JAXJob", true},
+    Kind{"jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", true},
 };
+
+constexpr std::array<std::pair<const char*, const char*>, 5> kGroups = {{{"", "v1"},
+                                                                         {"batch", "v1"},
+                                                                         {"networking.k8s.io", "v1"},
+                                                                         {"kubeflow.org", "v1"},
+                                                                         {"jobset.x-k8s.io", "v1alpha2"}}};
 
 const Kind& kind_named(const std::string& name) {
   for (const Kind& each : kKinds)
@@ -184,7 +191,8 @@ bool ApiServer::allowed(const std::string& verb, const Target& target) const {
     return std::ranges::any_of(list, [&](const Json& each) { return each == word; });
   };
   return std::ranges::any_of(role_, [&](const Json& rule) {
-    return has(rule.at("apiGroups"), target.group) && has(rule.at("resources"), resource) && has(rule.at("verbs"), verb);
+    return has(rule.at("apiGroups"), target.group) && has(rule.at("resources"), resource) &&
+           has(rule.at("verbs"), verb);
   });
 }
 
@@ -315,16 +323,16 @@ std::optional<ApiServer::Answer> ApiServer::discovery(const std::string& path) c
   if (path == "/api") return Answer{200, R"({"kind":"APIVersions","versions":["v1"]})"};
   if (path == "/apis") {
     Json groups = Json::array();
-    for (const char* name : {"batch", "networking.k8s.io", "kubeflow.org"}) {
-      if (!has_kubeflow_ && std::string(name) == "kubeflow.org") continue;
-      const Json version = {{"groupVersion", std::string(name) + "/v1"}, {"version", "v1"}};
+    for (const auto& [name, number] : kGroups) {
+      if (!*name || (!has_kubeflow_ && std::string(name) == "kubeflow.org")) continue;
+      const Json version = {{"groupVersion", fmt::format("{}/{}", name, number)}, {"version", number}};
       groups.push_back({{"name", name}, {"versions", {version}}, {"preferredVersion", version}});
     }
     return Answer{200, Json{{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", groups}}.dump()};
   }
-  for (const char* group : {"", "batch", "networking.k8s.io", "kubeflow.org"}) {
+  for (const auto& [group, number] : kGroups) {
     if (!has_kubeflow_ && std::string(group) == "kubeflow.org") continue;
-    const std::string name = *group ? std::string(group) + "/v1" : "v1";
+    const std::string name = *group ? fmt::format("{}/{}", group, number) : number;
     if (path != (*group ? "/apis/" : "/api/") + name) continue;
     Json resources = Json::array();
     for (const Kind& each : kKinds)
@@ -351,14 +359,15 @@ ApiServer::Answer ApiServer::answer(const Request& request) {
   if (target.resource.empty()) return failure(404, "NotFound", "the server could not find the requested resource");
   const auto flag = request.query.find("watch");
   const bool watches = flag != request.query.end() && (flag->second == "true" || flag->second == "1");
-  const std::string verb = request.method == "GET"     ? (watches ? "watch" : target.name.empty() ? "list" : "get")
+  const std::string verb = request.method == "GET"     ? (watches               ? "watch"
+                                                          : target.name.empty() ? "list"
+                                                                                : "get")
                            : request.method == "POST"  ? "create"
                            : request.method == "PATCH" ? "patch"
                                                        : "delete";
   {
     const std::lock_guard lock(mutex_);
-    if (forbidden_.contains({verb, target.resource}) || !allowed(verb, target))
-      return refuse(verb, target);
+    if (forbidden_.contains({verb, target.resource}) || !allowed(verb, target)) return refuse(verb, target);
   }
   return on_objects(request, target);
 }
@@ -395,7 +404,7 @@ ApiServer::Answer ApiServer::list(const Request& request, const Target& target) 
   }
   const Kind& kind = kind_named(target.resource);
   return {200, Json{{"kind", std::string(kind.kind) + "List"},
-                    {"apiVersion", target.group.empty() ? "v1" : target.group + "/v1"},
+                    {"apiVersion", target.group.empty() ? target.version : target.group + "/" + target.version},
                     {"metadata", {{"resourceVersion", fmt::format("{}", version_)}}},
                     {"items", items}}
                    .dump()};

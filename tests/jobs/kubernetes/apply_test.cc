@@ -35,8 +35,7 @@ TEST_F(Apply, TheSecretThatAJobNamesIsCreatedBeforeIt) {
   const auto result = run({"apply", "-f", file});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n");
-  EXPECT_TRUE(contains(
-      result.err, "note: created the missing Secret jaxjob-mnist-token; it is deleted with the job\n"))
+  EXPECT_TRUE(contains(result.err, "note: created the missing Secret jaxjob-mnist-token; it is deleted with the job\n"))
       << result.err;
   const std::vector<std::string> all = server_.requests();
   const auto secret_made = std::ranges::find(all, "POST /api/v1/namespaces/kubeflow/secrets"),
@@ -104,10 +103,9 @@ TEST_F(Apply, TheTokenOfARunningJaxJobStays) {
   job["metadata"]["annotations"] = {{"kubectl.kubernetes.io/last-applied-configuration", job.dump()}};
   server_.put(job);
   out_of({"apply", "-f", write("job.yaml", text)});
-  EXPECT_EQ(
-      token_source(
-          server_.get("jaxjobs", "default", "ej")["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"])["name"],
-      "ej-token");
+  EXPECT_EQ(token_source(server_.get("jaxjobs", "default",
+                                     "ej")["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"])["name"],
+            "ej-token");
   EXPECT_FALSE(server_.get("secrets", "default", "ej-token").is_null());
 }
 

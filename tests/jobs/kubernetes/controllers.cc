@@ -152,11 +152,10 @@ bool Controllers::start_pods() {
     Json pod = each;
     pod["spec"]["nodeName"] = ready[static_cast<size_t>(index_of(pod)) % ready.size()];
     pod["status"] = {{"phase", "Running"},
-                     {"containerStatuses",
-                      Json::array({{{"name", pod["spec"]["containers"][0]["name"]},
-                                    {"ready", true},
-                                    {"restartCount", 0},
-                                    {"state", {{"running", {{"startedAt", time()}}}}}}})}};
+                     {"containerStatuses", Json::array({{{"name", pod["spec"]["containers"][0]["name"]},
+                                                         {"ready", true},
+                                                         {"restartCount", 0},
+                                                         {"state", {{"running", {{"startedAt", time()}}}}}}})}};
     changed = store(each, pod) || changed;
   }
   return changed;
@@ -271,11 +270,8 @@ bool Controllers::finish(Json& job, const char* type, const std::string& reason,
   for (const Json& pod : pods_of(job))
     if (!has_ended(pod)) server_.remove("pods", "default", word(pod, "/metadata/name"));
   job["status"]["active"] = 0;
-  job["status"]["conditions"].push_back({{"type", type},
-                                         {"status", "True"},
-                                         {"reason", reason},
-                                         {"message", message},
-                                         {"lastTransitionTime", time()}});
+  job["status"]["conditions"].push_back(
+      {{"type", type}, {"status", "True"}, {"reason", reason}, {"message", message}, {"lastTransitionTime", time()}});
   return true;
 }
 
@@ -290,8 +286,7 @@ std::string Controllers::count_failures(Json& job) {
       failure = fmt::format("Container {} for pod default/{} failed with exit code {} matching FailJob rule",
                             word(pod, "/spec/containers/0/name"), word(pod, "/metadata/name"), exit_code(pod));
     if (action != "Ignore") ++failed;
-    if (pod["metadata"].contains("deletionTimestamp"))
-      server_.remove("pods", "default", word(pod, "/metadata/name"));
+    if (pod["metadata"].contains("deletionTimestamp")) server_.remove("pods", "default", word(pod, "/metadata/name"));
   }
   if (failed > 0) job["status"]["failed"] = failed;
   return failure;
@@ -367,7 +362,8 @@ bool Controllers::sync_jax_job(Json job) {
                   fmt::format("JAXJob {} is failed because {} Worker replica(s) failed.", name, failed)) &&
            store(before, job);
   if (succeeded == size)
-    return finish(job, "Succeeded", "JAXJobSucceeded", fmt::format("JAXJob default/{} successfully completed.", name)) &&
+    return finish(job, "Succeeded", "JAXJobSucceeded",
+                  fmt::format("JAXJob default/{} successfully completed.", name)) &&
            store(before, job);
   bool changed = store(before, job);
   for (int i = 0; i < size; ++i) {

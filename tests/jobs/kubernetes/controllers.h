@@ -19,7 +19,7 @@ class Controllers {
   explicit Controllers(ApiServer& server) : server_(server) {}
 
   // Admission of pods from now on.
-  void enforce_restricted() { restricted_ = true; }  // Pod Security Standards
+  void enforce_restricted() { restricted_ = true; }        // Pod Security Standards
   void set_quota(Json hard) { quota_ = std::move(hard); }  // {"pods", 1}, {"limits.cpu", ...}; null: none
 
   // Lets all controllers act until nothing changes: pods are created, scheduled and started, and jobs end.

@@ -42,8 +42,7 @@ TEST_F(ManyPods, DescribeShowsTheLastLineOfEach) {
 
 TEST_F(ManyPods, LogsPrintsAllLinesInOrder) {
   std::string wanted;
-  for (int i = 0; i < kPods; ++i)
-    wanted += fmt::format("[myjob-{0}] first line\n[myjob-{0}] last line of {0}\n", i);
+  for (int i = 0; i < kPods; ++i) wanted += fmt::format("[myjob-{0}] first line\n[myjob-{0}] last line of {0}\n", i);
   EXPECT_EQ(out_of({"logs", "myjob", "--all-replicas"}), wanted);
   expect_few_lists();
 }

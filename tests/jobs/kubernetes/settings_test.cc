@@ -55,7 +55,8 @@ TEST(LostNode, ItsPodsAreReplacedBeforeTheOthersGiveUp) {
   constexpr int kNotReady = 40, kStart = 300;
   for (const std::string& kind : manifest_kinds()) {
     std::map<std::string, int> tolerated;
-    for (const Json& each : pod_spec(kind)["tolerations"]) {
+    const Json spec = pod_spec(kind);
+    for (const Json& each : spec["tolerations"]) {
       EXPECT_EQ(each["effect"], "NoExecute");
       EXPECT_EQ(each["operator"], "Exists");
       tolerated[each["key"]] = each["tolerationSeconds"];

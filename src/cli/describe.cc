@@ -27,7 +27,7 @@ class DescriptionPrinter {
   void add_job(const Job& job) {
     std::vector<PodAndLine> pods;
     for (const Pod& pod : pods_of(runner_, job)) pods.emplace_back(pod, last_output_line(runner_, job, pod));
-    print(describe_job(job, pods, runner_.events(job), now()));
+    print(describe_job(job, pods, runner_.events(job), now(), earlier_attempts(job)));
   }
   void add_pod(const Job& job, const Pod& pod) {
     print(describe_pod(job, {pod, last_output_line(runner_, job, pod)}, runner_.events(job), now()));
@@ -35,6 +35,15 @@ class DescriptionPrinter {
   bool empty() const { return !begun_; }
 
  private:
+  std::vector<PodAndLine> earlier_attempts(const Job& job) {
+    constexpr std::ptrdiff_t kMost = 20;
+    std::vector<EarlierAttempt> all = runner_.earlier_attempts(job);
+    if (std::ssize(all) > kMost) all.erase(all.begin(), all.end() - kMost);
+    std::vector<PodAndLine> out;
+    for (const auto& [pod, same_pod] : all) out.emplace_back(pod, last_output_line(runner_, job, pod, same_pod));
+    return out;
+  }
+
   void print(const std::string& page) { fmt::print("{}{}", std::exchange(begun_, true) ? "\n\n" : "", page); }
 
   Runner& runner_;

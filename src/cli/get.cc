@@ -44,9 +44,6 @@ std::vector<std::vector<ResourceArgument>> groups_of(const std::vector<std::stri
   const std::vector<ResourceArgument> asked = parse_resource_arguments("get", words);
   for (const ResourceArgument& each : asked) {
     if (each.bare && !is_resource(each.name)) throw_unknown_resource("get", each.name);
-    if (!each.bare && is_resource(each.name))
-      throw UsageError(
-          fmt::format("get: separate resources with commas, such as `lockstep get {},{}`", words[0], each.name));
     if (each.bare || each.resource != asked.front().resource)
       throw UsageError("get: objects of several resources cannot be listed by name; run `lockstep get` once for each");
   }

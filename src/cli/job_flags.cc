@@ -240,14 +240,13 @@ std::vector<Pod> pods_of(Runner& runner, const Job& job) {
   return out;
 }
 
-std::string last_output_line(Runner& runner, const Job& job, const Pod& pod) {
+std::string last_output_line(Runner& runner, const Job& job, const Pod& pod, bool before_restart) {
   std::string text;
   try {
     LogOptions options;
-    options.replica = pod.index;
-    options.pod = pod.name;
     options.tail = 1;
-    runner.logs(job, options, [&](std::string_view bytes) {
+    options.previous = before_restart;
+    runner.pod_log(job, pod, options, [&](std::string_view bytes) {
       text += bytes;
       return text.size() < kMaxLineBytes;
     });

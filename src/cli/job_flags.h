@@ -80,7 +80,7 @@ std::vector<Job> find_jobs(Runner& runner, const JobFlags& flags, const std::str
 std::vector<Pod> pods_of(Runner& runner, const Job& job);
 
 // The last line of a replica's log; empty when the log is empty or missing.
-std::string last_output_line(Runner& runner, const Job& job, const Pod& pod);
+std::string last_output_line(Runner& runner, const Job& job, const Pod& pod, bool before_restart = false);
 
 // Prints "No resources found" to standard error, as kubectl does.
 void print_none_found(const JobFlags& flags);

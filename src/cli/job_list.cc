@@ -63,14 +63,23 @@ class JobLister {
     if (std::all_of(asked_.begin(), asked_.end(), same)) kind_ = asked_.front().kind;
   }
 
-  // Throws Error when an object that is given by name does not exist.
+  // Throws Error when an object that is given by name does not exist, UsageError if its name is that of a resource.
   void check_names() {
     for (const ResourceArgument& asked : asked_) {
       if (asked.name.empty()) continue;
-      if (resource_ == Resource::pods)
-        find_pod(runner_, options_.flags, asked.name);
-      else
-        find_job(runner_, options_.flags, asked);
+      try {
+        if (resource_ == Resource::pods)
+          find_pod(runner_, options_.flags, asked.name);
+        else
+          find_job(runner_, options_.flags, asked);
+      } catch (const Error&) {
+        if (!is_resource(asked.name)) throw;
+        throw UsageError(fmt::format("get: separate resources with commas, such as `lockstep get {},{}`",
+                                     resource_ == Resource::pods   ? "pods"
+                                     : resource_ == Resource::jobs ? "jobs"
+                                                                   : "events",
+                                     asked.name));
+      }
     }
   }
 
@@ -254,10 +263,25 @@ int print_tables(std::vector<JobLister>& listers, const ListOptions& options) {
   return kDone;
 }
 
-int watch_list(Runner& runner, JobLister& lister, ListPrinter& printer, const std::string& timeout) {
-  const Clock::time_point end = timeout.empty() ? Clock::time_point::max() : Clock::now() + *parse_duration(timeout);
+// Prints one resource. With --watch, also its changes until the timeout, while the runner is reachable or not.
+int print_list(Runner& runner, JobLister& lister, const ListOptions& options) {
+  const bool for_ever = options.watch && options.timeout.empty();
+  const Clock::time_point end = for_ever        ? Clock::time_point::max()
+                                : options.watch ? Clock::now() + *parse_duration(options.timeout)
+                                                : Clock::now();
   Retrier retrier(end);
-  while (Clock::now() < end) {
+  const auto list = [&] {
+    lister.check_names();
+    return lister.list();
+  };
+  const std::vector<ListItem> items = options.watch ? retrier.run(list) : list();
+  if (items.empty() && !options.watch) {
+    print_none_found(options.flags);
+    return kDone;
+  }
+  ListPrinter printer(lister.header(), options);
+  printer.print(items);
+  while (options.watch && Clock::now() < end) {
     runner.wait_for_change();
     printer.print(retrier.run([&] { return lister.list(); }));
   }
@@ -275,6 +299,7 @@ int print_lists(const std::vector<std::vector<ResourceArgument>>& groups, const 
   const std::unique_ptr<Runner> runner = runner_for(options.flags);
   std::vector<JobLister> listers;
   for (const std::vector<ResourceArgument>& asked : groups) listers.emplace_back(*runner, asked, options);
+  if (groups.size() == 1 && !needs_objects(options.output)) return print_list(*runner, listers[0], options);
   for (JobLister& lister : listers) lister.check_names();
   if (needs_objects(options.output)) {
     std::vector<ListItem> items;
@@ -286,15 +311,7 @@ int print_lists(const std::vector<std::vector<ResourceArgument>>& groups, const 
       print_custom_columns(items, options);
     return kDone;
   }
-  if (groups.size() > 1) return print_tables(listers, options);
-  const std::vector<ListItem> items = listers[0].list();
-  if (items.empty() && !options.watch) {
-    print_none_found(options.flags);
-    return kDone;
-  }
-  ListPrinter printer(listers[0].header(), options);
-  printer.print(items);
-  return options.watch ? watch_list(*runner, listers[0], printer, options.timeout) : kDone;
+  return print_tables(listers, options);
 }
 
 }  // namespace lockstep::cli

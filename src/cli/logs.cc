@@ -13,6 +13,7 @@
 #include "base/start_thread.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/retry.h"
 #include "command/help.h"
 #include "command/number_check.h"
 #include "jobs/model/manifest.h"
@@ -38,14 +39,15 @@ bool write_out(std::string_view text) {
 // A replica to print the log of.
 struct LoggedReplica {
   Job job;
-  int index = 0;
-  std::string pod;  // its name
+  Pod pod;
+  std::string name;  // of the replica
 };
 
 // Prints the logs of several replicas, each line after the name of its replica. Follows them at the same time.
 class ReplicaLogs {
  public:
-  ReplicaLogs(const JobFlags& flags, LogOptions options) : flags_(flags), options_(std::move(options)) {}
+  ReplicaLogs(Runner& runner, const JobFlags& flags, LogOptions options)
+      : runner_(runner), flags_(flags), options_(std::move(options)) {}
 
   int print(const std::vector<LoggedReplica>& replicas) {
     if (!options_.follow) {
@@ -68,16 +70,19 @@ class ReplicaLogs {
       if (end == line.npos) return !closed_;
       const std::string complete = line.substr(0, end + 1);
       line.erase(0, end + 1);
-      return write_lines(replica.pod, complete);
+      return write_lines(replica.name, complete);
     };
     try {
       LogOptions options = options_;
-      options.replica = replica.index;
-      make_runner(runner_name(flags_))->logs(replica.job, options, sink);
-      if (!line.empty()) write_lines(replica.pod, line + "\n");
+      options.replica = replica.pod.index;
+      if (options.follow)
+        make_runner(runner_name(flags_))->logs(replica.job, options, sink);
+      else
+        runner_.pod_log(replica.job, replica.pod, options, sink);
+      if (!line.empty()) write_lines(replica.name, line + "\n");
     } catch (const std::exception& error) {
       failed_ = true;
-      print_stderr("lockstep: {}: {}\n", replica.pod, error.what());
+      print_stderr("lockstep: {}: {}\n", replica.name, error.what());
     }
   }
 
@@ -93,31 +98,40 @@ class ReplicaLogs {
     return !closed_;
   }
 
+  Runner& runner_;
   const JobFlags& flags_;
   const LogOptions options_;
   std::mutex mutex_;  // guards standard output
   std::atomic<bool> closed_ = false, failed_ = false;
 };
 
+// Calls `body`. With --follow, repeats it while the runner is unreachable, as Runner::logs() does.
+template <class Body>
+auto reach(const LogOptions& options, const Body& body) {
+  constexpr std::chrono::minutes kPatience{10};
+  Retrier retrier(options.follow ? Retrier::Clock::now() + kPatience : Retrier::Clock::now());
+  return options.follow ? retrier.run(body) : body();
+}
+
 int print_replicas(Runner& runner, const std::vector<Job>& jobs, const Selector& selector,
                    const LogsArguments& arguments, const LogOptions& options) {
   std::vector<LoggedReplica> replicas;
   for (const Job& job : jobs) {
     int previous = -1;  // on Kubernetes a replica may have several pods
-    for (const Pod& pod : pods_of(runner, job)) {
+    for (const Pod& pod : reach(options, [&] { return pods_of(runner, job); })) {
       const bool selected = selector.matches(pod_labels(job, pod.index)) &&
                             (arguments.replica < 0 || arguments.replica == pod.index) &&
                             (pod.started || options.follow);
       if (selected && std::exchange(previous, pod.index) != pod.index)
-        replicas.push_back({job, pod.index, pod_name(job, pod.index)});
+        replicas.push_back({job, pod, pod_name(job, pod.index)});
     }
   }
   if (replicas.empty()) print_none_found(arguments.flags);
-  return ReplicaLogs(arguments.flags, options).print(replicas);
+  return ReplicaLogs(runner, arguments.flags, options).print(replicas);
 }
 
 int print_one(Runner& runner, const LogsArguments& arguments, const ResourceArgument& asked, LogOptions options) {
-  const auto [job, pod] = find_job_or_pod(runner, arguments.flags, asked);
+  const auto [job, pod] = reach(options, [&] { return find_job_or_pod(runner, arguments.flags, asked); });
   const int index = pod ? pod->index : -1;
   if (index >= 0 && arguments.replica >= 0 && index != arguments.replica)
     throw UsageError(fmt::format("logs: {} is replica {}, but --replica is {}; omit --replica", arguments.name, index,
@@ -146,7 +160,7 @@ int logs(const LogsArguments& arguments) {
     options.since = std::chrono::ceil<std::chrono::seconds>(parse_duration(arguments.since).value());
   if (!arguments.selector.empty()) {
     const std::unique_ptr<Runner> runner = runner_for(arguments.flags);
-    return print_replicas(*runner, runner->list(arguments.flags.lookup_namespace()),
+    return print_replicas(*runner, reach(options, [&] { return runner->list(arguments.flags.lookup_namespace()); }),
                           Selector::parse(arguments.selector), arguments, options);
   }
   const std::vector<ResourceArgument> asked = parse_resource_arguments("logs", {arguments.name});

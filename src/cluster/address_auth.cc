@@ -59,7 +59,7 @@ Admission find_admission(const std::string& token, const detail::ClusterInfo& in
         log(fmt::format(
             "token: this JAXJob has none; the coordinator accepts each process only from the address of its replica's "
             "name ({}, ...), which keeps other pods out, but connections are not encrypted; for encryption, set "
-            "LOCKSTEP_TOKEN from a Secret, or use `lockstep apply --on kubernetes`, which creates one",
+            "LOCKSTEP_TOKEN from a Secret",
             names.back()));
       return {.replica_names = std::move(names)};
     }
@@ -68,7 +68,7 @@ Admission find_admission(const std::string& token, const detail::ClusterInfo& in
 
 ReplicaAddresses::Verdict ReplicaAddresses::judge(const Request& request, const std::string& address, Time now) {
   const std::string ip = plain_ip(address);
-  if (request.process < 1 || static_cast<size_t>(request.process) >= processes_.size()) return Verdict::refused;
+  if (request.process < 1 || !is_process(request.process)) return Verdict::refused;
   Process& process = processes_[static_cast<size_t>(request.process)];
   if (!std::holds_alternative<request::Register>(request.what)) {
     const auto member = std::ranges::find(process.members, request.incarnation, &Member::incarnation);
@@ -132,7 +132,10 @@ std::optional<AddressAuth::Refusal> AddressAuth::refusal(const Request& request,
         break;
       }
       case Verdict::refused:
-        out = {fmt::format("no process {} has registered with the coordinator from {}", request.process, address)};
+        out = {state_->addresses.is_process(request.process)
+                   ? fmt::format("no process {} has registered with the coordinator from {}", request.process, address)
+                   : fmt::format("the job has {} processes, numbered from 0; it has no process {}",
+                                 state_->addresses.size(), request.process)};
         break;
     }
   }

@@ -49,6 +49,8 @@ class ReplicaAddresses {
 
   explicit ReplicaAddresses(std::vector<std::string> names) : names_(std::move(names)), processes_(names_.size()) {}
 
+  size_t size() const { return names_.size(); }
+  bool is_process(int process) const { return process >= 0 && static_cast<size_t>(process) < names_.size(); }
   const std::string& name(int process) const { return names_[static_cast<size_t>(process)]; }
 
   // Judges a request from `address`, an IP address without port. Process 0 runs the coordinator and never connects over

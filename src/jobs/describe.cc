@@ -124,7 +124,7 @@ std::string events_text(const std::vector<JobEvent>& events, JobTime now) {
 }  // namespace
 
 std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, const std::vector<JobEvent>& events,
-                         JobTime now) {
+                         JobTime now, const std::vector<PodAndLine>& earlier) {
   std::string out = line(0, "Name", job.name) + line(0, "Namespace", job.namespace_name) +
                     line(0, "Kind", name_of(job.kind)) + line(0, "State", job_state(job)) +
                     line(0, "Labels", labels_text(job.labels)) + line(0, "UID", or_none(job.uid)) +
@@ -139,6 +139,12 @@ std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, co
                         or_none(pod.node), process_text(pod), or_none(last)});
   out += section("Conditions", {"TYPE", "STATUS", "REASON", "AGE", "MESSAGE"}, conditions);
   out += section("Pods", {"NAME", "STATUS", "EXIT CODE", "RESTARTS", "NODE", "PID", "LAST LINE"}, replicas);
+  std::vector<TableRow> attempts;
+  for (const auto& [pod, last] : earlier)
+    attempts.push_back(
+        {pod_name(job, pod), pod_status(pod), exit_code_text(pod), age_text(pod.ended, now), or_none(last)});
+  if (!attempts.empty())
+    out += section("Earlier attempts", {"NAME", "STATUS", "EXIT CODE", "AGE", "LAST LINE"}, attempts);
   return out + events_text(events, now);
 }
 

@@ -23,6 +23,13 @@ std::optional<std::pair<Job, Pod>> Runner::find_pod(const std::string& namespace
   return std::nullopt;
 }
 
+void Runner::pod_log(const Job& job, const Pod& pod, LogOptions options,
+                     const std::function<bool(std::string_view)>& sink) {
+  options.replica = pod.index;
+  options.pod = pod.name;
+  logs(job, options, sink);
+}
+
 std::string default_namespace(const std::string& on) {
   // If kubectl is missing, make_runner() reports it.
   if (on != "kubernetes" || find_program("kubectl").empty()) return "default";

@@ -53,6 +53,9 @@ class Runner {
   // The jobs of a namespace (empty: of all namespaces), sorted by name. With `kind`, may omit jobs of the other kind.
   virtual std::vector<Job> list(const std::string& namespace_name, std::optional<JobKind> kind = {}) = 0;
 
+  // Attempts before the current ones whose exit code and log are still known, oldest first.
+  virtual std::vector<EarlierAttempt> earlier_attempts(const Job&) { return {}; }
+
   // The pod with this name and its job; nullopt if it does not exist.
   virtual std::optional<std::pair<Job, Pod>> find_pod(const std::string& namespace_name, const std::string& name);
 
@@ -66,7 +69,11 @@ class Runner {
   // Passes the output of a replica to `sink`, in pieces, until the end or until `sink` returns false.
   virtual void logs(const Job& job, const LogOptions& options, const std::function<bool(std::string_view)>& sink) = 0;
 
-  // Blocks until a job may have changed, for at most a second.
+  // Passes the output of one of pods(job), as logs() does. Faster than logs() for many pods. REQUIRES: !options.follow.
+  virtual void pod_log(const Job& job, const Pod& pod, LogOptions options,
+                       const std::function<bool(std::string_view)>& sink);
+
+  // Blocks until a job may have changed, for at most two seconds.
   virtual void wait_for_change() = 0;
 };
 

@@ -156,7 +156,10 @@ ordered_json pod_object(const Job& job, const Pod& pod) {
 }
 
 ordered_json list_object(std::vector<ordered_json> items) {
-  ordered_json out = {{"apiVersion", "v1"}, {"items", ordered_json::array()}, {"kind", "List"}};
+  ordered_json out = {{"apiVersion", "v1"},
+                      {"items", ordered_json::array()},
+                      {"kind", "List"},
+                      {"metadata", {{"resourceVersion", ""}}}};
   for (ordered_json& item : items) out["items"].push_back(std::move(item));
   return out;
 }

@@ -55,9 +55,9 @@ nlohmann::ordered_json list_object(std::vector<nlohmann::ordered_json> items);
 // A replica and the last line it printed (empty: none).
 using PodAndLine = std::pair<Pod, std::string>;
 
-// The output of `describe` for a job.
+// The output of `describe` for a job. `earlier` are the last of its earlier attempts.
 std::string describe_job(const Job& job, const std::vector<PodAndLine>& pods, const std::vector<JobEvent>& events,
-                         JobTime now);
+                         JobTime now, const std::vector<PodAndLine>& earlier = {});
 // The output of `describe` for one replica. Shows only those of `events` that concern it.
 std::string describe_pod(const Job& job, const PodAndLine& pod, const std::vector<JobEvent>& events, JobTime now);
 

@@ -177,24 +177,27 @@ void expect_no_constant_part(const Program& tangents, size_t operands) {
   std::vector<bool> affine(tangents.types.size(), false);
   for (size_t i = operands; i < tangents.inputs.size(); ++i) parts[tangents.inputs[i]] = RulePart::linear;
   for (const Eqn& eqn : tangents.eqns) {
-    std::vector<RulePart> in;
-    bool is_affine = false;
-    for (ValueId id : eqn.in) {
-      in.push_back(parts[id]);
-      is_affine = is_affine || affine[id];
-    }
-    const RulePart part = part_of_results(eqn, in, is_affine);
-    for (ValueId id : eqn.out) {
-      parts[id] = part;
-      affine[id] = is_affine && part == RulePart::linear;
+    for (size_t k = 0; k < eqn.out.size(); ++k) {  // a loop may return values beside tangents
+      std::vector<bool> result(eqn.out.size(), false);
+      result[k] = true;
+      const std::vector<bool> used = used_operands(eqn, result);
+      std::vector<RulePart> in;
+      bool is_affine = false;
+      for (size_t i = 0; i < eqn.in.size(); ++i) {
+        if (!used[i]) continue;
+        in.push_back(parts[eqn.in[i]]);
+        is_affine = is_affine || affine[eqn.in[i]];
+      }
+      const RulePart part = part_of_results(eqn, in, is_affine);
+      parts[eqn.out[k]] = part;
+      affine[eqn.out[k]] = is_affine && part == RulePart::linear;
     }
   }
   for (size_t k = 0; k < tangents.outputs.size(); ++k)
     if (const ValueId id = tangents.outputs[k]; parts[id] == RulePart::known || affine[id])
       throw_error(
           "custom_jvp: the rule is not linear in the tangents, so it has no gradient: tangent {} of its result has a "
-          "part "
-          "that does not depend on them; leave that part out (zeros_like() for no derivative)",
+          "part that does not depend on them; leave that part out (zeros_like() for no derivative)",
           k);
 }
 

@@ -41,7 +41,9 @@ std::vector<bool> used_by_while(const Eqn& eqn, std::vector<bool> live) {
   }
 }
 
-// By operand: those that nested programs name count if one of these programs uses them.
+}  // namespace
+
+// Operands that nested programs name count if one of these programs uses them.
 std::vector<bool> used_operands(const Eqn& eqn, const std::vector<bool>& live) {
   if (eqn.op == &scan_op) return used_by_scan(eqn, live);
   if (eqn.op == &while_loop_op) return used_by_while(eqn, live);
@@ -63,8 +65,6 @@ std::vector<bool> used_operands(const Eqn& eqn, const std::vector<bool>& live) {
   for (size_t k = 0; k < used.size(); ++k) used[k] = read[k] || !named[k];
   return used;
 }
-
-}  // namespace
 
 std::vector<bool> used_inputs(const Program& p, const std::vector<bool>& outputs) {
   std::vector<bool> live(p.types.size(), false), out;

@@ -14,4 +14,7 @@ std::vector<bool> used_inputs(const Program&);
 // The same for some of the outputs.
 std::vector<bool> used_inputs(const Program&, const std::vector<bool>& outputs);
 
+// Which operands of an equation some of its results depend on.
+std::vector<bool> used_operands(const Eqn& eqn, const std::vector<bool>& results);
+
 }  // namespace lockstep

@@ -195,7 +195,7 @@ class ForwardDifferentiation {
         copy(s);
       return transposed_vjp(s, b_);
     } catch (const ForwardModeOnly&) {
-      copy(s);
+      if (s.out.empty()) copy(s);  // else the equation is there, with its effects
       s.residuals.clear();
       const Attrs attrs = without_effects_of_programs(s.eqn.attrs);  // the results have had them
       return s.op().jvp({s.op(), attrs, s.in, s.out, s.tangents, b_, kSubPrograms}).tangents;

@@ -159,8 +159,13 @@ TEST(AddressAuth, ResolvesNamesAndLogsRefusedAddressesOnce) {
   ASSERT_TRUE(refusal);
   EXPECT_FALSE(refusal->try_again);
   EXPECT_EQ(refusal->why, "no process 1 has registered with the coordinator from 10.0.0.77");
+  // Such as a replica that was added to a running job.
+  const auto added = auth.refusal(register_process(3, 7), "10.0.0.78");
+  ASSERT_TRUE(added);
+  EXPECT_FALSE(added->try_again);
+  EXPECT_EQ(added->why, "the job has 3 processes, numbered from 0; it has no process 3");
   const std::vector<std::string> logged = lines.take();
-  ASSERT_EQ(logged.size(), 2u);
+  ASSERT_EQ(logged.size(), 3u);
   EXPECT_TRUE(logged[0].starts_with("the coordinator refused a call from 10.0.0.66: ")) << logged[0];
   EXPECT_TRUE(logged[1].starts_with("the coordinator refused a call from 10.0.0.77: ")) << logged[1];
 }

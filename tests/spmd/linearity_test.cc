@@ -135,6 +135,19 @@ TEST(CustomJvp, LinearRulesOfAnyFormHaveGradients) {
     };
     return jvp(loop, x, t).second;
   });
+  // sin(c + 1) of the result of a loop: its value has a constant part, its tangent has none.
+  EXPECT_NO_THROW(gradient_of(identity_with([](Array x, Array t) {
+    const auto f = [](Array v) {
+      return sin(scan(
+                     [](Array c, Nothing) {
+                       return std::pair{c * c, Nothing{}};
+                     },
+                     v, Nothing{}, {.length = 2})
+                     .first +
+                 1.f);
+    };
+    return jvp(f, x, t).second;
+  })));
 }
 
 TEST(LinearTranspose, TakesFunctionsWithBranchesAndRemat) {

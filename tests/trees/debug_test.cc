@@ -72,6 +72,18 @@ TEST(DebugPrint, PrintsForEachExampleAndIteration) {
             "0\n1\n3\n");
 }
 
+TEST(DebugPrint, PrintsOnceInLoopsUnderLinearize) {
+  const auto doubled = [](Array x) {
+    return while_loop([](Array v) { return v < 5.f; },
+                      [](Array v) {
+                        debug::print("v {}", v);
+                        return v * 2.f;
+                      },
+                      x);
+  };
+  EXPECT_EQ(stdout_of([&] { linearize(doubled, Array(2.f)); }), "v 2\nv 4\n");
+}
+
 TEST(DebugPrint, PrintsOnceUnderGradCondAndRemat) {
   const auto loss = [](Array x) {
     const auto inner = remat([](Array y) {

@@ -31,6 +31,11 @@ std::string without_newline(std::string text) {
   return text;
 }
 
+bool is_missing(const ProgramResult& result) {
+  return stderr_contains(result, "(NotFound)") || stderr_contains(result, "not found") ||
+         stderr_contains(result, "have a resource type");
+}
+
 // Reads available data of a stream and passes it to `use`. Returns what `use` returns; true if there is no data.
 bool read_available(const pollfd& stream, bool& open, const std::function<bool(std::string_view)>& use) {
   if (!open || stream.revents == 0) return true;
@@ -38,6 +43,13 @@ bool read_available(const pollfd& stream, bool& open, const std::function<bool(s
   const ssize_t n = ::read(stream.fd, chunk.data(), chunk.size());
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) open = false;
   return n <= 0 || use(std::string_view(chunk.data(), static_cast<size_t>(n)));
+}
+
+// Whether kubectl tried its default address because its configuration has no cluster. A retry does not help.
+bool has_no_cluster(const ProgramResult& failed) {
+  if (!stderr_contains(failed, "localhost:8080")) return false;
+  const ProgramResult view = run({"config", "view", "-o", "jsonpath={.clusters}"});
+  return view.code == 0 && (view.out.empty() || view.out == "null" || view.out == "[]");
 }
 
 }  // namespace
@@ -59,6 +71,9 @@ void throw_failure(const std::string& verb, const ProgramResult& result) {
       "; check the cluster with `kubectl config current-context`, or set KUBECONFIG to another file";
   if (is_forbidden(result.err)) throw Forbidden(text + "; `kubectl auth can-i --list` shows your permissions");
   if (stderr_contains(result, "no configuration has been provided")) throw IoError(text + kWhere);
+  if (is_unreachable(result.err) && has_no_cluster(result))
+    throw IoError(text +
+                  "; kubectl knows no cluster: set KUBECONFIG to the file of yours, or copy it to ~/.kube/config");
   if (is_unreachable(result.err)) throw RunnerUnreachable(text + kWhere);
   throw IoError(text);
 }
@@ -94,6 +109,28 @@ Json parse_output(const std::string& text) {
   } catch (const Error& error) {
     throw IoError(fmt::format("kubectl get: {}; check that `kubectl version` works", error.what()));
   }
+}
+
+Words get_words(const std::string& resource, const std::string& namespace_name, const Words& more) {
+  Words words = {"get", resource};
+  words.insert(words.end(), more.begin(), more.end());
+  words.insert(words.end(), {"-o", "json", "--request-timeout=30s"});
+  if (namespace_name.empty())
+    words.push_back("--all-namespaces");
+  else
+    words.insert(words.end(), {"-n", namespace_name});
+  return words;
+}
+
+Json get_list(const std::string& resource, const std::string& namespace_name, const Words& more) {
+  return parse_output(run_or_throw(get_words(resource, namespace_name, more)).out);
+}
+
+Json find_object(const std::string& resource, const std::string& namespace_name, const std::string& name) {
+  const ProgramResult result = run(get_words(resource, namespace_name, {name}));
+  if (result.code != 0 && is_missing(result)) return {};
+  if (result.code != 0) throw_failure("get", result);
+  return parse_output(result.out);
 }
 
 ProgramResult stream(const Words& words, const std::function<bool(std::string_view)>& sink) {

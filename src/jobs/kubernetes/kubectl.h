@@ -46,6 +46,13 @@ bool has_resource(const std::string& group, const std::string& resource);
 // Parses the output of `kubectl get ... -o json`. Throws IoError if it is not JSON.
 nlohmann::ordered_json parse_output(const std::string& text);
 
+// The arguments of `kubectl get ... -o json`. An empty `namespace_name` is all namespaces.
+Words get_words(const std::string& resource, const std::string& namespace_name, const Words& more = {});
+nlohmann::ordered_json get_list(const std::string& resource, const std::string& namespace_name, const Words& more = {});
+// Null if the object or the resource type does not exist.
+nlohmann::ordered_json find_object(const std::string& resource, const std::string& namespace_name,
+                                   const std::string& name);
+
 // Runs kubectl and passes its output to `sink` until it ends or `sink` returns false. The result has no output.
 ProgramResult stream(const Words& words, const std::function<bool(std::string_view)>& sink);
 

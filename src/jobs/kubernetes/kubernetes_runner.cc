@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "base/check.h"
 #include "base/os/process.h"
-#include "cluster/token.h"
+#include "jobs/kubernetes/api_proxy.h"
+#include "jobs/kubernetes/apply_job.h"
 #include "jobs/kubernetes/followed_log.h"
 #include "jobs/kubernetes/kubectl.h"
 #include "jobs/kubernetes/kubectl_text.h"
@@ -29,45 +31,13 @@ constexpr auto kSilenceTimeout = std::chrono::minutes(10);  // of the API server
 constexpr std::chrono::milliseconds kMinPause{500}, kMaxPause{10'000};  // between connections
 constexpr std::array kKinds = {JobKind::jax_job, JobKind::indexed_job};
 
-const char* resource_of(JobKind kind) { return kind == JobKind::jax_job ? "jaxjobs.kubeflow.org" : "jobs.batch"; }
-const char* job_label(JobKind kind) { return kind == JobKind::jax_job ? "training.kubeflow.org/job-name" : "job-name"; }
-const char* type_of(JobKind kind) { return kind == JobKind::jax_job ? "jaxjob" : "job.batch"; }
-
 std::vector<JobKind> kinds_of(std::optional<JobKind> kind) {
   return kind ? std::vector<JobKind>{*kind} : std::vector<JobKind>(kKinds.begin(), kKinds.end());
 }
 
-bool is_missing(const ProgramResult& result) {
-  return kubectl::stderr_contains(result, "(NotFound)") || kubectl::stderr_contains(result, "not found") ||
-         kubectl::stderr_contains(result, "have a resource type");
-}
-
-// The arguments of `kubectl get`. An empty `namespace_name` is all namespaces.
-Words get_words(const std::string& resource, const std::string& namespace_name, const Words& more = {}) {
-  Words words = {"get", resource};
-  words.insert(words.end(), more.begin(), more.end());
-  words.insert(words.end(), {"-o", "json", "--request-timeout=30s"});
-  if (namespace_name.empty())
-    words.push_back("--all-namespaces");
-  else
-    words.insert(words.end(), {"-n", namespace_name});
-  return words;
-}
-
-Json get_list(const std::string& resource, const std::string& namespace_name, const Words& more = {}) {
-  return kubectl::parse_output(kubectl::run_or_throw(get_words(resource, namespace_name, more)).out);
-}
-
-// Null if the object or the resource type does not exist.
-Json find_object(const std::string& resource, const std::string& namespace_name, const std::string& name) {
-  const ProgramResult result = kubectl::run(get_words(resource, namespace_name, {name}));
-  if (result.code != 0 && is_missing(result)) return {};
-  if (result.code != 0) kubectl::throw_failure("get", result);
-  return kubectl::parse_output(result.out);
-}
-
 std::vector<KubernetesPod> pods_of_job(const Job& job, bool all = false) {
-  const Json list = get_list("pods", job.namespace_name, {"-l", fmt::format("{}={}", job_label(job.kind), job.name)});
+  const Json list =
+      kubectl::get_list("pods", job.namespace_name, {"-l", fmt::format("{}={}", job_label(job.kind), job.name)});
   return all ? pods_in_list(list) : newest_pods_in_list(list);
 }
 
@@ -82,32 +52,10 @@ auto if_permitted(const Body& body) -> std::optional<decltype(body())> {
   }
 }
 
-[[noreturn]] void throw_apply_failure(const Job& job, const ProgramResult& result) {
-  const std::vector<std::string> fields = immutable_fields(result.err);
-  if (fields.empty()) kubectl::throw_failure("apply", result);
-  throw_error(
-      "apply: {} \"{}\" exists and {} cannot be changed; delete it first (lockstep delete {}/{} -n {} --on "
-      "kubernetes), or use another name",
-      name_of(job.kind), job.name, fmt::join(fields, ", "), type_of(job.kind), job.name, job.namespace_name);
-}
-
 class KubernetesRunner final : public Runner {
  public:
   std::string apply(Job job, const std::function<void(std::string_view)>& note) override {
-    job.manifest["metadata"]["name"] = job.name;  // also if it was made from generateName
-    job.manifest["metadata"].erase("generateName");
-    const std::string resource = resource_of(job.kind);
-    const std::string secret = add_token_reference(job.manifest, find_object(resource, job.namespace_name, job.name));
-    const ProgramResult result = kubectl::run({"apply", "-f", "-", "-n", job.namespace_name}, job.manifest.dump());
-    if (result.code != 0) throw_apply_failure(job, result);
-    std::string done = result.out.substr(0, result.out.find('\n'));
-    done.erase(0, done.rfind(' ') + 1);
-    try {
-      create_required_objects(job, secret, note);
-    } catch (const IoError& error) {
-      undo_apply(job, done == "created", error.what());
-    }
-    return done;
+    return apply_job(std::move(job), note);
   }
 
   Job get(const std::string& namespace_name, const std::string& name, std::optional<JobKind> kind) override {
@@ -115,7 +63,7 @@ class KubernetesRunner final : public Runner {
     std::vector<std::string> refused;
     for (const JobKind each : kinds_of(kind)) {
       try {
-        const Json object = find_object(resource_of(each), namespace_name, name);
+        const Json object = kubectl::find_object(resource_of(each), namespace_name, name);
         if (is_job_object(object)) found.push_back(job_of_object(object));
       } catch (const Forbidden& error) {
         refused.push_back(error.what());
@@ -130,6 +78,7 @@ class KubernetesRunner final : public Runner {
       return std::move(found[0]);
     }
     if (refused.size() == kinds_of(kind).size()) throw Forbidden(refused[0]);
+    throw_if_other_kind(namespace_name, name);
     std::vector<std::string> names;
     for (const Job& job : list(namespace_name, kind)) names.push_back(job.name);
     throw_error("job {}: not found in namespace {}; {}{}", name, namespace_name,
@@ -143,8 +92,12 @@ class KubernetesRunner final : public Runner {
     return out;
   }
 
+  std::vector<EarlierAttempt> earlier_attempts(const Job& job) override {
+    return earlier_attempts_of(pods_of_job(job, true));
+  }
+
   std::optional<std::pair<Job, Pod>> find_pod(const std::string& namespace_name, const std::string& name) override {
-    if (const Json object = find_object("pods", namespace_name, name); !object.is_null())
+    if (const Json object = kubectl::find_object("pods", namespace_name, name); !object.is_null())
       for (const KubernetesPod& named : pods_in_list({{"items", {object}}}))
         for (const JobKind kind : kKinds) {
           if (!object["metadata"]["labels"].contains(job_label(kind))) continue;
@@ -164,13 +117,13 @@ class KubernetesRunner final : public Runner {
   bool lists_pending_replicas() const override { return false; }
 
   std::vector<JobEvent> events(const Job& job) override {
-    return events_of_job(get_list("events", job.namespace_name), job, pods_of_job(job, true));
+    return events_of_job(kubectl::get_list("events", job.namespace_name), job, pods_of_job(job, true));
   }
 
   std::string why_waiting(const Job& job) override {
     const auto pods = if_permitted([&] { return pods_of_job(job, true); });
     if (!pods) return "";
-    const auto all = if_permitted([&] { return get_list("events", job.namespace_name); });
+    const auto all = if_permitted([&] { return kubectl::get_list("events", job.namespace_name); });
     std::map<int, KubernetesPod> newest;
     for (const KubernetesPod& each : *pods) newest[each.pod.index] = each;
     std::vector<KubernetesPod> current;
@@ -225,11 +178,42 @@ class KubernetesRunner final : public Runner {
     if (result.code != 0) kubectl::throw_failure("logs", result);
   }
 
-  void wait_for_change() override { std::this_thread::sleep_for(std::chrono::seconds(1)); }
+  void pod_log(const Job& job, const Pod& pod, LogOptions options,
+               const std::function<bool(std::string_view)>& sink) override {
+    if (options.follow || options.previous) return Runner::pod_log(job, pod, std::move(options), sink);
+    const std::vector<KubernetesPod> named = pods_in_list({{"items", {pod.object}}});
+    if (named.empty()) return Runner::pod_log(job, pod, std::move(options), sink);
+    std::string target =
+        fmt::format("/api/v1/namespaces/{}/pods/{}/log?container={}", job.namespace_name, pod.name, named[0].container);
+    if (options.tail) target += fmt::format("&tailLines={}", *options.tail);
+    if (options.since) target += fmt::format("&sinceSeconds={}", options.since->count());
+    if (!proxy_) proxy_.emplace();
+    proxy_->get("logs", target, sink);
+  }
+
+  // Each look lists all jobs and pods.
+  void wait_for_change() override { std::this_thread::sleep_for(std::chrono::seconds(2)); }
 
  private:
+  // JobSets and TrainJobs have Indexed Jobs, which the job commands know.
+  static void throw_if_other_kind(const std::string& namespace_name, const std::string& name) {
+    for (const auto& [kind, resource] :
+         {std::pair("JobSet", "jobsets.jobset.x-k8s.io"), std::pair("TrainJob", "trainjobs.trainer.kubeflow.org")}) {
+      Json object;
+      try {
+        object = kubectl::find_object(resource, namespace_name, name);
+      } catch (const Forbidden&) {  // such users have none
+      }
+      if (!object.is_null())
+        throw_error(
+            "job {0}: it is a {1}, which only kubectl shows; use its Job instead (`lockstep get jobs -n {2} -l "
+            "jobset.sigs.k8s.io/jobset-name={0}`), or `kubectl describe {3} {0} -n {2}`",
+            name, kind, namespace_name, resource);
+    }
+  }
+
   static void add_jobs(JobKind kind, const std::string& namespace_name, std::vector<Job>& out) {
-    const ProgramResult result = kubectl::run(get_words(resource_of(kind), namespace_name));
+    const ProgramResult result = kubectl::run(kubectl::get_words(resource_of(kind), namespace_name));
     if (result.code != 0 && kind == JobKind::jax_job && kubectl::stderr_contains(result, "have a resource type"))
       return;
     if (result.code != 0) kubectl::throw_failure("get", result);
@@ -239,7 +223,7 @@ class KubernetesRunner final : public Runner {
       if (is_job_object(each)) found.push_back(job_of_object(each));
     if (found.empty()) return;
     const auto pods = if_permitted([&] {
-      return pods_in_list(get_list("pods", namespace_name, {"-l", job_label(kind)}));
+      return pods_in_list(kubectl::get_list("pods", namespace_name, {"-l", job_label(kind)}));
     });
     for (Job& job : found) {
       std::vector<KubernetesPod> own;
@@ -249,25 +233,6 @@ class KubernetesRunner final : public Runner {
           own.push_back(each);
       if (pods) update_status_from_pods(job, own);
       out.push_back(std::move(job));
-    }
-  }
-
-  // Creates the Service and the Secret that the job refers to, unless they exist.
-  static void create_required_objects(const Job& job, const std::string& secret,
-                                      const std::function<void(std::string_view)>& note) {
-    const Json object = find_object(resource_of(job.kind), job.namespace_name, job.name);
-    if (!is_job_object(object)) return;  // deleted in the meantime
-    for (const Json& each : required_objects(object, make_token())) {
-      const std::string kind = each["kind"], name = each["metadata"]["name"];
-      if (exists(kind, name, job.namespace_name, object)) continue;
-      const ProgramResult result = kubectl::run({"create", "-f", "-", "-n", job.namespace_name}, each.dump());
-      if (result.code != 0 && !kubectl::stderr_contains(result, "(AlreadyExists)"))
-        kubectl::throw_failure("create " + kind, result);
-      if (kind == "Secret" && name == secret)
-        note(fmt::format(
-            "the job has no token: added LOCKSTEP_TOKEN from the new Secret {}, which is deleted with the job", name));
-      else
-        note(fmt::format("created the missing {} {}; it is deleted with the job", kind, name));
     }
   }
 
@@ -281,12 +246,12 @@ class KubernetesRunner final : public Runner {
     names.emplace_back("NetworkPolicy", job.name);
     const auto deadline = Clock::now() + kubectl::kAnswerTimeout;
     const auto remove_one = [&](const std::string& kind, const std::string& name) {
-      Json present = find_object(kind, job.namespace_name, name);
+      Json present = kubectl::find_object(kind, job.namespace_name, name);
       if (is_rendered_for(present, job.name))
         kubectl::run_or_throw({"delete", kind, name, "-n", job.namespace_name, "--ignore-not-found"});
       else
         for (; is_owned_by(present, job.uid) && Clock::now() < deadline;
-             present = find_object(kind, job.namespace_name, name))
+             present = kubectl::find_object(kind, job.namespace_name, name))
           std::this_thread::sleep_for(std::chrono::milliseconds(200));
     };
     for (const auto& [kind, name] : names) {
@@ -296,35 +261,6 @@ class KubernetesRunner final : public Runner {
         if (kind != "NetworkPolicy") kubectl::note_once(error.what());  // few jobs have one
       }
     }
-  }
-
-  // Whether the object exists. Waits for the deletion of an object of an earlier job with the same name.
-  static bool exists(const std::string& kind, const std::string& name, const std::string& namespace_name,
-                     const Json& job) {
-    for (const auto deadline = Clock::now() + kubectl::kAnswerTimeout;;
-         std::this_thread::sleep_for(std::chrono::milliseconds(200))) {
-      const Json present = find_object(kind, namespace_name, name);
-      if (present.is_null()) return false;
-      if (!is_owned_by_earlier_job(present, job)) return true;
-      if (Clock::now() > deadline)
-        throw IoError(
-            fmt::format("the {} {} of an earlier job with this name still exists; delete it: kubectl delete "
-                        "{} {} -n {}",
-                        kind, name, kind, name, namespace_name));
-    }
-  }
-
-  // Deletes a job that was created without its Secret or Service, because it could not run, and throws.
-  [[noreturn]] static void undo_apply(const Job& job, bool created, const std::string& why) {
-    const std::string name = fmt::format("{}/{}", type_of(job.kind), job.name);
-    if (!created) throw_error("apply: {}; {} existed before and was kept, but this object is missing", why, name);
-    const ProgramResult result = kubectl::run(
-        {"delete", resource_of(job.kind), job.name, "-n", job.namespace_name, "--ignore-not-found", "--wait=false"});
-    if (result.code == 0) throw_error("apply: {}; {} cannot run without it and was deleted", why, name);
-    throw_error(
-        "apply: {}; {} cannot run without it and could not be deleted: {}; delete it: lockstep delete {} -n {} "
-        "--on kubernetes",
-        why, name, kubectl_error_message(result.err), name, job.namespace_name);
   }
 
   static void add_limits(Words& words, const LogOptions& options) {
@@ -416,6 +352,8 @@ class KubernetesRunner final : public Runner {
                                                         : ": " + found->pod.kubectl_status));
     }
   }
+
+  std::optional<ApiProxy> proxy_;  // from the first pod_log() on
 };
 
 }  // namespace

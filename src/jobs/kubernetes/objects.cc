@@ -248,6 +248,10 @@ std::string lower(std::string text) {
 
 }  // namespace
 
+const char* resource_of(JobKind kind) { return kind == JobKind::jax_job ? "jaxjobs.kubeflow.org" : "jobs.batch"; }
+const char* type_of(JobKind kind) { return kind == JobKind::jax_job ? "jaxjob" : "job.batch"; }
+const char* job_label(JobKind kind) { return kind == JobKind::jax_job ? "training.kubeflow.org/job-name" : "job-name"; }
+
 bool is_job_object(const Json& object) {
   const std::string kind = text_at(object, {"kind"}), version = text_at(object, {"apiVersion"});
   return (kind == "JAXJob" && version.starts_with("kubeflow.org/")) ||
@@ -315,6 +319,29 @@ std::vector<KubernetesPod> newest_pods_in_list(const Json& list) {
   for (KubernetesPod& pod : pods_in_list(list)) newest[pod.pod.index] = std::move(pod);
   std::vector<KubernetesPod> out;
   for (auto& [index, pod] : newest) out.push_back(std::move(pod));
+  return out;
+}
+
+std::vector<EarlierAttempt> earlier_attempts_of(const std::vector<KubernetesPod>& pods) {
+  std::vector<EarlierAttempt> out;
+  for (size_t i = 0; i < pods.size(); ++i) {
+    const KubernetesPod& each = pods[i];
+    for (const Json& container : at(each.pod.object, {"status", "containerStatuses"})) {
+      const Json& last = at(container, {"lastState", "terminated"});
+      if (text_at(container, {"name"}) != each.container || !last.is_object()) continue;
+      Pod before = each.pod;
+      before.attempt = std::max(before.attempt - 1, 0);
+      before.reason = before.kubectl_status = text_at(last, {"reason"});
+      before.exit_code = count_at(last, {"exitCode"});
+      before.phase = before.exit_code == 0 ? PodPhase::succeeded : PodPhase::failed;
+      before.started = time_at(last, {"startedAt"});
+      before.ended = time_at(last, {"finishedAt"});
+      out.push_back({std::move(before), true});
+    }
+    const bool replaced = std::any_of(pods.begin() + static_cast<std::ptrdiff_t>(i) + 1, pods.end(),
+                                      [&](const KubernetesPod& other) { return other.pod.index == each.pod.index; });
+    if (replaced) out.push_back({each.pod, false});
+  }
   return out;
 }
 

@@ -11,6 +11,12 @@
 
 namespace lockstep {
 
+// The names of a kind of jobs: the resource in requests ("jobs.batch"), the type in messages ("job.batch"), and the
+// label of its pods that holds the name of the job.
+const char* resource_of(JobKind kind);
+const char* type_of(JobKind kind);
+const char* job_label(JobKind kind);
+
 // Whether the object is a JAXJob, or a Job with completionMode Indexed.
 bool is_job_object(const nlohmann::ordered_json& object);
 
@@ -33,6 +39,9 @@ std::vector<KubernetesPod> pods_in_list(const nlohmann::ordered_json& list);
 
 // The newest pod of each index, sorted by index. REQUIRES: all pods belong to one job.
 std::vector<KubernetesPod> newest_pods_in_list(const nlohmann::ordered_json& list);
+
+// The attempts of a job before those of newest_pods_in_list(). `pods` are those of pods_in_list().
+std::vector<EarlierAttempt> earlier_attempts_of(const std::vector<KubernetesPod>& pods);
 
 // Sets the parts of the status that are visible only in the pods: the number of restarts, and for an Indexed Job the
 // condition Running, which requires a running container.

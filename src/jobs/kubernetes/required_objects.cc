@@ -13,17 +13,20 @@ Json at(const Json& object, const char* path) {
   return object.contains(pointer) ? object[pointer] : Json();
 }
 
-constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";  // of jobs only
+constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";                          // of jobs only
+constexpr const char* kLastApplied = "kubectl.kubernetes.io/last-applied-configuration";  // of `kubectl apply`
+constexpr const char *kNameLabel = "app.kubernetes.io/name", *kInstanceLabel = "app.kubernetes.io/instance";
 
 Json metadata_of(const Json& job, const Json& name) {
   Json out = {{"name", name}};
   if (const Json namespace_name = at(job, "/metadata/namespace"); namespace_name.is_string())
     out["namespace"] = namespace_name;
-  if (Json labels = at(job, "/metadata/labels"); labels.is_object()) {
-    labels.erase(kQueueLabel);
-    out["labels"] = labels;
-  }
-  out["ownerReferences"] = Json::array({owner_reference(job)});
+  Json labels = at(job, "/metadata/labels");
+  if (labels.is_object()) labels.erase(kQueueLabel);
+  labels[kNameLabel] = "lockstep";
+  labels[kInstanceLabel] = at(job, "/metadata/name");
+  out["labels"] = std::move(labels);
+  if (job.contains("/metadata/uid"_json_pointer)) out["ownerReferences"] = Json::array({owner_reference(job)});
   return out;
 }
 
@@ -67,6 +70,7 @@ bool has_token(const Json& container) {
 // The key of a Secret that holds the job's token.
 struct TokenKey {
   std::string secret, key;
+  bool optional = false;
 };
 
 // The key of the Secret that is mounted at this path; nullopt if none is.
@@ -77,9 +81,10 @@ std::optional<TokenKey> mounted_key(const Json& pod, const Json& container, cons
     for (const Json& volume : at(pod, "/volumes")) {
       const Json secret = at(volume, "/secret/secretName");
       if (at(volume, "/name") != at(mount, "/name") || !secret.is_string()) continue;
+      const bool optional = at(volume, "/secret/optional") == true;
       for (const Json& item : at(volume, "/secret/items"))
-        if (at(item, "/path") == name && at(item, "/key").is_string()) return TokenKey{secret, item["key"]};
-      return TokenKey{secret, name};
+        if (at(item, "/path") == name && at(item, "/key").is_string()) return TokenKey{secret, item["key"], optional};
+      return TokenKey{secret, name, optional};
     }
   }
   return std::nullopt;
@@ -91,7 +96,7 @@ std::optional<TokenKey> token_key(const Json& pod, const Json& container, const 
   if (at(variable, "/name") == "LOCKSTEP_TOKEN_FILE" && value.is_string()) return mounted_key(pod, container, value);
   const Json name = at(variable, "/valueFrom/secretKeyRef/name"), key = at(variable, "/valueFrom/secretKeyRef/key");
   if (at(variable, "/name") != "LOCKSTEP_TOKEN" || !name.is_string() || !key.is_string()) return std::nullopt;
-  return TokenKey{name, key};
+  return TokenKey{name, key, at(variable, "/valueFrom/secretKeyRef/optional") == true};
 }
 
 }  // namespace
@@ -105,22 +110,35 @@ Json owner_reference(const Json& job) {
 
 bool is_rendered_for(const Json& object, const std::string& job) {
   const Json labels = at(object, "/metadata/labels");
-  return at(labels, "/app.kubernetes.io~1name") == "lockstep" && at(labels, "/app.kubernetes.io~1instance") == job &&
-         !object.contains("/metadata/ownerReferences"_json_pointer);
+  return labels.is_object() && labels.value(kNameLabel, Json()) == "lockstep" &&
+         labels.value(kInstanceLabel, Json()) == job && !object.contains("/metadata/ownerReferences"_json_pointer);
 }
 
-std::string add_token_reference(Json& job, const Json& present) {
-  Json* const container = container_of(job);
+std::string add_token_reference(Json& job) {
+  Json* const container = job.at("kind") == "Job" ? container_of(job) : nullptr;
   if (!container || has_token(*container)) return "";
-  if (Json old = present; !old.is_null()) {
-    const Json* const running = container_of(old);
-    if (!running || !has_token(*running)) return "";
-  }
   const std::string secret = at(job, "/metadata/name").get<std::string>() + "-token";
   Json& env = (*container)["env"];
   if (!env.is_array()) env = Json::array();
   env.push_back({{"name", "LOCKSTEP_TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", secret}, {"key", "token"}}}}}});
   return secret;
+}
+
+void keep_token_reference(Json& job, const Json& present) {
+  Json* const container = container_of(job);
+  Json old = present;
+  const Json* const running = container_of(old);
+  if (!container || !running || has_token(*container)) return;
+  const Json annotations = at(present, "/metadata/annotations");
+  const Json applied = annotations.is_object() ? annotations.value(kLastApplied, Json()) : Json();
+  const bool merged = job.at("kind") == "Job" &&
+                      (!applied.is_string() || applied.get<std::string>().find("LOCKSTEP_TOKEN") == std::string::npos);
+  for (const Json& variable : at(*running, "/env")) {
+    if (merged || at(variable, "/name") != "LOCKSTEP_TOKEN") continue;
+    Json& env = (*container)["env"];
+    if (!env.is_array()) env = Json::array();
+    env.push_back(variable);
+  }
 }
 
 bool is_owned_by(const Json& object, const std::string& uid) {
@@ -136,14 +154,14 @@ bool is_owned_by_earlier_job(const Json& object, const Json& job) {
   return false;
 }
 
-std::vector<Json> required_objects(const Json& job, const std::string& token) {
+std::vector<Json> required_objects(const Json& job, const std::string& token, OptionalSecrets optional) {
   const Json pod = at(job, pod_path(job));
   std::vector<Json> out;
   if (at(pod, "/subdomain").is_string()) out.push_back(service_of(job, pod));
   for (const Json& container : at(pod, "/containers"))
     for (const Json& variable : at(container, "/env")) {
       const auto found = token_key(pod, container, variable);
-      if (!found) continue;
+      if (!found || (found->optional && optional == OptionalSecrets::omit)) continue;
       out.push_back({{"apiVersion", "v1"},
                      {"kind", "Secret"},
                      {"metadata", metadata_of(job, found->secret)},

@@ -108,6 +108,13 @@ struct Pod {
   bool operator==(const Pod&) const = default;
 };
 
+// An attempt of a replica that ended and was followed by another one. On Kubernetes either its pod was replaced, or its
+// container was restarted: then the pod still exists, and the log is the one before the restart.
+struct EarlierAttempt {
+  Pod pod;
+  bool same_pod = false;
+};
+
 // An event, for `lockstep events` and `describe`.
 struct JobEvent {
   JobTime time{};

@@ -34,7 +34,14 @@ constexpr std::array kKinds = {
     Kind{"batch", "v1", "jobs", "Job", true},
     Kind{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true},
     Kind{"kubeflow.org", "v1", "jaxjobs", "JAXJob", true},
+    Kind{"jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", true},
 };
+
+constexpr std::array<std::pair<const char*, const char*>, 5> kGroups = {{{"", "v1"},
+                                                                         {"batch", "v1"},
+                                                                         {"networking.k8s.io", "v1"},
+                                                                         {"kubeflow.org", "v1"},
+                                                                         {"jobset.x-k8s.io", "v1alpha2"}}};
 
 const Kind& kind_named(const std::string& name) {
   for (const Kind& each : kKinds)
@@ -153,6 +160,14 @@ Json ApiServer::get(const std::string& resource, const std::string& space, const
   return found == objects_.end() ? Json() : found->second;
 }
 
+std::vector<Json> ApiServer::all(const std::string& resource) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Json> out;
+  for (const auto& [key, object] : objects_)
+    if (key[0] == resource) out.push_back(object);
+  return out;
+}
+
 void ApiServer::remove(const std::string& resource, const std::string& space, const std::string& name) {
   const std::lock_guard lock(mutex_);
   erase({resource, space, name});
@@ -161,6 +176,33 @@ void ApiServer::remove(const std::string& resource, const std::string& space, co
 void ApiServer::forbid(const std::string& verb, const std::string& resource) {
   const std::lock_guard lock(mutex_);
   forbidden_.emplace(verb, resource);
+}
+
+void ApiServer::set_role(Json rules) {
+  const std::lock_guard lock(mutex_);
+  role_ = std::move(rules);
+}
+
+bool ApiServer::allowed(const std::string& verb, const Target& target) const {
+  if (role_.is_null()) return true;
+  if (target.space.empty()) return false;  // a Role has no rights outside its namespace
+  const std::string resource = target.sub.empty() ? target.resource : target.resource + "/" + target.sub;
+  const auto has = [](const Json& list, const std::string& word) {
+    return std::ranges::any_of(list, [&](const Json& each) { return each == word; });
+  };
+  return std::ranges::any_of(role_, [&](const Json& rule) {
+    return has(rule.at("apiGroups"), target.group) && has(rule.at("resources"), resource) &&
+           has(rule.at("verbs"), verb);
+  });
+}
+
+ApiServer::Answer ApiServer::refuse(const std::string& verb, const Target& target) {
+  const std::string what = target.group.empty() ? target.resource : target.resource + "." + target.group;
+  return failure(403, "Forbidden",
+                 fmt::format("{} is forbidden: User \"u\" cannot {} resource \"{}\" in API group \"{}\" in the "
+                             "namespace \"{}\"",
+                             target.name.empty() ? what : fmt::format("{} \"{}\"", what, target.name), verb,
+                             target.resource, target.group, target.space));
 }
 
 void ApiServer::warn(const std::string& text) {
@@ -271,21 +313,26 @@ ApiServer::Answer ApiServer::failure(int code, const std::string& reason, const 
                     .dump()};
 }
 
+std::string ApiServer::response_text(const Answer& answer) {
+  return fmt::format("HTTP/1.1 {} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}", answer.code,
+                     answer.body.size(), answer.body);
+}
+
 std::optional<ApiServer::Answer> ApiServer::discovery(const std::string& path) const {
   if (path == "/openapi/v2") return Answer{};  // an empty document in protobuf encoding
   if (path == "/api") return Answer{200, R"({"kind":"APIVersions","versions":["v1"]})"};
   if (path == "/apis") {
     Json groups = Json::array();
-    for (const char* name : {"batch", "networking.k8s.io", "kubeflow.org"}) {
-      if (!has_kubeflow_ && std::string(name) == "kubeflow.org") continue;
-      const Json version = {{"groupVersion", std::string(name) + "/v1"}, {"version", "v1"}};
+    for (const auto& [name, number] : kGroups) {
+      if (!*name || (!has_kubeflow_ && std::string(name) == "kubeflow.org")) continue;
+      const Json version = {{"groupVersion", fmt::format("{}/{}", name, number)}, {"version", number}};
       groups.push_back({{"name", name}, {"versions", {version}}, {"preferredVersion", version}});
     }
     return Answer{200, Json{{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", groups}}.dump()};
   }
-  for (const char* group : {"", "batch", "networking.k8s.io", "kubeflow.org"}) {
+  for (const auto& [group, number] : kGroups) {
     if (!has_kubeflow_ && std::string(group) == "kubeflow.org") continue;
-    const std::string name = *group ? std::string(group) + "/v1" : "v1";
+    const std::string name = *group ? fmt::format("{}/{}", group, number) : number;
     if (path != (*group ? "/apis/" : "/api/") + name) continue;
     Json resources = Json::array();
     for (const Kind& each : kKinds)
@@ -310,19 +357,17 @@ ApiServer::Answer ApiServer::answer(const Request& request) {
   if (auto known = discovery(request.path)) return *known;
   const Target target = target_of(request.path);
   if (target.resource.empty()) return failure(404, "NotFound", "the server could not find the requested resource");
-  const std::string verb = request.method == "GET"     ? (target.name.empty() ? "list" : "get")
+  const auto flag = request.query.find("watch");
+  const bool watches = flag != request.query.end() && (flag->second == "true" || flag->second == "1");
+  const std::string verb = request.method == "GET"     ? (watches               ? "watch"
+                                                          : target.name.empty() ? "list"
+                                                                                : "get")
                            : request.method == "POST"  ? "create"
                            : request.method == "PATCH" ? "patch"
                                                        : "delete";
-  const std::string what = target.group.empty() ? target.resource : target.resource + "." + target.group;
   {
     const std::lock_guard lock(mutex_);
-    if (forbidden_.contains({verb, target.resource}))
-      return failure(403, "Forbidden",
-                     fmt::format("{} is forbidden: User \"u\" cannot {} resource \"{}\" in API group \"{}\" in the "
-                                 "namespace \"{}\"",
-                                 target.name.empty() ? what : fmt::format("{} \"{}\"", what, target.name), verb,
-                                 target.resource, target.group, target.space));
+    if (forbidden_.contains({verb, target.resource}) || !allowed(verb, target)) return refuse(verb, target);
   }
   return on_objects(request, target);
 }
@@ -359,7 +404,7 @@ ApiServer::Answer ApiServer::list(const Request& request, const Target& target) 
   }
   const Kind& kind = kind_named(target.resource);
   return {200, Json{{"kind", std::string(kind.kind) + "List"},
-                    {"apiVersion", target.group.empty() ? "v1" : target.group + "/v1"},
+                    {"apiVersion", target.group.empty() ? target.version : target.group + "/" + target.version},
                     {"metadata", {{"resourceVersion", fmt::format("{}", version_)}}},
                     {"items", items}}
                    .dump()};
@@ -402,11 +447,15 @@ void ApiServer::send_log(int client, const Request& request, const Target& targe
   {
     const std::lock_guard lock(mutex_);
     requests_.push_back(request.method + " " + request.path);
+    if (!allowed("get", target) || forbidden_.contains({"get", "pods/log"})) {
+      const Answer none = refuse("get", target);
+      write_all(client, response_text(none));
+      return;
+    }
   }
   if (get("pods", target.space, target.name).is_null()) {
     const Answer none = failure(404, "NotFound", fmt::format("pods \"{}\" not found", target.name));
-    write_all(client, fmt::format("HTTP/1.1 404 X\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
-                                  none.body.size(), none.body));
+    write_all(client, response_text(none));
     return;
   }
   const bool follow = flag("follow") == "true";

@@ -37,10 +37,14 @@ class ApiServer {
   Json put(Json object);
   // Null if the object does not exist. `resource` is the plural: "jobs".
   Json get(const std::string& resource, const std::string& space, const std::string& name) const;
+  // All objects of a resource, in all namespaces.
+  std::vector<Json> all(const std::string& resource) const;
   void remove(const std::string& resource, const std::string& space, const std::string& name);
 
   // Answers later requests of this verb ("get", "list", "create", "patch", "delete") with 403.
   void forbid(const std::string& verb, const std::string& resource);
+  // Gives the user only the rights of a Role with these rules, in every namespace.
+  void set_role(Json rules);
   // Removes Kubeflow: the API server has no kubeflow.org.
   void remove_kubeflow() { has_kubeflow_ = false; }
   // Sends this warning with every response to a modifying request.
@@ -78,12 +82,16 @@ class ApiServer {
   void send_log(int client, const Request& request, const Target& target);
   std::optional<Answer> discovery(const std::string& path) const;
   static Target target_of(const std::string& path);
+  bool allowed(const std::string& verb, const Target& target) const;
+  static Answer refuse(const std::string& verb, const Target& target);
+  static std::string response_text(const Answer& answer);
   static Answer failure(int code, const std::string& reason, const std::string& message);
 
   mutable std::mutex mutex_;
   std::map<Key, Json> objects_;
   std::map<std::pair<std::string, std::string>, std::vector<std::pair<std::string, std::string>>> logs_;
   std::set<std::pair<std::string, std::string>> forbidden_;
+  Json role_;  // null: all rights
   std::string warning_;
   std::vector<std::string> requests_;
   int64_t version_ = 100;

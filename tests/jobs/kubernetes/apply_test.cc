@@ -30,28 +30,83 @@ class Apply : public KubernetesCluster {
   }
 };
 
-TEST_F(Apply, AJobWithoutATokenGetsOneFromANewSecret) {
+TEST_F(Apply, TheSecretThatAJobNamesIsCreatedBeforeIt) {
   const std::string file = std::string(LOCKSTEP_SOURCE_DIR) + "/examples/jobs/jaxjob-mnist.yaml";
   const auto result = run({"apply", "-f", file});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "jaxjob.kubeflow.org/jaxjob-mnist created\n");
-  EXPECT_TRUE(contains(result.err,
-                       "note: the job has no token: added LOCKSTEP_TOKEN from the new "
-                       "Secret jaxjob-mnist-token, which is deleted with the job\n"))
+  EXPECT_TRUE(contains(result.err, "note: created the missing Secret jaxjob-mnist-token; it is deleted with the job\n"))
       << result.err;
+  const std::vector<std::string> all = server_.requests();
+  const auto secret_made = std::ranges::find(all, "POST /api/v1/namespaces/kubeflow/secrets"),
+             job_made = std::ranges::find(all, "POST /apis/kubeflow.org/v1/namespaces/kubeflow/jaxjobs");
+  ASSERT_NE(job_made, all.end());
+  EXPECT_LT(secret_made, job_made);
   const Json job = server_.get("jaxjobs", "kubeflow", "jaxjob-mnist");
-  EXPECT_EQ(token_source(job["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"]),
-            Json({{"key", "token"}, {"name", "jaxjob-mnist-token"}}));
   const Json secret = server_.get("secrets", "kubeflow", "jaxjob-mnist-token");
   ASSERT_FALSE(secret.is_null());
   EXPECT_GE(secret["stringData"]["token"].get<std::string>().size(), 32u);
   EXPECT_EQ(secret["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"]);
 
-  // Applying it again changes nothing, and the token stays.
+  // Applying it again changes nothing.
   EXPECT_EQ(out_of({"apply", "-f", file}), "jaxjob.kubeflow.org/jaxjob-mnist unchanged\n");
+  EXPECT_EQ(kubectl({"apply", "-f", file}).out, "jaxjob.kubeflow.org/jaxjob-mnist unchanged\n");
   EXPECT_EQ(server_.get("secrets", "kubeflow", "jaxjob-mnist-token"), secret);
   EXPECT_EQ(out_of({"delete", "-f", file}), "jaxjob.kubeflow.org \"jaxjob-mnist\" deleted from kubeflow namespace\n");
   EXPECT_TRUE(server_.get("secrets", "kubeflow", "jaxjob-mnist-token").is_null());
+}
+
+TEST_F(Apply, AnIndexedJobWithoutATokenGetsOneThatKubectlKeeps) {
+  const std::string file = write("job.yaml", kTokenless);
+  const auto result = run({"apply", "-f", file});
+  EXPECT_EQ(result.out, "job.batch/rb created\n") << result.err;
+  EXPECT_TRUE(contains(result.err,
+                       "note: the job has no token: added LOCKSTEP_TOKEN from the new Secret rb-token, which is "
+                       "deleted with the job\n"))
+      << result.err;
+  EXPECT_EQ(out_of({"apply", "-f", file}), "job.batch/rb unchanged\n");
+  const ProgramResult applied = kubectl({"apply", "-f", file});
+  EXPECT_EQ(applied.out, "job.batch/rb unchanged\n") << applied.err;
+  const Json job = server_.get("jobs", "default", "rb");
+  EXPECT_EQ(token_source(job["spec"]["template"]["spec"]), Json({{"key", "token"}, {"name", "rb-token"}}));
+}
+
+// kubectl replaces the list of containers of a JAXJob as a whole, so nothing may be added to it.
+TEST_F(Apply, KubectlDoesNotChangeAJaxJob) {
+  const std::string file = write("job.yaml", R"(apiVersion: kubeflow.org/v1
+kind: JAXJob
+metadata: {name: ej}
+spec:
+  jaxReplicaSpecs:
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - {name: jax, image: "lockstep:1", args: [train, "--expect=test_accuracy>=0.9"]}
+)");
+  EXPECT_EQ(out_of({"apply", "-f", file}), "jaxjob.kubeflow.org/ej created\n");
+  const Json job = server_.get("jaxjobs", "default", "ej");
+  const ProgramResult applied = kubectl({"apply", "-f", file});
+  EXPECT_EQ(applied.out, "jaxjob.kubeflow.org/ej unchanged\n") << applied.err;
+  EXPECT_EQ(server_.get("jaxjobs", "default", "ej"), job);
+}
+
+// Such as one that an earlier version of lockstep added.
+TEST_F(Apply, TheTokenOfARunningJaxJobStays) {
+  const std::string text = R"({"apiVersion":"kubeflow.org/v1","kind":"JAXJob","metadata":{"name":"ej"},"spec":{
+    "jaxReplicaSpecs":{"Worker":{"replicas":2,"template":{"spec":{"containers":[{"image":"x","name":"jax"}]}}}}}})";
+  Json job = Json::parse(text);
+  Json& container = job["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0];
+  container["env"] = Json::array(
+      {{{"name", "LOCKSTEP_TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"key", "token"}, {"name", "ej-token"}}}}}}});
+  job["metadata"]["annotations"] = {{"kubectl.kubernetes.io/last-applied-configuration", job.dump()}};
+  server_.put(job);
+  out_of({"apply", "-f", write("job.yaml", text)});
+  EXPECT_EQ(token_source(server_.get("jaxjobs", "default",
+                                     "ej")["spec"]["jaxReplicaSpecs"]["Worker"]["template"]["spec"])["name"],
+            "ej-token");
+  EXPECT_FALSE(server_.get("secrets", "default", "ej-token").is_null());
 }
 
 TEST_F(Apply, AnExistingJobWithoutATokenIsNotChanged) {
@@ -63,14 +118,24 @@ TEST_F(Apply, AnExistingJobWithoutATokenIsNotChanged) {
   EXPECT_TRUE(server_.get("secrets", "default", "rb-token").is_null());
 }
 
-TEST_F(Apply, WithoutPermissionForSecretsTheJobIsDeletedAgain) {
+TEST_F(Apply, WithoutPermissionForSecretsTheJobIsNotCreated) {
   server_.forbid("create", "secrets");
   const auto result = run({"apply", "-f", write("job.yaml", kTokenless)});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.out, "");
   EXPECT_TRUE(contains(result.err, "cannot create resource \"secrets\"")) << result.err;
-  EXPECT_TRUE(contains(result.err, "job.batch/rb cannot run without it and was deleted")) << result.err;
+  EXPECT_TRUE(contains(result.err, "job.batch/rb cannot run without it and was not created\n")) << result.err;
   EXPECT_TRUE(server_.get("jobs", "default", "rb").is_null());
+  EXPECT_TRUE(server_.get("services", "default", "rb").is_null());
+}
+
+TEST_F(Apply, AJobThatCannotBeCreatedLeavesNothing) {
+  server_.forbid("create", "jobs");
+  const auto result = run({"apply", "-f", write("job.yaml", kTokenless)});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(contains(result.err, "kubectl create: ")) << result.err;
+  EXPECT_TRUE(contains(result.err, "cannot create resource \"jobs\"")) << result.err;
+  EXPECT_TRUE(server_.get("secrets", "default", "rb-token").is_null());
   EXPECT_TRUE(server_.get("services", "default", "rb").is_null());
 }
 

@@ -36,6 +36,13 @@ class KubernetesCluster : public testing::Test {
   }
   RunningProgram::Result run(const Words& arguments) const { return RunningProgram(words(arguments)).wait(); }
 
+  // kubectl itself, as a user runs it.
+  ProgramResult kubectl(const Words& arguments) const {
+    return run_program(Words{"/usr/bin/env", "-u", "KUBERNETES_SERVICE_HOST", "HOME=" + dir_.path(),
+                             "KUBECONFIG=" + config_, "kubectl"} +
+                       arguments);
+  }
+
   // Runs a command that must succeed. Returns its standard output.
   std::string out_of(const Words& arguments) const {
     const RunningProgram::Result result = run(arguments);

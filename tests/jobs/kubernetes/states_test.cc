@@ -182,6 +182,7 @@ TEST_F(States, AnUnreachableServerHasItsOwnExitCode) {
   const auto result = run({"wait", "myjob", "--for=condition=Succeeded", "--timeout", "1s"});
   EXPECT_EQ(result.exit_code, 75) << result.err;
   EXPECT_TRUE(contains(result.err, "; gave up after ")) << result.err;
+  EXPECT_TRUE(contains(result.err, "; check the cluster with `kubectl config current-context`")) << result.err;
 }
 
 TEST_F(States, AFollowedLogSurvivesARestartOfTheServer) {

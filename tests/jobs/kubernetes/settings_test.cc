@@ -67,7 +67,8 @@ TEST(LostNode, ItsPodsAreReplacedBeforeTheOthersGiveUp) {
     const int wait = std::stoi(env_of(kind)["LOCKSTEP_INITIALIZATION_TIMEOUT"].get<std::string>());
     EXPECT_GT(wait, kNotReady + 30 + kStart) << kind;
     EXPECT_EQ(env_of(kind, {{"initialization_timeout", 900}})["LOCKSTEP_INITIALIZATION_TIMEOUT"], "900");
-    for (const Json& each : pod_spec(kind, {{"node_loss_seconds", 5}})["tolerations"])
+    const Json quick = pod_spec(kind, {{"node_loss_seconds", 5}});
+    for (const Json& each : quick["tolerations"])
       EXPECT_EQ(each["tolerationSeconds"], 5);
   }
 }

@@ -321,9 +321,11 @@ TEST(Serve, TextsThatWaitAreBoundedAndHoldNothingElseUp) {
   EXPECT_NE(refused.find("Retry-After: "), refused.npos);
   EXPECT_NE(refused.find("16 texts are waiting; try again later"), refused.npos);
   clients.clear();
-  const auto result = server.client().Post("/generate", R"({"prompt": "3", "tokens": 2})", "application/json");
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->status, 200) << result->body;
+  // Their texts are dropped as soon as the current one notices that its client left; until then 503 may follow.
+  EXPECT_TRUE(comes_true([&] {
+    const auto result = server.client().Post("/generate", R"({"prompt": "3", "tokens": 2})", "application/json");
+    return result && result->status == 200;
+  }));
 }
 
 }  // namespace

@@ -68,7 +68,16 @@ void Connections::accept_one(Descriptor socket, Peer& peer) {
 // Closes a connection, unless one is closed already. Returns false if all of them are answered at present.
 bool Connections::make_room() {
   // Those that are closed have a place until the end of the round.
-  if (all_.remove_if([](const Connection& each) { return each.is_closed; }) > 0) return true;
+  bool found_place = false;
+  all_.remove_if([&](const Connection& each) {
+    if (!each.is_closed) return false;
+    if (each.is_extra)
+      --extra_;
+    else
+      found_place = true;
+    return true;
+  });
+  if (found_place) return true;
   const auto now = Clock::now();
   for (auto found = next_to_evict(now); found != all_.end(); found = next_to_evict(now)) {
     // A request that has just arrived is not thrown away.
